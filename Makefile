@@ -1,0 +1,61 @@
+# `make demo` and `make test` do all the set-up on a machine that has only Python, make and a package index.
+# Another Python: `make test PYTHON=python3.12`. Other options for pytest: `make test PYTEST="-k runs"`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+PYTEST ?=
+
+ifneq ($(wildcard ../shared/data),)
+export TRANSENCODER_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: help demo test check format lint types imports wheel clean
+
+help:
+	@echo "make demo    train on the shipped questions, in about three minutes, and show what came out"
+	@echo "make test    run the tests"
+	@echo "make check   what CI runs: format, lint, types, one-way imports, tests"
+	@echo "make format  format the code and mend what can be mended"
+	@echo "make wheel   build the wheel into dist/"
+
+demo: $(INSTALLED)
+	$(BIN)/transencoder demo
+
+# One thread for each worker: two busy libraries on the same cores slow each other down.
+test: export OMP_NUM_THREADS ?= 1
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n $(WORKERS) $(PYTEST)
+
+check: lint types imports test
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+imports: $(INSTALLED)
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+wheel: $(INSTALLED)
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# Torch comes first and alone: its constraint picks a small CPU build where one is at hand.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	    "Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; try make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,dev]'
+	@touch $@

@@ -1,0 +1,46 @@
+"""Label-free training of sentence-pair models: bi-encoders and cross-encoders that teach each other."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transencoder.config import FitConfig, Member
+    from transencoder.methods import TransEncoder
+    from transencoder.pairs import read_pairs, read_sentences
+    from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
+    from transencoder.methods.training import Trained, train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "FitConfig": "config",
+    "Member": "config",
+    "TransEncoder": "methods",
+    "read_pairs": "pairs",
+    "read_sentences": "pairs",
+    "BiScorer": "scorers",
+    "CrossScorer": "scorers",
+    "MeanScorer": "scorers",
+    "Trained": "methods.training",
+    "train": "methods.training",
+}
+
+__all__ = [
+    "BiScorer",
+    "CrossScorer",
+    "FitConfig",
+    "MeanScorer",
+    "Member",
+    "TransEncoder",
+    "Trained",
+    "read_pairs",
+    "read_sentences",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: importing sentence-transformers takes seconds."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'transencoder' has no attribute {name!r}")
+    return getattr(import_module(f"transencoder.{_HOMES[name]}"), name)

@@ -1,0 +1,7 @@
+"""`python -m transencoder`: the command line."""
+
+import sys
+
+from transencoder.cli import main
+
+sys.exit(main())

@@ -1,0 +1,126 @@
+"""Training batches: pairs of like length together, read from tokens that were made once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import BatchSampler
+
+from transencoder.tokens import SentenceTokens, Tokens
+
+
+class LengthBucketSampler(BatchSampler):
+    """Batches of rows of like length, in an order that depends on seed and epoch only.
+
+    Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
+    are shuffled. Measured on STS text: 2x fewer tokens than random batches padded to their longest.
+
+    Args:
+        lengths: uint16 (n,), tokens of each row.
+        batch_size: Rows a batch.
+        window_batches: Batches a window; 1 gives plain random batches.
+        seed: With the epoch, it decides the order.
+    """
+
+    def __init__(self, lengths: np.ndarray, batch_size: int, window_batches: int, seed: int) -> None:
+        self.lengths = lengths
+        self.batch_size = batch_size
+        self.window_batches = window_batches
+        self.seed = seed
+        self.epoch = 0
+        self.drop_last = False
+
+    def set_epoch(self, epoch: int) -> None:
+        """The trainer says which epoch comes; the same epoch gives the same batches, also after a resume."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return -(-len(self.lengths) // self.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        random = np.random.default_rng((self.seed, self.epoch))
+        order = np.arange(len(self.lengths), dtype=np.int32)
+        random.shuffle(order)
+        window = self.batch_size * self.window_batches
+        for start in range(0, len(order), window):
+            rows = order[start : start + window]
+            if self.window_batches > 1:
+                rows = rows[np.argsort(self.lengths[rows], kind="stable")]
+            batches = [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
+            for i in random.permutation(len(batches)):
+                yield batches[i].tolist()
+
+
+class BiCollator:
+    """Rows of pairs -> the features of both sides, already padded to one width, and the labels.
+
+    Args:
+        sentences: The tokens of the pairs' distinct sentences.
+    """
+
+    valid_label_columns = ("label",)
+
+    def __init__(self, sentences: SentenceTokens) -> None:
+        self.sentences = sentences
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
+        rows = np.array([example["row"] for example in examples])
+        index = self.sentences.index[rows]
+        both = self.sentences.tokens.batch(index.T.reshape(-1))
+        batch: dict[str, Any] = {}
+        for name, values in both.items():
+            halves = values.chunk(2) if isinstance(values, torch.Tensor) else (values, values)
+            batch[f"sentence1_{name}"], batch[f"sentence2_{name}"] = halves
+        return batch | {"label": _labels(examples)}
+
+
+class CrossCollator:
+    """Rows of pairs -> the features of joined pairs, and the labels. Rows from n on are the pairs turned round.
+
+    Args:
+        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
+    """
+
+    valid_label_columns = ("label",)
+
+    def __init__(self, tables: list[Tokens]) -> None:
+        self.tables = tables
+        self.n_pairs = len(tables[0])
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""
+        rows = np.array([example["row"] for example in examples])
+        features = join_tables(self.tables, rows // self.n_pairs, rows % self.n_pairs)
+        return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
+
+
+def join_tables(tables: list[Tokens], which: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+    """Features of rows from several tables in one batch, padded to the longest.
+
+    Args:
+        tables: Token tables of one tokenizer.
+        which: int (batch,), the table of each row.
+        rows: int (batch,), the row in its table.
+    """
+    parts = [(np.flatnonzero(which == i), table) for i, table in enumerate(tables)]
+    batches = [(where, table.batch(rows[where])) for where, table in parts if len(where)]
+    width = max(batch["input_ids"].shape[1] for _, batch in batches)
+    first = tables[0]
+    features: dict[str, Any] = dict(first.extras)
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        if name not in batches[0][1]:
+            continue
+        fill = first.pad_id if name == "input_ids" else 0
+        joined = torch.full((len(rows), width), fill)
+        for where, batch in batches:
+            values = batch[name]
+            columns = slice(width - values.shape[1], None) if first.pad_left else slice(values.shape[1])
+            joined[where, columns] = values
+        features[name] = joined
+    return features
+
+
+def _labels(examples: list[dict[str, Any]]) -> torch.Tensor:
+    return torch.tensor([example["label"] for example in examples], dtype=torch.float32)

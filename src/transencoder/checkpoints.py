@@ -1,0 +1,97 @@
+"""Checkpoints inside a fit: each holds the best weights so far, and counts only when its marker says it is complete."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from transencoder.runs import atomic_json
+
+_MARKER = "complete.json"
+_BEST = "best.safetensors"
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The last complete checkpoint in `folder`; what is not complete, or older, is deleted."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    complete = [path for path in found if (path / _MARKER).exists()]
+    for path in found:
+        if path not in complete[-1:]:
+            shutil.rmtree(path)
+    return complete[-1] if complete else None
+
+
+class KeepBest(TrainerCallback):
+    """Keeps the weights with the highest dev metric in memory, and in every checkpoint.
+
+    Args:
+        model: The encoder that is trained.
+        folder: Where the trainer writes its checkpoints.
+    """
+
+    def __init__(self, model: torch.nn.Module, folder: Path) -> None:
+        self.model = model
+        self.folder = folder
+        self.best: float | None = None
+        self.best_step = 0
+        self.curve: list[tuple[int, float]] = []
+        self.others: list[tuple[int, dict[str, float]]] = []
+        self._weights: dict[str, torch.Tensor] | None = None
+
+    def restore(self, checkpoint: Path | None) -> None:
+        """Take up what a checkpoint says."""
+        if checkpoint is None:
+            return
+        record = json.loads((checkpoint / _MARKER).read_text())
+        self.best, self.best_step = record["best"], record["best_step"]
+        self.curve = [(step, value) for step, value in record["curve"]]
+        self.others = [(step, values) for step, values in record["others"]]
+        if (checkpoint / _BEST).exists():
+            self._weights = load_file(checkpoint / _BEST)
+
+    def load_best(self) -> None:
+        """Put the best weights into the model; the last ones stay when there was no dev metric."""
+        if self._weights is not None:
+            self.model.load_state_dict(self._weights)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """One more evaluation at each epoch's end (paper, section 4), unless its last step had one."""
+        if args.eval_strategy != "no":
+            control.should_evaluate = not (self.curve and self.curve[-1][0] == state.global_step)
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, Any], **_: Any
+    ) -> None:
+        """Strictly better weights replace the best ones (released code)."""
+        value = metrics["eval_dev"]
+        self.curve.append((state.global_step, value))
+        others = {name[5:]: v for name, v in metrics.items() if name.startswith("eval_test_")}
+        if others:
+            self.others.append((state.global_step, others))
+        if self.best is None or value > self.best:
+            self.best, self.best_step = value, state.global_step
+            self._weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Complete the checkpoint that was just written, then drop the one before."""
+        if not state.is_world_process_zero:
+            return
+        checkpoint = self.folder / f"checkpoint-{state.global_step}"
+        if self._weights is not None:
+            save_file(self._weights, checkpoint / _BEST)
+        for path in checkpoint.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        record = {"best": self.best, "best_step": self.best_step, "curve": self.curve, "others": self.others}
+        atomic_json(checkpoint / _MARKER, record)
+        newest_checkpoint(self.folder)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,82 @@
+"""The command line. Nothing heavy is imported before a command needs it: `--help` answers at once."""
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from transencoder import __version__
+from transencoder.cli import demo, models, pairs, recipes, runs, terminal, train
+from transencoder.config import nearest
+from transencoder.errors import InputError, TransencoderError
+
+EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+_COMMANDS = (train, models, pairs, recipes, runs, demo)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: The arguments after the program's name; None: those of the process.
+
+    Returns:
+        0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C.
+    """
+    parser = _parser()
+    try:
+        args, unknown = parser.parse_known_args(argv)
+    except SystemExit as stop:  # argparse has printed the help or what is wrong
+        return int(stop.code or 0)
+    try:
+        if unknown:
+            raise _unknown_option(unknown[0], args.parser)
+        with terminal.session(is_verbose=args.verbose, is_quiet=args.quiet):
+            args.run(args)
+        sys.stdout.flush()
+    except TransencoderError as error:
+        terminal.say_error(str(error))
+        return EXIT_INPUT if isinstance(error, InputError) else EXIT_RUN
+    except KeyboardInterrupt:
+        terminal.say_error(_how_to_go_on(args))
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        traceback.print_exc()
+        terminal.say_error("this is a mistake of transencoder; please report it with the lines above")
+        return EXIT_UNEXPECTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in _COMMANDS:
+        command.add(commands)
+    return parser
+
+
+_DESCRIPTION = """Train a bi-encoder and a cross-encoder on your own sentence pairs, without labels.
+Each command has its own --help."""
+
+
+def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
+    if not option.startswith("-"):
+        return InputError(f"{option!r} is one argument too many. {parser.format_usage().strip()}")
+    name = option.partition("=")[0]
+    options = [known for known in parser._option_string_actions if known.startswith("--")]
+    return InputError(
+        f"{name} is not an option of {parser.prog}; the nearest is {nearest(name, options)}. "
+        f"`{parser.prog} --help` shows all."
+    )
+
+
+def _how_to_go_on(args: argparse.Namespace) -> str:
+    folder = getattr(args, "run_folder", None)
+    if folder is None:
+        return "stopped by Ctrl-C; nothing is left half done: run the same command again"
+    return f"stopped by Ctrl-C; run the same command again: it goes on from {folder}"

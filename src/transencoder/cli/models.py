@@ -1,0 +1,208 @@
+"""`evaluate`, `score` and `label`: what models say of pairs."""
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, get_args
+
+from rich.table import Table
+
+from transencoder.cli.options import (
+    Commands,
+    add_command,
+    add_data_options,
+    add_model_options,
+    add_pairs_options,
+)
+from transencoder.cli.rows import STDOUT, check_output, write_rows
+from transencoder.cli.terminal import show
+from transencoder.config import LabelPolicy
+from transencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from transencoder.labels import Teacher
+    from transencoder.scorers import Scorer
+
+_PAIRS_HELP = "TSV, CSV, JSONL or Parquet file, - for stdin, hub id"
+
+
+def add(commands: Commands) -> None:
+    """Add the commands."""
+    parser = add_command(
+        commands, "evaluate", _evaluate, "measure models on tasks, or on your own scored pairs"
+    )
+    add_model_options(parser)
+    data = parser.add_mutually_exclusive_group(required=True)
+    data.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks or suites, such as sts or stsb sickr")
+    data.add_argument("--pairs", help=f"pairs with gold scores: {_PAIRS_HELP}")
+    parser.add_argument("--score-column", help="name of the gold score in --pairs (default: score)")
+    parser.add_argument(
+        "--metric",
+        choices=("spearman", "roc_auc"),
+        default="spearman",
+        help="metric for --pairs (default: spearman)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_reading(parser)
+
+    parser = add_command(commands, "score", _score, "score pairs: sentence1, sentence2, score")
+    add_model_options(parser)
+    parser.add_argument("--pairs", required=True, help=_PAIRS_HELP)
+    parser.add_argument(
+        "--output", default=STDOUT, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet (default: -)"
+    )
+    _add_reading(parser)
+
+    parser = add_command(
+        commands, "label", _label, "label pairs with models: pseudo-labels any trainer can read"
+    )
+    add_model_options(parser)
+    parser.add_argument("--pairs", required=True, help=_PAIRS_HELP)
+    parser.add_argument(
+        "--policy",
+        choices=get_args(LabelPolicy),
+        default="clip",
+        help="how scores become targets (default: clip)",
+    )
+    parser.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    _add_reading(parser)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    add_pairs_options(parser)
+    add_data_options(parser)
+
+
+def _evaluate(args: argparse.Namespace) -> None:
+    if args.tasks and (args.score_column or args.columns or args.split or args.skip_bad_rows):
+        raise InputError(
+            "--score-column, --columns, --split and --skip-bad-rows are for --pairs; a task has its own"
+        )
+    from transencoder.evaluation import average
+
+    metrics, scores = _task_scores(args) if args.tasks else _pairs_score(args)
+    if args.json:
+        record = {"models": args.models, "metrics": metrics, "scores": scores, "average": average(scores)}
+        show(json.dumps(_without_nan(record)))
+    else:
+        show(_table(args.models, metrics, scores, average(scores)))
+
+
+def _task_scores(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, float]]:
+    from transencoder.evaluation import evaluate_tasks
+    from transencoder.tasks import expand
+
+    metrics: dict[str, str] = {task.name: task.metric for task in expand(args.tasks)}
+    data = {"data_folder": args.data_dir, "cache_folder": args.cache_dir, "token": args.token}
+    with _scorer(args) as scorer:
+        return metrics, evaluate_tasks(scorer, args.tasks, **data)
+
+
+def _pairs_score(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, float]]:
+    from transencoder.evaluation import evaluate
+
+    pairs = _pairs(args, score_column=args.score_column)
+    with _scorer(args) as scorer:
+        return {args.pairs: args.metric}, {args.pairs: evaluate(scorer, pairs, args.metric)}
+
+
+def _score(args: argparse.Namespace) -> None:
+    check_output(args.output)
+    pairs = _pairs(args)
+    with _scorer(args) as scorer:
+        scores = scorer.score(pairs)
+    write_rows(pairs, args.output, scores)
+
+
+def _label(args: argparse.Namespace) -> None:
+    check_output(args.output, formats=(".parquet",))
+    from transencoder.labels import label
+
+    pairs = _pairs(args)
+    with _teachers(args) as teachers:
+        labels = label(teachers, pairs, args.policy)
+    labels.write(Path(args.output), pairs)
+    show(f"{args.output}: {len(pairs)} pairs labelled by {', '.join(args.models)}, policy {args.policy}")
+
+
+@contextmanager
+def _scorer(args: argparse.Namespace) -> "Iterator[Scorer]":
+    from transencoder.scorers import MeanScorer
+
+    with _teachers(args) as teachers:
+        yield MeanScorer([teacher.scorer for teacher in teachers])
+
+
+@contextmanager
+def _teachers(args: argparse.Namespace) -> "Iterator[list[Teacher]]":
+    """The models as they were saved, bi- or cross-encoders; tokens are kept until the end."""
+    if len(set(args.models)) < len(args.models):
+        raise InputError(f"the models are {', '.join(args.models)}; give each once")
+    with TemporaryDirectory(prefix="transencoder-") as folder:
+        yield [load_teacher(model, args, Path(folder)) for model in args.models]
+
+
+def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Teacher":
+    """Load one model to score with.
+
+    Raises:
+        InputError: There is no such model.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    from transencoder.encoders import fetch, load_trained, weights_fingerprint
+    from transencoder.labels import Teacher
+    from transencoder.scorers import BiScorer, CrossScorer
+    from transencoder.tokens import TokenCache
+
+    folder = fetch(name, revision=args.revision, token=args.token, cache_folder=args.cache_dir)
+    model, cache = load_trained(folder, args.device), TokenCache(token_folder)
+    if args.max_length is not None:
+        model.max_seq_length = args.max_length
+    scorer: Scorer
+    if isinstance(model, SentenceTransformer):
+        scorer = BiScorer(model, precision=args.precision, cache=cache)
+    else:
+        scorer = CrossScorer(model, precision=args.precision, both_orders=args.both_orders, cache=cache)
+    return Teacher(name=name, scorer=scorer, fingerprint=weights_fingerprint(folder))
+
+
+def _pairs(args: argparse.Namespace, score_column: str | None = None) -> "Dataset":
+    from transencoder.pairs import read_pairs
+
+    return read_pairs(
+        args.pairs,
+        columns=args.columns,
+        score_column=score_column,
+        split=args.split,
+        skip_bad_rows=args.skip_bad_rows,
+        cache_folder=args.cache_dir,
+        data_folder=args.data_dir,
+        token=args.token,
+    )
+
+
+def _table(models: list[str], metrics: dict[str, str], scores: dict[str, float], mean: float) -> Table:
+    table = Table(caption=f"mean of {len(models)} models" if len(models) > 1 else models[0])
+    table.add_column("")
+    table.add_column("metric x 100")
+    table.add_column("score", justify="right")
+    for name, score in scores.items():
+        table.add_row(name, metrics[name], f"{score:.2f}")
+    if len(scores) > 1:
+        table.add_section()
+        table.add_row("average", "", f"{mean:.2f}")
+    return table
+
+
+def _without_nan(record: Any) -> Any:
+    """NaN, which JSON does not have, as null."""
+    if isinstance(record, dict):
+        return {name: _without_nan(value) for name, value in record.items()}
+    return None if isinstance(record, float) and math.isnan(record) else record

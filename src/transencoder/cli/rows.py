@@ -1,0 +1,126 @@
+"""Rows of a data set into a file of the format its name says, or as TSV to stdout."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from transencoder.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+
+STDOUT = "-"
+
+_BATCH_ROWS = 10_000
+
+
+def check_output(output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet")) -> None:
+    """Refuse a file name before the work for it is done.
+
+    Raises:
+        InputError: Another ending, or a folder that does not exist.
+    """
+    if Path(output).suffix not in formats and (output != STDOUT or ".tsv" not in formats):
+        raise InputError(f"--output is {output!r}. Its name must end in {' or '.join(formats)}.")
+    if output != STDOUT and not Path(output).parent.is_dir():
+        raise InputError(
+            f"--output is {output!r}, but there is no folder {Path(output).parent}. Make it first."
+        )
+
+
+def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
+    """Write `sentence1`, `sentence2` and, where given, `score`.
+
+    Args:
+        pairs: n rows.
+        output: File name, or `-`.
+        scores: float32 (n,).
+
+    Raises:
+        InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
+    """
+    check_output(output)
+    if output == STDOUT:
+        _write_tsv(_batches(pairs, scores), sys.stdout)
+        return
+    temporary = Path(output).with_name(f".{Path(output).name}.tmp")
+    try:
+        _FORMATS[Path(output).suffix](_batches(pairs, scores), temporary)
+        os.replace(temporary, output)
+    except OSError as error:
+        raise InputError(
+            f"{output} cannot be written ({error.strerror}). Choose another --output."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[dict[str, list[Any]]]:
+    for start in range(0, len(pairs), _BATCH_ROWS):
+        rows = pairs[start : start + _BATCH_ROWS]
+        batch = {name: list(rows[name]) for name in ("sentence1", "sentence2")}
+        if scores is not None:  # nine digits hold a float32 exactly
+            batch["score"] = [float(f"{score:.9g}") for score in scores[start : start + _BATCH_ROWS]]
+        yield batch
+
+
+def _write_tsv(batches: Iterator[dict[str, list[Any]]], file: TextIO) -> None:
+    for number, batch in enumerate(batches):
+        if number == 0:
+            file.write("\t".join(batch) + "\n")
+        for row in zip(*batch.values(), strict=True):
+            if any(mark in text for text in row[:2] for mark in "\t\n\r"):
+                raise InputError(
+                    f"a text holds a tab or a line end, which TSV cannot: {row[:2]!r}. "
+                    "Write .jsonl, .csv or .parquet."
+                )
+            file.write("\t".join(map(str, row)) + "\n")
+
+
+def _tsv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        _write_tsv(batches, file)
+
+
+def _csv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        for number, batch in enumerate(batches):
+            if number == 0:
+                writer.writerow(batch)
+            writer.writerows(zip(*batch.values(), strict=True))
+
+
+def _jsonl(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for batch in batches:
+            for row in zip(*batch.values(), strict=True):
+                file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _parquet(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    writer = None
+    for batch in batches:
+        table = pa.table(batch)
+        writer = writer or parquet.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+_FORMATS: dict[str, Callable[[Iterator[dict[str, list[Any]]], Path], None]] = {
+    ".tsv": _tsv,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".parquet": _parquet,
+}

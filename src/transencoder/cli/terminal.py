@@ -1,0 +1,150 @@
+"""What the command line shows: logs and progress on stderr, results on stdout."""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from transencoder import progress
+from transencoder.report.text import duration
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LINES = 30.0
+_WIDTH_OF_FILES = 200
+_QUIET_LIBRARIES = {
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+@contextmanager
+def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
+    """Show logs and progress while a command runs; ranks other than the first show errors only."""
+    console = _console(is_stderr=True)
+    is_quiet = is_quiet or not is_first_rank()
+    handler: logging.Handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    if console.is_terminal:
+        handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
+    root, own = logging.getLogger(), logging.getLogger("transencoder")
+    levels = root.level, own.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO if is_verbose else logging.WARNING)
+    own.setLevel(logging.WARNING if is_quiet else logging.DEBUG if is_verbose else logging.INFO)
+    try:
+        with ExitStack() as stack:
+            if not is_verbose:
+                stack.enter_context(_quiet_libraries())
+            if not is_quiet:
+                stack.enter_context(progress.use(_Bars(console) if console.is_terminal else _Lines()))
+            yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(levels[0])
+        own.setLevel(levels[1])
+
+
+def show(result: object) -> None:
+    """Print a table or text on stdout; the first rank alone."""
+    if is_first_rank():
+        _console(is_stderr=False).print(
+            result, markup=False, highlight=False, soft_wrap=isinstance(result, str)
+        )
+
+
+def say_error(message: str) -> None:
+    """Print one line on stderr."""
+    console = _console(is_stderr=True)
+    console.print("transencoder: ", style="bold red", end="")
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def is_first_rank() -> bool:
+    """Whether this process is alone, or the first of those that a launcher started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def size(n_bytes: int) -> str:
+    """Bytes as a person reads them."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes} B"
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Hide other libraries' bars and load reports; what the user has set in the environment wins."""
+    absent = {name: value for name, value in _QUIET_LIBRARIES.items() if name not in os.environ}
+    os.environ.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            os.environ.pop(name, None)
+
+
+def _console(*, is_stderr: bool) -> Console:
+    is_terminal = (sys.stderr if is_stderr else sys.stdout).isatty()
+    return _Console(stderr=is_stderr, width=None if is_terminal else _WIDTH_OF_FILES)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # the command line's to deal with, not rich's, which would exit with 1
+
+
+class _Bars:
+    """Bars with the time left, while there is something to show; they vanish when done."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+        )
+
+    @contextmanager
+    def task(self, description: str, total: int) -> Iterator[progress.Advance]:
+        task_id = self._bars.add_task(description, total=total)
+        self._bars.start()
+        try:
+            yield lambda n_more: self._bars.advance(task_id, n_more)
+        finally:
+            self._bars.remove_task(task_id)
+            if not self._bars.task_ids:
+                self._bars.stop()
+
+
+class _Lines:
+    """A log line now and then, for output that is kept in a file."""
+
+    @contextmanager
+    def task(self, description: str, total: int) -> Iterator[progress.Advance]:
+        started = shown = time.monotonic()
+        n_done = 0
+
+        def advance(n_more: int) -> None:
+            nonlocal shown, n_done
+            n_done += n_more
+            now = time.monotonic()
+            if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
+                shown = now
+                left = duration((now - started) * (total - n_done) / n_done)
+                logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
+
+        yield advance

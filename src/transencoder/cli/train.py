@@ -1,0 +1,98 @@
+"""`train <method>`: a config from recipe, `--set` and flags; then training, or only its plan."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from transencoder.cli.flags import add_config_flags, put_flags
+from transencoder.cli.options import Commands, add_command
+from transencoder.cli.terminal import show
+from transencoder.errors import InputError
+from transencoder.methods import METHODS, TransEncoder
+from transencoder.recipes import find_recipe, read_recipe
+from transencoder.settings import build, put
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    summary = "train models without labels, or go on with a run that was interrupted"
+    train = commands.add_parser("train", help=summary, description=summary)
+    methods = train.add_subparsers(title="methods", metavar="METHOD", required=True)
+    for name, config_class in METHODS.items():
+        summary = str(config_class.__doc__).partition("\n")[0]
+        parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
+        parser.usage = (
+            f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
+        )
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.set_defaults(method=name)
+        parser.add_argument("--recipe", metavar="FILE", help="recipe to begin from: a TOML file, or a name")
+        add_run_options(parser)
+        add_config_flags(parser, config_class)
+
+
+_DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
+A setting whose default is none is chosen when the run starts, as its help says."""
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that trains."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="override the recipe, such as bi.epochs=3 or members.1.pooling=cls; repeatable",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show the plan, the steps, and about how much time and disk",
+    )
+
+
+def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None) -> TransEncoder:
+    """The config that recipe, `--set` and flags make together.
+
+    Args:
+        args: With `method`, `recipe`, `set`, and the config's flags that were given.
+        flags: More fields that win over the recipe.
+
+    Raises:
+        InputError: The recipe is of another method, or a value does not fit.
+    """
+    method, table, origin = args.method, dict[str, Any](), "options"
+    if args.recipe is not None:
+        path = find_recipe(args.recipe)
+        method, table = read_recipe(path)
+        origin = str(path)
+    if method != args.method:
+        raise InputError(
+            f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}"
+        )
+    for override in args.set:
+        put(table, METHODS[method], override)
+    put_flags(table, METHODS[method], args)
+    table |= flags or {}
+    return build(METHODS[method], table, origin)
+
+
+def train_or_plan(config: TransEncoder, args: argparse.Namespace) -> None:
+    """Train and print the score table, or print the plan."""
+    from transencoder.methods import training
+
+    if args.dry_run:
+        show(str(training.plan(config)))
+        return
+    from transencoder.report import summary_table
+
+    args.run_folder = config.output
+    trained = training.train(config)
+    show(summary_table(trained.result))
+    for form, best in trained.result["best"].items():
+        show(f"{form}: {trained.folder / best['path']}")
+    show(f"report: {trained.folder / 'report.md'}")
+
+
+def _run(args: argparse.Namespace) -> None:
+    train_or_plan(config_from(args), args)

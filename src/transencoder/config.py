@@ -1,0 +1,88 @@
+"""The settings every method shares: which models take part, and how one encoder is trained. No heavy imports."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from transencoder.errors import InputError
+
+Form = Literal["bi", "cross"]
+Precision = Literal["auto", "bf16", "fp32"]
+Pooling = Literal["mean", "cls", "max"]
+Head = Literal["pooler", "linear"]
+LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One pretrained model taking part (paper, section 2.4)."""
+
+    start: str
+    """Where the bi-encoder starts: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
+    cross_start: str | None = None
+    """Where the cross-encoder starts. Paper: the plain pretrained model. Without it: `start`."""
+    pooling: Pooling | None = None
+    """Pooling of the bi-encoder. Without it: the start's own (mean when it has none)."""
+    revision: str | None = None
+    """Hub revision of `start`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig:
+    """How one encoder is trained on pseudo-labels. A field left empty takes Table 16's value."""
+
+    learning_rate: float | None = None
+    """Peak learning rate of AdamW. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
+    batch_size: int | None = None
+    """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
+    epochs: int | None = None
+    """Passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
+    max_length: int | None = None
+    """Tokens: of a sentence for the bi-encoder (Table 16: 32), of a pair for the cross-encoder (64)."""
+    warmup_ratio: float | None = None
+    """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
+    weight_decay: float = 0.01
+    """AdamW weight decay, not on biases and LayerNorm (released code)."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this norm (released code); 0 switches clipping off."""
+    eval_steps: int = 200
+    """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
+    checkpoint_steps: int = 200
+    """Steps between the checkpoints a run resumes from."""
+    gradient_accumulation_steps: int = 1
+    """Batches a step."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
+    bucket_batches: int = 64
+    """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be trained with."""
+        for name in ("batch_size", "epochs", "max_length", "eval_steps", "checkpoint_steps"):
+            _at_least(name, getattr(self, name), 1)
+        _at_least("gradient_accumulation_steps", self.gradient_accumulation_steps, 1)
+        _at_least("bucket_batches", self.bucket_batches, 1)
+        _at_least("learning_rate", self.learning_rate, 0.0)
+        _at_least("weight_decay", self.weight_decay, 0.0)
+        _at_least("max_grad_norm", self.max_grad_norm, 0.0)
+        if self.warmup_ratio is not None and not 0.0 <= self.warmup_ratio <= 1.0:
+            raise InputError(f"warmup_ratio is {self.warmup_ratio}; it is a share of the steps, 0 to 1")
+
+
+def member_folder_name(index: int) -> str:
+    """The stage prefix of member `index` (0-based): `member-1`."""
+    return f"member-{index + 1}"
+
+
+def nearest(name: str, allowed: Sequence[str]) -> str:
+    """The allowed name most like `name`, for an error message."""
+    import difflib
+
+    matches = difflib.get_close_matches(re.sub(r"[-_]", "", name), [re.sub(r"[-_]", "", a) for a in allowed], 1, 0.0)
+    return next(a for a in allowed if re.sub(r"[-_]", "", a) == matches[0])
+
+
+def _at_least(name: str, value: float | None, low: float) -> None:
+    if value is not None and not value >= low:
+        raise InputError(f"{name} is {value}; it must be at least {low}")

@@ -1,0 +1,75 @@
+"""Composes the demo's unlabelled pairs from its questions: `python -m transencoder.demo.compose`.
+
+The pairs are what a user without labels would have: a third ask for one thing, as when a search engine's hits
+are paired; a third are about one device or share words; a third are random. No label is written.
+"""
+
+import random
+import re
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+
+from transencoder.demo.run import DATA
+
+Question = tuple[str, str]
+Pair = tuple[Question, Question]
+
+_MIN_WORD_LENGTH = 4
+_MIN_SHARED_WORDS = 2
+
+
+def compose_pairs(questions: list[Question], n_pairs: int = 1500, seed: int = 2021) -> list[tuple[str, str]]:
+    """Draw pairs of questions, none twice, in random order.
+
+    Args:
+        questions: (intent, text) each; an intent starts with its device, as in `fridge-too-warm`.
+        n_pairs: How many; a sixth share a device, a sixth share words, a third each the other kinds.
+        seed: The same seed gives the same pairs.
+
+    Returns:
+        The texts of `n_pairs` pairs.
+    """
+    rng = random.Random(seed)
+    pairs = [(one, other) for one, other in combinations(questions, 2)]
+    by_intent = [pair for pair in pairs if _intents(pair) == 1]
+    apart = [pair for pair in pairs if _intents(pair) > 1]
+    by_device = [pair for pair in apart if len({_device(question) for question in pair}) == 1]
+    by_words = [pair for pair in apart if _shared_words(pair) >= _MIN_SHARED_WORDS]
+    chosen: dict[Pair, None] = {}
+    sixth = n_pairs // 6
+    for pool, size in ((by_intent, 2 * sixth), (by_device, sixth), (by_words, sixth), (apart, n_pairs)):
+        rest = [pair for pair in pool if pair not in chosen]
+        chosen |= dict.fromkeys(rng.sample(rest, min(size, n_pairs - len(chosen))))
+    texts = [(one[1], other[1]) if rng.random() < 1 / 2 else (other[1], one[1]) for one, other in chosen]
+    rng.shuffle(texts)
+    return texts
+
+
+def read_questions(path: Path = DATA / "questions.tsv") -> list[Question]:
+    """The demo's questions: (intent, text) each."""
+    lines = path.read_text("utf-8").splitlines()[1:]
+    return [(intent, text) for intent, text in (line.split("\t") for line in lines)]
+
+
+def write_pairs(pairs: Iterable[tuple[str, str]], path: Path) -> None:
+    """Write pairs as TSV with a header."""
+    lines = ["sentence1\tsentence2", *("\t".join(pair) for pair in pairs)]
+    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+
+
+def _intents(pair: Pair) -> int:
+    return len({intent for intent, _ in pair})
+
+
+def _device(question: Question) -> str:
+    return question[0].split("-")[0]
+
+
+def _shared_words(pair: Pair) -> int:
+    one, other = (set(re.findall(r"[a-z]+", text.lower())) for _, text in pair)
+    return sum(len(word) >= _MIN_WORD_LENGTH for word in one & other)
+
+
+if __name__ == "__main__":
+    write_pairs(compose_pairs(read_questions()), DATA / "pairs.tsv")

@@ -1,0 +1,109 @@
+"""One real run on the demo's data, what it found, and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transencoder.config import FitConfig, Member
+from transencoder.methods import TransEncoder
+from transencoder.models import MINILM, resolve_model
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from rich.console import Console
+    from rich.table import Table
+
+    from transencoder.methods.training import Trained
+
+DATA = Path(__file__).parent / "data"
+
+
+def run_demo(output: str = "runs/demo", *, console: Console | None = None) -> Trained:
+    """Train on the demo's unlabelled pairs, then show the scores, five test pairs and what to do next.
+
+    Args:
+        output: The run folder. The same call on the same folder goes on where it stopped.
+        console: Where the tables are shown; None: the terminal.
+
+    Returns:
+        What any run returns, whatever its numbers are.
+
+    Raises:
+        InputError: The packaged start is not the model it should be.
+        RunError: The run folder is locked, foreign, or its disk is full.
+    """
+    from rich.console import Console
+
+    from transencoder.methods.training import train
+    from transencoder.report import summary_table
+
+    console = console or Console()
+    trained = train(demo_config(output))
+    console.print(summary_table(trained.result))
+    console.print(_examples_table(trained))
+    console.print(_next_steps(trained.folder), highlight=False, soft_wrap=True)
+    return trained
+
+
+def demo_config(output: str) -> TransEncoder:
+    """The demo's settings: at most three minutes on two cores."""
+    return TransEncoder(
+        pairs=str(DATA / "pairs.tsv"),
+        members=(Member(start=MINILM),),
+        output=output,
+        dev=str(DATA / "dev.tsv"),
+        tests=(str(DATA / "test.tsv"),),
+        cycles=1,
+        cross=FitConfig(epochs=1, learning_rate=5e-5, eval_steps=50),
+        bi=FitConfig(epochs=2, learning_rate=5e-5, batch_size=64, eval_steps=25),
+    )
+
+
+def _examples_table(trained: Trained) -> Table:
+    from rich.table import Table
+
+    pairs = _five_pairs()
+    table = Table(title="Five test pairs, at equal steps from unrelated to same meaning", show_lines=True)
+    table.add_column("question")
+    table.add_column("question")
+    for title in ("gold 0-5", "start", "bi", "cross"):
+        table.add_column(title, justify="right", no_wrap=True)
+    scores = _scores_of_all(trained, pairs)
+    for row, pair in enumerate(pairs):
+        cells = [f"{column[row]:.2f}" for column in scores]
+        table.add_row(pair["sentence1"], pair["sentence2"], f"{pair['score']:g}", *cells)
+    return table
+
+
+def _five_pairs() -> Dataset:
+    """Chosen by their gold scores alone: the first, the last and three between."""
+    from transencoder.pairs import read_pairs
+
+    pairs = read_pairs(DATA / "test.tsv")
+    by_score = sorted(range(len(pairs)), key=lambda row: pairs[row]["score"])
+    return pairs.select([by_score[step * (len(pairs) - 1) // 4] for step in range(5)])
+
+
+def _scores_of_all(trained: Trained, pairs: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores of the start and the bi-encoder, in [-1, 1], and of the cross-encoder, in (0, 1)."""
+    from sentence_transformers import SentenceTransformer
+
+    from transencoder.scorers import BiScorer, CrossScorer
+
+    start = SentenceTransformer(resolve_model(MINILM), device=str(trained.bi_encoder.device))
+    return (
+        BiScorer(start).score(pairs),
+        BiScorer(trained.bi_encoder).score(pairs),
+        CrossScorer(trained.cross_encoder).score(pairs),
+    )
+
+
+def _next_steps(folder: Path) -> str:
+    train = "transencoder train trans-encoder --pairs your-pairs.tsv --start minilm --output runs/yours"
+    return f"""What to do next:
+  score pairs of yours:     transencoder score {folder}/bi-encoder --pairs your-pairs.tsv
+  train on pairs of yours:  {train}
+  list the runs you have:   transencoder runs list
+This run's report is {folder}/report.md."""

@@ -1,0 +1,52 @@
+"""Ranks under torchrun or accelerate launch; one process otherwise."""
+
+import os
+from typing import TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+def start() -> None:
+    """Join the process group when the launcher started several processes; nothing otherwise."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        if torch.cuda.is_available():
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+
+
+def rank() -> int:
+    """This process's rank, 0 when alone."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world_size() -> int:
+    """Number of processes, 1 when alone."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def barrier() -> None:
+    """Wait for every rank."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def broadcast(value: T) -> T:
+    """Rank 0's value, on every rank."""
+    if not dist.is_initialized():
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def concatenate(part: np.ndarray) -> np.ndarray:
+    """Every rank's part, joined in the order of ranks, on every rank."""
+    if not dist.is_initialized():
+        return part
+    parts: list[np.ndarray] = [part] * world_size()
+    dist.all_gather_object(parts, part)
+    return np.concatenate(parts)

@@ -1,0 +1,158 @@
+"""Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from transformers import set_seed
+
+from transencoder.config import Head, Pooling as PoolingMode
+from transencoder.errors import InputError
+from transencoder.models import resolve_model
+
+logger = logging.getLogger(__name__)
+
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+def fetch(name: str, *, revision: str | None = None, token: str | None = None, cache_folder: str | None = None) -> Path:
+    """The local folder of a model, downloaded from the hub when `name` is no folder.
+
+    Args:
+        name: A folder, a hub id, or `minilm`.
+        revision: Hub revision.
+        token: Hub token.
+        cache_folder: Where hub downloads go; None: the hub's usual folder.
+
+    Raises:
+        InputError: No such folder or id, or its weights are not safetensors.
+    """
+    resolved = resolve_model(name)
+    folder = Path(resolved)
+    if not folder.is_dir():
+        folder = _download(name, resolved, revision, token, cache_folder)
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(
+            f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. Convert the model "
+            "once with transformers' save_pretrained and give that folder"
+        )
+    if not (folder / "config.json").exists():
+        raise InputError(f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model")
+    return folder
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """SHA-256 over a model folder's weights, configs and tokenizer: the same model, the same value, wherever it lies."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern)):
+        with path.open("rb") as file:
+            digest.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def count_parameters(folder: Path) -> int:
+    """Numbers in a model folder's safetensors files, read from their headers."""
+    total = 0
+    for path in folder.rglob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118 - safe_open is no dict
+                total += torch.Size(file.get_slice(name).get_shape()).numel()
+    return total
+
+
+def load_bi(
+    folder: Path, *, max_length: int | None = None, pooling: PoolingMode | None = None, device: str | None = None
+) -> SentenceTransformer:
+    """A bi-encoder from a sentence-transformers model, or from a plain pretrained one with a pooling.
+
+    Args:
+        folder: The model.
+        max_length: Tokens of a sentence; None: the model's own.
+        pooling: Pooling to use; None: the model's own, mean for a plain one.
+        device: Where it goes; None: the best there is.
+    """
+    model = SentenceTransformer(str(folder), device=device)
+    if pooling is not None:
+        own = next(i for i, module in enumerate(model) if isinstance(module, Pooling))
+        model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
+    if max_length is not None:
+        model.max_seq_length = max_length
+    return model
+
+
+def load_cross(
+    folder: Path, *, max_length: int | None = None, head: Head = "pooler", seed: int = 0, device: str | None = None
+) -> CrossEncoder:
+    """A cross-encoder with one output from any encoder; parts that the checkpoint lacks are new and come from `seed`.
+
+    Args:
+        folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
+        max_length: Tokens of a pair; None: the model's own.
+        head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
+        seed: Decides the new parts.
+        device: Where it goes; None: the best there is.
+    """
+    set_seed(seed)
+    if head == "pooler" or (folder / "modules.json").exists() and _form(folder) == "cross":
+        model = CrossEncoder(str(folder), num_labels=1, device=device)
+    else:
+        transformer = Transformer(str(folder))
+        width = transformer.get_embedding_dimension()
+        linear = Dense(
+            width, 1, activation_function=None, module_input_name="sentence_embedding", module_output_name="scores"
+        )
+        model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
+    if max_length is not None:
+        model.max_seq_length = max_length
+    return model
+
+
+def load_trained(folder: Path, device: str | None = None) -> SentenceTransformer | CrossEncoder:
+    """A saved model in the form that it was saved in."""
+    return CrossEncoder(str(folder), device=device) if _form(folder) == "cross" else SentenceTransformer(str(folder), device=device)
+
+
+def transplant(source: SentenceTransformer | CrossEncoder, target: SentenceTransformer | CrossEncoder) -> None:
+    """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
+
+    The paper's sequential initialisation (section 5.2, Table 13).
+    """
+    weights = source.transformers_model.base_model.state_dict()
+    wrong = target.transformers_model.base_model.load_state_dict(weights, strict=False).unexpected_keys
+    foreign = [name for name in wrong if "pooler" not in name]
+    if foreign:
+        raise InputError(
+            f"sequential initialisation needs starts of one architecture; {foreign[0]} is only in one of them. "
+            "Use initialisation refreshing, or give the same model as start and cross_start"
+        )
+
+
+def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = snapshot_download(
+            resolved, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES
+        )
+    except Exception as error:  # the hub's client raises errors of many kinds
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(
+            f"the model {name!r} is no local folder, and the hub did not give it ({reason}). Give a folder that holds config.json "
+            "and model.safetensors, or check the id, the revision, the token and the network"
+        ) from error
+    return Path(found)
+
+
+def _form(folder: Path) -> str:
+    """Which form a saved model says it has; bi when it says nothing."""
+    path = folder / "config_sentence_transformers.json"
+    if path.exists():
+        return "cross" if json.loads(path.read_text()).get("model_type") == "CrossEncoder" else "bi"
+    architectures = json.loads((folder / "config.json").read_text()).get("architectures") or [""]
+    return "cross" if architectures[0].endswith("ForSequenceClassification") else "bi"

@@ -1,0 +1,190 @@
+"""Agreement of scores with gold: Spearman's rank correlation and the area under the ROC curve, times 100.
+
+The "all" setting: one number over a task's whole concatenated file, never a mean over its subsets. Only a
+scorer's `score` is used, so a bi-encoder, a cross-encoder and a mean of several are measured alike. The
+paper's released code measures its ensembles otherwise (the best of four similarities, or a mean of AUCs).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import spearmanr
+from sklearn.metrics import roc_auc_score
+
+from transencoder.errors import InputError
+from transencoder.tasks import Task, expand, load
+
+if TYPE_CHECKING:
+    from transencoder.scorers import Scorer
+
+logger = logging.getLogger(__name__)
+
+_ROWS_NAMED = 5
+
+
+def evaluate_tasks(
+    scorer: "Scorer",
+    tasks: str | Task | Iterable[str | Task],
+    *,
+    data_folder: str | Path | None = None,
+    cache_folder: str | Path | None = None,
+    token: str | None = None,
+) -> dict[str, float]:
+    """Score the test set of each task once and give each task's own metric.
+
+    Args:
+        scorer: Gives one score a pair.
+        tasks: Names of tasks or suites.
+        data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
+        cache_folder: Where the hub's files and the Arrow files are kept.
+        token: Hub token.
+
+    Returns:
+        Task name -> metric times 100, in the order of the tasks.
+
+    Raises:
+        InputError: unknown task, or scores that cannot be measured.
+    """
+    return {
+        task.name: evaluate(
+            scorer,
+            load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token),
+            task.metric,
+        )
+        for task in expand(tasks)
+    }
+
+
+def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> float:
+    """Measure a scorer on scored pairs.
+
+    Args:
+        scorer: Gives one score a pair.
+        dataset: Columns `sentence1`, `sentence2` and the gold `score`.
+        metric: A key of `METRICS`.
+
+    Returns:
+        The metric times 100, unrounded.
+
+    Raises:
+        InputError: unknown metric, no gold column, or scores that are not finite or not one a pair.
+    """
+    if metric not in METRICS:
+        raise InputError(f"unknown metric {metric!r}; choose one of: {', '.join(METRICS)}")
+    if "score" not in dataset.column_names:
+        raise InputError(
+            "evaluation needs gold scores in a column `score`; "
+            f"this data has {', '.join(dataset.column_names)}. "
+            "Name the column that holds them."
+        )
+    scores = np.asarray(scorer.score(dataset.select_columns(["sentence1", "sentence2"])), dtype=np.float64)
+    _check_lengths(len(dataset), scores)
+    _check_pairs(dataset, scores)
+    return METRICS[metric](np.asarray(dataset["score"][:], dtype=np.float64), scores)
+
+
+def spearman(gold: ArrayLike, scores: ArrayLike) -> float:
+    """Spearman's rank correlation of unrounded scores, with mean ranks for ties.
+
+    Args:
+        gold: Gold scores on any scale, shape (n,).
+        scores: A model's scores on any scale, shape (n,).
+
+    Returns:
+        The correlation times 100, in [-100, 100]; NaN, with a logged warning, where one side is all equal.
+
+    Raises:
+        InputError: different lengths, fewer than two pairs, or a value that is not finite.
+    """
+    gold_array, score_array = _checked(gold, scores)
+    if len(gold_array) < 2:
+        raise InputError(f"Spearman's correlation needs at least 2 pairs, got {len(gold_array)}")
+    for name, values in (("gold scores", gold_array), ("model's scores", score_array)):
+        if values.min() == values.max():
+            logger.warning(
+                "the %s of all %d pairs are %s: Spearman's correlation is undefined (nan)",
+                name,
+                len(values),
+                values[0],
+            )
+            return float("nan")
+    return 100.0 * float(spearmanr(gold_array, score_array).statistic)
+
+
+def roc_auc(gold: ArrayLike, scores: ArrayLike) -> float:
+    """Area under the ROC curve: the chance that a positive pair scores above a negative one.
+
+    Args:
+        gold: 0 or 1, shape (n,), both present.
+        scores: A model's scores on any scale, shape (n,).
+
+    Returns:
+        The area times 100, in [0, 100]; 50 where all scores are equal.
+
+    Raises:
+        InputError: different lengths, gold other than both 0 and 1, or a value that is not finite.
+    """
+    gold_array, score_array = _checked(gold, scores)
+    labels = np.unique(gold_array)
+    if not np.array_equal(labels, [0.0, 1.0]):
+        shown = ", ".join(f"{label:g}" for label in labels[:_ROWS_NAMED])
+        raise InputError(f"ROC-AUC needs gold labels 0 and 1, both present; got {shown or 'none'}")
+    return 100.0 * float(roc_auc_score(gold_array, score_array))
+
+
+METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {"spearman": spearman, "roc_auc": roc_auc}
+
+
+def average(scores: Mapping[str, float]) -> float:
+    """The plain mean over tasks, as the papers' tables have it; NaN where one of them is.
+
+    Raises:
+        InputError: no score at all.
+    """
+    if not scores:
+        raise InputError("there is no score to average; name at least one task")
+    return float(np.mean(list(scores.values())))
+
+
+def _checked(gold: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    gold_array, score_array = np.asarray(gold, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    if gold_array.ndim != 1:
+        raise InputError(f"gold scores have the shape {gold_array.shape}; one number a pair is needed")
+    _check_lengths(len(gold_array), score_array)
+    for name, values in (("gold scores", gold_array), ("model's scores", score_array)):
+        rows = np.flatnonzero(~np.isfinite(values))
+        if len(rows):
+            raise InputError(
+                f"{len(rows)} of {len(values)} {name} are not finite numbers: rows {_first(rows)} (from 0)"
+            )
+    return gold_array, score_array
+
+
+def _check_lengths(n_pairs: int, scores: NDArray[np.float64]) -> None:
+    if scores.shape != (n_pairs,):
+        raise InputError(
+            f"the scores have the shape {scores.shape}; {n_pairs} pairs need one number each, ({n_pairs},)"
+        )
+
+
+def _check_pairs(dataset: Dataset, scores: NDArray[np.float64]) -> None:
+    rows = np.flatnonzero(~np.isfinite(scores))
+    if not len(rows):
+        return
+    shown = "; ".join(
+        f"row {row}: {dataset[int(row)]['sentence1']!r} / {dataset[int(row)]['sentence2']!r} -> {scores[row]}"
+        for row in rows[:_ROWS_NAMED]
+    )
+    raise InputError(
+        f"{len(rows)} of {len(scores)} scores are not finite numbers: {shown}. "
+        "Try fp32 instead of a lower precision, and check that the model loads without missing weights."
+    )
+
+
+def _first(rows: NDArray[np.intp]) -> str:
+    return ", ".join(str(row) for row in rows[:_ROWS_NAMED]) + (", ..." if len(rows) > _ROWS_NAMED else "")

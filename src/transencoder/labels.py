@@ -1,0 +1,166 @@
+"""Teachers x pairs -> pseudo-labels: each teacher's raw scores, the policy that maps them to targets, their mean."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
+from scipy.stats import rankdata
+
+from transencoder import distributed
+from transencoder.config import LabelPolicy
+from transencoder.errors import InputError
+from transencoder.scorers import Scorer
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teacher:
+    """A scorer that labels, and who it is."""
+
+    name: str
+    """Column and record name, such as `cross-encoder` or `start`."""
+    scorer: Scorer
+    """What scores the pairs."""
+    fingerprint: str = ""
+    """Which weights these are: a stage key or a folder's hash."""
+    weight: float = 1.0
+    """Share in the mean; normalised over the teachers."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where one teacher's part of the labels comes from."""
+
+    teacher: str
+    fingerprint: str
+    weight: float
+    policy: str
+    raw_min: float
+    raw_max: float
+    raw_mean: float
+    raw_std: float
+    n_outside: int
+    """Raw scores outside [0, 1]."""
+
+
+@dataclass(frozen=True)
+class PseudoLabels:
+    """One target a pair, with everything it was made from."""
+
+    targets: np.ndarray
+    """float32 (n,), in [0, 1] unless the policy is `raw`."""
+    raw: dict[str, np.ndarray]
+    """Each teacher's raw scores, float32 (n,)."""
+    provenance: list[Provenance]
+    """One record a teacher."""
+
+    def write(self, path: Path, pairs: Dataset) -> None:
+        """Write `sentence1, sentence2, label, raw:<teacher>...` as Parquet, chunk by chunk.
+
+        Any sentence-transformers trainer reads it: `Dataset.from_parquet(path).select_columns(["sentence1",
+        "sentence2", "label"])`. The provenance stands in the file's metadata under `transencoder`.
+        """
+        import json
+
+        about = {"transencoder": json.dumps([asdict(record) for record in self.provenance])}
+        raw = {f"raw:{name}": scores for name, scores in self.raw.items()}
+        schema = pa.schema(
+            [("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.float32())]
+            + [(name, pa.float32()) for name in raw],
+            metadata=about,
+        )
+        with pq.ParquetWriter(path, schema) as writer:
+            for i in range(0, len(pairs), _CHUNK):
+                rows = pairs[i : i + _CHUNK]
+                columns = {"sentence1": rows["sentence1"], "sentence2": rows["sentence2"]}
+                numbers = {"label": self.targets, **raw}
+                columns |= {name: values[i : i + _CHUNK] for name, values in numbers.items()}
+                writer.write_table(pa.table(columns, schema=schema))
+
+
+def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "clip") -> PseudoLabels:
+    """Label pairs: every teacher scores them, the policy maps its scores, the weighted mean is the target.
+
+    Under torchrun each rank scores its share. Trans-Encoder section 2.2 (one teacher) and 2.4 (the mean of several).
+
+    Args:
+        teachers: Who labels.
+        pairs: n pairs with `sentence1` and `sentence2`.
+        policy: How a teacher's raw scores become targets; see `POLICIES`.
+
+    Returns:
+        Targets, raw scores and provenance.
+
+    Raises:
+        InputError: No teacher, or two of one name.
+    """
+    names = [teacher.name for teacher in teachers]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
+    raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
+    total = sum(teacher.weight for teacher in teachers)
+    targets = np.zeros(len(pairs), np.float32)
+    for teacher in teachers:
+        targets += np.float32(teacher.weight / total) * POLICIES[policy](raw[teacher.name])
+    records = [_provenance(teacher, teacher.weight / total, policy, raw[teacher.name]) for teacher in teachers]
+    n_outside = int(((targets < 0) | (targets > 1)).sum())
+    if n_outside:
+        logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), policy)
+    return PseudoLabels(targets, raw, records)
+
+
+def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
+    """Score pairs, each rank its share; float32 (n,) on every rank."""
+    if distributed.world_size() == 1:
+        return scorer.score(pairs)
+    share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
+    return distributed.concatenate(scorer.score(share))
+
+
+def clip(scores: np.ndarray) -> np.ndarray:
+    """Scores below 0 become 0, above 1 become 1; the others stay. Our default."""
+    return np.clip(scores, 0.0, 1.0)
+
+
+def raw(scores: np.ndarray) -> np.ndarray:
+    """Scores as they are (released code); cosines below 0 then feed a cross-entropy that has no lower bound there."""
+    return scores
+
+
+def affine(scores: np.ndarray) -> np.ndarray:
+    """Stretched linearly so that the smallest score is 0 and the largest 1; all equal: 0.5."""
+    low, high = scores.min(), scores.max()
+    return (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
+
+
+def quantile(scores: np.ndarray) -> np.ndarray:
+    """Each score's rank among all, (rank - 1/2) / n, ties sharing theirs: uniform on (0, 1)."""
+    return ((rankdata(scores) - 0.5) / len(scores)).astype(np.float32)
+
+
+POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
+    "clip": clip,
+    "affine": affine,
+    "quantile": quantile,
+    "raw": raw,
+}
+
+
+def _provenance(teacher: Teacher, weight: float, policy: str, scores: np.ndarray) -> Provenance:
+    outside = int(((scores < 0) | (scores > 1)).sum())
+    moments = [float(x) for x in (scores.min(), scores.max(), scores.mean(dtype=np.float64), scores.std(dtype=np.float64))]
+    return Provenance(teacher.name, teacher.fingerprint, weight, policy, *moments, n_outside=outside)
+
+
+def as_record(provenance: Sequence[Provenance]) -> list[dict[str, Any]]:
+    """Provenance as JSON."""
+    return [asdict(record) for record in provenance]

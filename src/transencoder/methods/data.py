@@ -1,0 +1,112 @@
+"""What a run reads: the unlabelled pairs, the dev set, the test sets."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+
+from transencoder import tasks
+from transencoder.errors import InputError
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.pairs import fingerprint, read_pairs
+from transencoder.report.result import DataRecord, RunData
+
+METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A labelled set and how it is measured."""
+
+    name: str
+    pairs: Dataset
+    """With `score`."""
+    metric: str
+    record: DataRecord
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything a run reads."""
+
+    pairs: Dataset
+    """`sentence1` and `sentence2` only: gold scores never reach training."""
+    record: DataRecord
+    dev: Scored | None
+    tests: list[Scored]
+
+    def as_record(self) -> RunData:
+        """For result.json."""
+        return {
+            "pairs": self.record,
+            "dev": self.dev.record if self.dev else None,
+            "tests": {test.name: test.record for test in self.tests},
+        }
+
+
+def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
+    """Read a config's data sets and check them.
+
+    Raises:
+        InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
+    """
+    pairs, record = _training_pairs(config, bad_rows_file)
+    dev = None if config.dev is None else _scored(config, config.dev, "dev")
+    tests = [test for name in config.tests for test in _tests(config, name)]
+    return Data(pairs, record, dev, tests)
+
+
+def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
+    names = config.pairs.split(",") if isinstance(config.pairs, str) else []
+    if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
+        pairs, provenance = tasks.unlabelled_pairs(
+            names,
+            exclude_test_sentences=config.exclude_test_sentences,
+            data_folder=config.data_dir,
+            cache_folder=config.cache_dir,
+            token=config.token,
+        )
+        more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}  # type: ignore[literal-required]
+        return pairs, _record(str(config.pairs), pairs) | more  # type: ignore[return-value]
+    if config.exclude_test_sentences:
+        raise InputError(f"exclude_test_sentences needs pairs to be a task or suite, not {config.pairs!r}; leave it out")
+    pairs = read_pairs(
+        config.pairs,
+        columns=config.columns or None,
+        cache_folder=config.cache_dir,
+        data_folder=config.data_dir,
+        token=config.token,
+        skip_bad_rows=config.skip_bad_rows,
+        bad_rows_file=bad_rows_file if config.skip_bad_rows else None,
+    ).select_columns(["sentence1", "sentence2"])
+    return pairs, _record(_source(config.pairs), pairs)
+
+
+def _tests(config: TransEncoder, name: str) -> list[Scored]:
+    if name in tasks.SUITES:
+        return [_scored(config, task.name, "test") for task in tasks.expand(name)]
+    return [_scored(config, name, "test")]
+
+
+def _scored(config: TransEncoder, source: str | Dataset, role: Any) -> Scored:
+    if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
+        task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
+        pairs = tasks.load(task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
+        return Scored(task.name, pairs, task.metric, _record(f"{task.dataset} ({task.splits[role]})", pairs))
+    pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
+    if "score" not in pairs.column_names:
+        raise InputError(
+            f"{_source(source)} is given as {role} and has no column `score`; its columns are {', '.join(pairs.column_names)}. "
+            "Give a labelled file with a header sentence1, sentence2, score"
+        )
+    name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
+    return Scored(name, pairs, METRIC_OF_KIND[config.task_kind], _record(_source(source), pairs))
+
+
+def _record(source: str, pairs: Dataset) -> DataRecord:
+    return {"source": source, "rows": len(pairs), "fingerprint": fingerprint(pairs)}
+
+
+def _source(source: str | Dataset) -> str:
+    return source if isinstance(source, str) else "a Dataset given in Python"

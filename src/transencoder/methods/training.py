@@ -1,0 +1,292 @@
+"""A Trans-Encoder run from its config to its models: read, train the cycles, pick the best, test once, report."""
+
+import shutil
+import time
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder import distributed
+from transencoder.config import Form
+from transencoder.cycles import Lab, Model, load, make_scorer, self_distil, start_model
+from transencoder.encoders import count_parameters, fetch, weights_fingerprint
+from transencoder.evaluation import evaluate
+from transencoder.fit import steps_in_all
+from transencoder.methods.data import Data, Scored, read_data
+from transencoder.methods.defaults import fill
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.report import model_card, write_report
+from transencoder.report.result import Result
+from transencoder.runs import Run, atomic_write_text
+from transencoder.scorers import Scorer, uses_bf16
+from transencoder.settings import expanded, recipe_toml
+from transencoder.tokens import TokenCache
+
+_FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run leaves: the best model of each form, the record, the folder."""
+
+    bi_encoder: SentenceTransformer
+    cross_encoder: CrossEncoder
+    result: Result
+    """The content of result.json."""
+    folder: Path
+    """The run folder; the models lie in `bi-encoder` and `cross-encoder`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do, and about what it would cost."""
+
+    config: TransEncoder
+    n_pairs: int
+    cross_steps: int
+    """Steps of one cycle's cross-encoder."""
+    bi_steps: int
+    """Steps of one cycle's bi-encoder."""
+    seconds: float
+    """Rough estimate: training alone, by floating-point operations at this device's usual speed."""
+    disk_bytes: int
+    """Models of every cycle, one checkpoint, labels and tokens."""
+
+    def __str__(self) -> str:
+        """The plan as a person reads it."""
+        cycles = self.config.cycles
+        return (
+            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder {self.cross_steps} steps, label, "
+            f"train a bi-encoder {self.bi_steps} steps.\nAbout {self.seconds / 60:.0f} minutes of training on "
+            f"{self.config.device} ({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
+            f"{self.config.output}."
+        )
+
+
+def train(config: TransEncoder) -> Trained:
+    """Train a bi-encoder and a cross-encoder without labels, or go on with a run that was interrupted.
+
+    Args:
+        config: The method's config; fields left empty take the paper's values.
+
+    Returns:
+        The best models, their scores, and the run's path.
+
+    Raises:
+        InputError: Data or an option cannot be used.
+        RunError: The run folder is locked, foreign, or its disk is full.
+    """
+    distributed.start()
+    started = time.monotonic()
+    given, config, start, cross_start = _prepare(config)
+    with Run.open(
+        config.output,
+        recipe_toml(given),
+        "trans-encoder",
+        details={"device": config.device, "threads": torch.get_num_threads()},
+        rank=distributed.rank(),
+        barrier=distributed.barrier,
+        broadcast=distributed.broadcast,
+    ) as run:
+        data = read_data(config, run.folder / "bad-rows.tsv")
+        lab = _make_lab(run, config, data, start, cross_start)
+        cycles = self_distil(lab, config.cycles or 1)
+        best = {"cross": _best([cross for cross, _ in cycles]), "bi": _best([bi for _, bi in cycles])}
+        record = _result(lab, given, data, cycles, best, time.monotonic() - started)
+        if distributed.rank() == 0:
+            _export(run, record, best)
+        run.finish(record)
+        if distributed.rank() == 0:
+            write_report(run.folder)
+    distributed.barrier()
+    return _trained(Path(config.output), record, config.device)
+
+
+def plan(config: TransEncoder) -> Plan:
+    """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
+    _, config, start, cross_start = _prepare(config)
+    data = read_data(config, None)
+    n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
+    steps = {
+        "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
+        "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
+    }
+    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, with padding; vocabulary tables are not multiplied.
+    work = {
+        "cross": 6 * n_parameters["cross"] * 0.5 * 35 * steps["cross"] * (config.cross.batch_size or 1),
+        "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
+    }
+    speed = 1e14 if str(config.device).startswith("cuda") else (3e11 if config.precision == "bf16" else 1e11)
+    cycles = config.cycles or 1
+    model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
+    disk = model_bytes * (cycles + 1) + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
+    return Plan(config, len(data.pairs), steps["cross"], steps["bi"], cycles * sum(work.values()) / speed, disk)
+
+
+def _prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
+    """The config with every default written out, the same with its variables expanded, and the starts' folders."""
+    usable = expanded(config)
+    member = usable.members[0]
+    start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
+    cross_start = start
+    if member.cross_start is not None:
+        cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
+    device = usable.device or _device()
+    n_parameters = max(count_parameters(start), count_parameters(cross_start))
+    chosen: dict[str, Any] = {"device": device, "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32"}
+    given, usable = (replace(fill(each, n_parameters), **chosen) for each in (config, usable))
+    return given, usable, start, cross_start
+
+
+def _device() -> str:
+    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
+
+
+def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_start: Path) -> Lab:
+    dev, tests = data.dev, data.tests
+
+    def analysis(scorer: Scorer) -> dict[str, float]:
+        return {test.name: _measure(test, scorer) for test in tests}
+
+    return Lab(
+        run=run,
+        settings=config,
+        pairs=data.pairs,
+        pairs_fingerprint=data.record["fingerprint"],
+        dev=None if dev is None else (lambda scorer: _measure(dev, scorer)),
+        dev_fingerprint="" if dev is None else dev.record["fingerprint"],
+        analysis=analysis if config.test_every_eval else None,
+        cache=TokenCache(run.folder / "tokens"),
+        device=str(config.device),
+        start=start_model(start),
+        cross_start=cross_start,
+        cross_start_fingerprint=weights_fingerprint(cross_start),
+        pooling=config.members[0].pooling,
+    )
+
+
+def _measure(scored: Scored, scorer: Scorer) -> float:
+    return evaluate(scorer, scored.pairs, scored.metric)
+
+
+def _best(models: list[Model]) -> Model:
+    """The highest on dev, the earliest of equals; without a dev set the last."""
+    return models[-1] if models[-1].dev is None else max(models, key=lambda model: model.dev or 0.0)
+
+
+def _scores(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> dict[str, float]:
+    """Metrics of a model on labelled sets, as a stage: each set is scored once."""
+    record = lab.run.stage(
+        f"scores/{name}",
+        config={
+            "precision": lab.settings.precision,
+            "max_length": lab.settings.bi.max_length if model is lab.start else None,
+            "pooling": lab.pooling if model is lab.start else None,
+            "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
+            "sets": {key: scored.metric for key, scored in sets.items()},
+        },
+        inputs=[model.key, *(scored.record["fingerprint"] for scored in sets.values())],
+        compute=lambda _: _score_all(make_scorer(lab, load(lab, model)), sets),
+    )
+    return record.result
+
+
+def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> dict[str, float]:
+    return {name: _measure(scored, scorer) for name, scored in sets.items()}
+
+
+def _result(
+    lab: Lab, config: TransEncoder, data: Data, cycles: list[tuple[Model, Model]], best: dict[str, Model], seconds: float
+) -> Result:
+    tests = {test.name: test for test in data.tests}
+    scores = {}
+    if tests:
+        scores = {name: _scores(lab, model, name, tests) for name, model in (("start", lab.start), *best.items())}
+    dev = None
+    if data.dev is not None:
+        start = _scores(lab, lab.start, "start-on-dev", {"dev": data.dev})["dev"]
+        dev = {"start": start, "bi": best["bi"].dev, "cross": best["cross"].dev}
+    stages = lab.run.stages
+    return {
+        "method": "trans-encoder",
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": config.seed,
+        "config": _plain(config),
+        "environment": lab.run.environment,  # type: ignore[typeddict-item]
+        "data": data.as_record(),
+        "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
+        "cycles": [
+            {"cycle": i, "cross": _form_record(cross), "bi": _form_record(bi)} for i, (cross, bi) in enumerate(cycles, 1)
+        ],
+        "best": {
+            form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": folder} for form, folder in _FOLDERS.items()
+        },
+        "dev": dev,
+        "scores": scores,
+        "analysis": _analysis(cycles) if lab.analysis else None,
+        "stages": stages,  # type: ignore[typeddict-item]
+        "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
+        "notes": _notes(config),
+    }
+
+
+def _form_record(model: Model) -> Any:
+    curve = model.fitted["curve"] if model.fitted else []
+    return {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
+
+
+def _analysis(cycles: list[tuple[Model, Model]]) -> dict[str, list[tuple[int, int, dict[str, float]]]]:
+    curves: dict[str, list[tuple[int, int, dict[str, float]]]] = {"cross": [], "bi": []}
+    for model in (model for cycle in cycles for model in cycle):
+        for step, values in (model.fitted or {}).get("others", []):
+            named = {name.removeprefix("test_"): value for name, value in values.items()}
+            curves[model.form].append((model.cycle, step, named))
+    return curves
+
+
+def _notes(config: TransEncoder) -> list[str]:
+    notes = []
+    if config.label_policy == "raw":
+        notes.append("Label policy `raw` follows the released code: targets may lie outside [0, 1].")
+    if config.test_every_eval:
+        notes.append("Analysis mode: the test sets were scored at every dev evaluation, for the curves only.")
+    return notes
+
+
+def _plain(config: TransEncoder) -> dict[str, Any]:
+    """The config for result.json: no token, a Dataset by its number of rows."""
+    import dataclasses
+
+    values = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in ("pairs", "dev") and value is not None and not isinstance(value, str):
+            value = f"a Dataset of {len(value)} rows"
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = dataclasses.asdict(value)
+        elif field.name == "members":
+            value = [dataclasses.asdict(member) for member in value]
+        values[field.name] = value
+    values["token"] = None
+    return values
+
+
+def _export(run: Run, result: Result, best: dict[str, Model]) -> None:
+    """Put the best models, with their cards, where the user finds them."""
+    for form, folder in _FOLDERS.items():
+        target, unfinished = run.folder / folder, run.folder / f".{folder}.tmp"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.copytree(best[form].folder, unfinished)
+        atomic_write_text(unfinished / "README.md", model_card(result, form))
+        shutil.rmtree(target, ignore_errors=True)
+        unfinished.rename(target)
+
+
+def _trained(folder: Path, result: Result, device: str | None) -> Trained:
+    bi = SentenceTransformer(str(folder / _FOLDERS["bi"]), device=device)
+    cross = CrossEncoder(str(folder / _FOLDERS["cross"]), device=device)
+    return Trained(bi, cross, result, folder)

@@ -1,0 +1,105 @@
+"""Trans-Encoder (Liu et al., ICLR 2022): bi- and cross-encoder teach each other in turn, without labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from transencoder.config import FitConfig, Head, LabelPolicy, Member, Precision
+from transencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from transencoder.methods.training import Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransEncoder:
+    """Self-distillation between a bi-encoder and a cross-encoder on unlabelled pairs (paper, section 2)."""
+
+    pairs: str | Dataset
+    """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite name, or a hub id."""
+    members: tuple[Member, ...]
+    """The pretrained models taking part; one here (self-distillation)."""
+    output: str
+    """The run folder. The same command on the same folder goes on where it stopped."""
+    dev: str | Dataset | None = None
+    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
+    tests: tuple[str, ...] = ()
+    """Tasks, suites or labelled files scored once, at the end."""
+    task_kind: Literal["graded", "binary"] = "graded"
+    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks Table 16's defaults and the metric."""
+    is_symmetric: bool = True
+    """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
+    cycles: int | None = None
+    """Cycles bi -> cross -> bi. Paper, Table 16: 3 graded, 5 binary."""
+    patience_cycles: int | None = None
+    """Stop when neither form improved on dev for this many cycles; None: never."""
+    initialisation: Literal["refreshing", "sequential"] = "refreshing"
+    """Each stage from the starts again (paper's choice), or from its teacher's weights (Table 13)."""
+    label_policy: LabelPolicy = "clip"
+    """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
+    start_weight: float = 0.0
+    """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
+    label_both_orders: bool = False
+    """Average the cross-encoder's scores of both orders when it labels. Paper and released code: no."""
+    head: Head = "pooler"
+    """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
+    bi: FitConfig = field(default_factory=FitConfig)
+    """How the bi-encoder is trained."""
+    cross: FitConfig = field(default_factory=FitConfig)
+    """How the cross-encoder is trained."""
+    precision: Precision = "auto"
+    """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
+    device: str | None = None
+    """Device such as `cpu` or `cuda:0`; None: the best there is."""
+    seed: int = 2021
+    """Run seed; each stage derives its own (released code: 2021)."""
+    test_every_eval: bool = False
+    """Analysis mode: also score the tests at every dev evaluation. Never use it to choose."""
+    skip_bad_rows: bool = False
+    """Count, report and set aside bad rows of `pairs` instead of stopping at the first."""
+    columns: tuple[str, ...] = ()
+    """Names of the two text columns in `pairs`; empty: the first two, or the known names."""
+    exclude_test_sentences: bool = False
+    """Inductive setting: drop training pairs that contain a sentence of any test set (tasks as `pairs` only)."""
+    data_dir: str | None = None
+    """Folder with data sets in the hub's layout; else the environment's TRANSENCODER_DATA, else the hub."""
+    cache_dir: str | None = None
+    """Folder for hub downloads; None: the hub's usual one."""
+    token: str | None = None
+    """Hub access token; None: the one you are logged in with. Never written to the run folder."""
+    report_to: tuple[str, ...] = ()
+    """Trackers passed on to the trainer: tensorboard, wandb, trackio."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions, naming the field as the user typed it."""
+        if not self.members:
+            raise InputError("members is empty; give at least one start, for example --start minilm")
+        if len(self.members) > 1:
+            raise InputError(f"{len(self.members)} members given; mutual distillation is not there yet: give one start")
+        if not 0.0 <= self.start_weight < 1.0:
+            raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
+        for name in ("cycles", "patience_cycles"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1")
+        if self.patience_cycles is not None and self.dev is None:
+            raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
+        if self.test_every_eval and not (self.tests and self.dev is not None):
+            raise InputError("test_every_eval needs tests and dev; give both, or leave it out")
+
+    def run(self) -> Trained:
+        """Train, or go on with a run that was interrupted.
+
+        Returns:
+            The best bi-encoder and cross-encoder, their scores, and the run's path.
+
+        Raises:
+            InputError: Data or an option cannot be used.
+            RunError: The run folder is locked, foreign, or its disk is full.
+        """
+        from transencoder.methods.training import train
+
+        return train(self)

@@ -1,0 +1,215 @@
+"""Every row's texts and score are checked here, once; behind this point they are trusted."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+from ..errors import InputError
+from .files import unfinished_file, write_faults
+from .rows import BadRow, Row, Table, plural, shorten
+
+logger = logging.getLogger(__name__)
+
+_READ_LIMIT = 1000
+_ADVICE = "State another bad_rows_file (--bad-rows-file)"
+
+
+class BadRows:
+    """What happens to a bad row: an error, or, where the caller said so, counted and written to a file.
+
+    The file has one line a row, without a header: `path:line`, the reason, the repr of what was read,
+    tab-separated. It is moved into place when everything has been read; an error leaves none.
+    """
+
+    def __init__(self, name: str, *, skip: bool, path: Path | None) -> None:
+        """State the source's name for messages, whether to skip, and the file for skipped rows."""
+        self._name = name
+        self._skip = skip
+        self._path = path
+        self._file: TextIO | None = None
+        self._stack = ExitStack()
+        self._reasons: Counter[str] = Counter()
+        self._examples: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        """Open the file under a temporary name."""
+        if self._path is not None:
+            draft = self._stack.enter_context(unfinished_file(self._path, advice=_ADVICE))
+            self._file = self._stack.enter_context(open(draft, "w", encoding="utf-8"))
+        return self
+
+    def add(self, row: BadRow, kind: str | None = None) -> None:
+        """Take note of one bad row.
+
+        Args:
+            row: the row.
+            kind: what it is counted as; its reason where not given.
+
+        Raises:
+            InputError: bad rows are not to be skipped.
+        """
+        if not self._skip:
+            raise InputError(
+                f"{self._name}:{row.number}: {row.reason}. Read: {shorten(row.read)}. {row.advice}. Correct "
+                "the row, or leave such rows out with skip_bad_rows=True (--skip-bad-rows)."
+            )
+        kind = kind or row.reason
+        if kind not in self._examples and len(self._examples) >= 20:
+            kind = "other reasons"
+        self._reasons[kind] += 1
+        self._examples.setdefault(kind, row.number)
+        if self._file is not None and self._path is not None:
+            with write_faults(self._path, advice=_ADVICE):
+                self._file.write(
+                    f"{self._name}:{row.number}\t{_flat(row.reason)}\t{shorten(row.read, _READ_LIMIT)}\n"
+                )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Report, and move the file into place; after an error, remove it."""
+        with self._stack:
+            if error is not None:
+                return
+            if self._file is not None and self._path is not None:
+                with write_faults(self._path, advice=_ADVICE):
+                    self._file.close()
+                    os.replace(self._file.name, self._path)
+            if self.count:
+                self._report()
+
+    @property
+    def count(self) -> int:
+        """Bad rows so far."""
+        return self._reasons.total()
+
+    def summary(self) -> str:
+        """Number of bad rows, and for each reason the number and the first."""
+        reasons = "; ".join(
+            f"{count:,} x {kind} (first: {self._name}:{self._examples[kind]})"
+            for kind, count in self._reasons.most_common()
+        )
+        return f"{plural(self.count, 'bad row')} skipped: {reasons}"
+
+    def _report(self) -> None:
+        written = (
+            f"written to {self._path}" if self._path else "written nowhere: state bad_rows_file to have them"
+        )
+        logger.warning("%s: %s; %s", self._name, self.summary(), written)
+
+
+def checked_rows(
+    table: Table, n_texts: int, score_range: tuple[float, float] | None, bad_rows: BadRows
+) -> Iterator[Row]:
+    """The table's good rows: texts that are text, and the score as a finite float in range.
+
+    Args:
+        table: rows whose values are `n_texts` texts and, where there is one, a score.
+        n_texts: 2 for pairs, 1 for sentences.
+        score_range: lowest and highest score allowed, both included.
+        bad_rows: takes the others.
+    """
+    has_score = len(table.columns) > n_texts
+    for row in table.rows:
+        if isinstance(row, BadRow):
+            bad_rows.add(row)
+            continue
+        bad = _text_fault(row, table.columns, n_texts)
+        if bad is None and has_score:
+            score = _score(row.values[n_texts], parse=table.has_text_scores)
+            bad = _score_fault(row, table.columns[n_texts], score, score_range)
+            row = Row(row.number, (*row.values[:n_texts], score))
+        if bad is None:
+            yield row
+        else:
+            bad_rows.add(bad)
+
+
+def _text_fault(row: Row, columns: Sequence[str], n_texts: int) -> BadRow | None:
+    for position in range(n_texts):
+        value = row.values[position]
+        if isinstance(value, str) and value.isascii() and "\0" not in value and value and not value.isspace():
+            continue
+        reason, advice = _why_no_text(value)
+        if reason:
+            return BadRow(row.number, f"{_column(columns[position])} {reason}", advice, list(row.values))
+    return None
+
+
+def _why_no_text(value: object) -> tuple[str, str]:
+    if value is None:
+        return "is null", "Every row needs its texts"
+    if isinstance(value, bytes):
+        return "is not UTF-8", "Text must be UTF-8: write the file again from text"
+    if not isinstance(value, str):
+        return f"is {shorten(value)}, of type {type(value).__name__}", "It must be a text, in quotes in JSON"
+    if not value:
+        return "is empty", "Every text must have at least one character that is not white space"
+    if value.isspace():
+        return (
+            f"is only white space: {shorten(value)}",
+            "Every text must have at least one character that is not white space",
+        )
+    if "\0" in value:
+        return (
+            "has a NUL byte (0x00)",
+            "NUL is not text: is the file UTF-16, or damaged? Save it as UTF-8 without NUL",
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return (
+            f"has a lone surrogate (\\u{ord(value[error.start]):04x})",
+            "It is half of a character: write the text again as UTF-8",
+        )
+    return "", ""
+
+
+def _score(value: object, *, parse: bool) -> float | None:
+    if parse and isinstance(value, str):
+        if not value.isascii() or "_" in value:  # float() takes 1_000 and digits of other scripts
+            return None
+        with suppress(ValueError):
+            return float(value) + 0.0  # -0.0 becomes 0.0
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value) + 0.0
+        except OverflowError:
+            return math.inf
+    return None
+
+
+def _score_fault(
+    row: Row, column: str, score: float | None, score_range: tuple[float, float] | None
+) -> BadRow | None:
+    value = row.values[-1]
+    allowed = "A score is a finite number" + (
+        f" from {score_range[0]:g} to {score_range[1]:g}" if score_range else ""
+    )
+    if score is None:
+        reason = f"{_column(column)} is {shorten(value)} ({type(value).__name__}), not a number"
+        return BadRow(row.number, reason, f"{allowed}, with a point and without quotes", list(row.values))
+    if not math.isfinite(score):
+        return BadRow(
+            row.number, f"{_column(column)} is {shorten(value)}, not finite", allowed, list(row.values)
+        )
+    if score_range and not score_range[0] <= score <= score_range[1]:
+        return BadRow(row.number, f"{_column(column)} is {score:g}, out of range", allowed, list(row.values))
+    return None
+
+
+def _column(name: str) -> str:
+    return f"column {name}" if name.isdecimal() else name
+
+
+def _flat(text: str) -> str:
+    return text.replace("\t", " ").replace("\n", " ").replace("\r", " ")

@@ -1,0 +1,170 @@
+"""Which columns are read, and whether a first row is a header. Detected or stated, never guessed silently."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import InputError
+from .rows import plural, shorten
+
+logger = logging.getLogger(__name__)
+
+KNOWN_PAIRS = (
+    ("sentence1", "sentence2"),
+    ("sentence_A", "sentence_B"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+    ("view1", "view2"),
+    ("text1", "text2"),
+    ("anchor", "positive"),
+)
+KNOWN_TEXTS = (("text",), ("sentence",))
+KNOWN_OTHERS = (
+    *("score", "relatedness_score", "similarity_score", "similarity", "label", "labels", "gold_label"),
+    *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
+)
+_KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *KNOWN_TEXTS, KNOWN_OTHERS) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the caller asked of a source's columns."""
+
+    result: tuple[str, ...]
+    """Names of the text columns in the result: `sentence1`, `sentence2`, or `text`."""
+    known: tuple[tuple[str, ...], ...]
+    """Names that are taken for them when `columns` is not given, in this order."""
+    columns: tuple[str, ...] | None = None
+    score_column: str | None = None
+    may_have_score: bool = True
+    header: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a wrong number of columns."""
+        if self.columns is not None and len(self.columns) != len(self.result):
+            raise InputError(
+                f"{plural(len(self.columns), 'column')} stated: {', '.join(self.columns)}. "
+                f"Exactly {len(self.result)} allowed. State the column of {' and of '.join(self.result)}."
+            )
+
+    @property
+    def stated(self) -> tuple[str, ...]:
+        """All columns the caller named or numbered."""
+        return (*(self.columns or ()), *([self.score_column] if self.score_column else []))
+
+
+def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[list[str], bool]:
+    """Column names of a TSV or CSV from its first row, and whether that row is a header.
+
+    Without a header the names are the positions "1", "2", ...
+
+    Raises:
+        InputError: the row has too few fields, looks like a header only in part, or lacks a stated column.
+    """
+    if len(first_row) < len(wanted.result):
+        raise InputError(
+            f"{name}:1: {plural(len(first_row), 'field')} in the first row: {shorten(list(first_row))}. "
+            f"At least {len(wanted.result)} needed. Is it separated by tabs (.tsv) or by commas (.csv)? "
+            "State the right format (file_format, --format)."
+        )
+    has_header = wanted.header if wanted.header is not None else _is_header(first_row, wanted, name)
+    if has_header:
+        return list(first_row), True
+    return [str(position) for position in range(1, len(first_row) + 1)], False
+
+
+def choose_columns(
+    names: Sequence[str], wanted: Wanted, name: str, *, may_take_first: bool
+) -> tuple[str, ...]:
+    """The columns to read: the texts', then the score's if it was asked for or is called `score`.
+
+    Args:
+        names: all columns of the source.
+        wanted: what the caller stated.
+        name: the source's, for messages.
+        may_take_first: the first columns are taken when nothing is stated and no names are known (TSV, CSV).
+
+    Raises:
+        InputError: a stated column is missing or there twice, or none could be chosen.
+    """
+    texts = wanted.columns or _known_texts(names, wanted)
+    if texts is None and may_take_first:
+        texts = tuple(names[: len(wanted.result)])
+    if texts is None:
+        raise InputError(_no_columns(names, wanted, name))
+    score = wanted.score_column
+    if score is None and wanted.may_have_score:
+        score = next((column for column in names if column.lower() == "score"), None)
+    chosen = (*texts, *([score] if score else []))
+    _require(chosen, names, name)
+    unused = [column for column in names if column not in chosen]
+    logger.info(
+        "%s: %s read from %s; %s",
+        name,
+        ", ".join((*wanted.result, "score")[: len(chosen)]),
+        ", ".join(_shown(column) for column in chosen),
+        f"not used: {', '.join(_shown(column) for column in unused)}" if unused else "no other columns",
+    )
+    return chosen
+
+
+def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
+    named = [column for column in wanted.stated if not column.isdecimal()]
+    if named:
+        _require(named, first_row, name)
+        return True
+    known = [field for field in first_row if field.strip().lower() in _KNOWN]
+    if not known:
+        return False
+    if len(known) < len(first_row) or _known_texts(first_row, wanted) is None:
+        raise InputError(
+            f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. A header "
+            f"is detected when all its fields are known names, with those of {' and '.join(wanted.result)} "
+            f"among them; here {', '.join(map(shorten, known))} could be. State header=True or header=False "
+            "(--header, --no-header), or name the columns."
+        )
+    logger.info("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
+    return True
+
+
+def _known_texts(names: Sequence[str], wanted: Wanted) -> tuple[str, ...] | None:
+    by_lower = {column.strip().lower(): column for column in reversed(names)}
+    for known in wanted.known:
+        if all(column.lower() in by_lower for column in known):
+            return tuple(by_lower[column.lower()] for column in known)
+    return None
+
+
+def _require(chosen: Sequence[str], names: Sequence[str], name: str) -> None:
+    for column in chosen:
+        if names.count(column) != 1:
+            problem = "no column" if column not in names else f"{names.count(column)} columns are called"
+            raise InputError(
+                f"{name}: {problem} {shorten(column)}. Its columns are {_listed(names)}. State one of these; "
+                "in a TSV "
+                'or CSV without a header the columns are called "1", "2", ...'
+            )
+    if len(set(chosen)) < len(chosen):
+        raise InputError(
+            f"{name}: a column is stated twice: {', '.join(chosen)}. Each must be another one of "
+            f"{_listed(names)}."
+        )
+
+
+def _no_columns(names: Sequence[str], wanted: Wanted, name: str) -> str:
+    known = " or ".join("/".join(columns) for columns in wanted.known)
+    return (
+        f"{name}: no columns for {' and '.join(wanted.result)} among {_listed(names)}. Known are {known}. "
+        f"State others ({'columns, --columns' if len(wanted.result) > 1 else 'column, --column'})."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(shorten, names[:20])) + (", ..." if len(names) > 20 else "")
+
+
+def _shown(column: str) -> str:
+    return f"column {column}" if column.isdecimal() else shorten(column)

@@ -1,0 +1,248 @@
+"""One reader per format: an open stream and the wanted columns in, a table of rows out.
+
+The first row must be good, also where bad rows are skipped, because the columns are chosen by it.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from ..errors import InputError
+from .columns import Wanted, choose_columns, split_header
+from .rows import BadRow, Row, Table, plural, shorten
+from .streams import Lines
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+BATCH_ROWS = 4096
+
+_TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
+_CSV_ADVICE = (
+    "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
+)
+_CR_ADVICE = "Some programs end a row there: end rows with LF or CRLF, and take the CR out of texts"
+_JSON_ADVICE = "Each line must be one JSON object"
+
+
+def read_tsv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
+    """Plain tab-separated text: no quoting, no escapes."""
+    return _delimited(_split_lines(Lines(stream, name), "\t"), name, wanted, _TSV_ADVICE)
+
+
+def read_csv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
+    """Comma-separated values as in RFC 4180; a quoted field may hold line ends."""
+    return _delimited(_csv_rows(Lines(stream, name)), name, wanted, _CSV_ADVICE)
+
+
+def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
+    """One sentence a line; no header, no columns."""
+    if wanted.header or wanted.stated or len(wanted.result) > 1:
+        raise InputError(
+            f"{name}: plain text has neither columns nor a header: each line is one sentence. Leave header "
+            "and column out, or use a .tsv, .csv, .jsonl or .parquet file."
+        )
+    first, rows = _first(_split_lines(Lines(stream, name), None), name)
+    return Table(name=name, columns=wanted.result, rows=itertools.chain([first], rows))
+
+
+def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
+    """One JSON object a line; other keys are left alone."""
+    first, rows = _first(_json_rows(Lines(stream, name)), name)
+    columns = choose_columns(list(_object(first)), wanted, f"{name}:{first.number}", may_take_first=False)
+    return Table(name=name, columns=columns, rows=_by_key(itertools.chain([first], rows), columns))
+
+
+def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
+    """Parquet; only the chosen columns are read, a batch at a time. The stream must be able to seek."""
+    from pyarrow import parquet
+
+    with _arrow_faults(name):
+        file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
+        columns = choose_columns(file.schema_arrow.names, wanted, name, may_take_first=False)
+
+    def batches() -> Iterator[Any]:
+        with _arrow_faults(name):
+            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False):
+                yield batch
+                pa.default_memory_pool().release_unused()  # the allocator would hold on to decoded pages
+
+    return Table(name=name, columns=columns, rows=_arrow_rows(batches(), columns))
+
+
+def read_dataset(dataset: Dataset, name: str, wanted: Wanted) -> Table:
+    """A `datasets.Dataset`."""
+    columns = choose_columns(dataset.column_names, wanted, name, may_take_first=False)
+    chosen = dataset.select_columns(list(columns)).with_format("arrow")
+    return Table(name=name, columns=columns, rows=_arrow_rows(chosen.iter(batch_size=BATCH_ROWS), columns))
+
+
+READERS: dict[str, Callable[[BinaryIO, str, Wanted], Table]] = {
+    "tsv": read_tsv,
+    "csv": read_csv,
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+    "txt": read_txt,
+}
+
+
+def _first(rows: Iterator[Row | BadRow], name: str) -> tuple[Row, Iterator[Row | BadRow]]:
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{name}: the file is empty. At least one row is needed. Was it written to the end?")
+    if isinstance(first, BadRow):
+        raise InputError(
+            f"{name}:{first.number}: {first.reason}. Read: {shorten(first.read)}. {first.advice}. The first "
+            "row decides on the columns, so it cannot be skipped: correct or remove it."
+        )
+    return first, rows
+
+
+def _delimited(rows: Iterator[Row | BadRow], name: str, wanted: Wanted, advice: str) -> Table:
+    first, rows = _first(rows, name)
+    first_fields = [str(field) for field in first.values]
+    names, has_header = split_header(first_fields, wanted, name)
+    columns = choose_columns(names, wanted, name, may_take_first=True)
+    if not has_header:
+        rows = itertools.chain([first], rows)
+    picked = _by_position(rows, [names.index(column) for column in columns], len(names), advice)
+    return Table(name=name, columns=columns, rows=picked, has_header=has_header, has_text_scores=True)
+
+
+def _by_position(
+    rows: Iterable[Row | BadRow], positions: Sequence[int], n_fields: int, advice: str
+) -> Iterator[Row | BadRow]:
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+        elif len(row.values) == n_fields:
+            yield Row(row.number, [row.values[position] for position in positions])
+        elif row.values in ([], [""]):
+            yield BadRow(row.number, "a blank line", "Every row needs its fields: remove the line", "")
+        else:
+            found = plural(len(row.values), "field")
+            yield BadRow(row.number, f"{found} where the first row has {n_fields}", advice, row.values)
+
+
+def _split_lines(lines: Lines, separator: str | None) -> Iterator[Row | BadRow]:
+    for line in lines:
+        lines.count_row_end()
+        if lines.fault is not None:
+            yield lines.take_fault(lines.number, line)
+        elif "\r" in line:
+            reason = "a carriage return (CR) without a line feed inside the row"
+            yield BadRow(lines.number, reason, _CR_ADVICE, line)
+        else:
+            yield Row(lines.number, [line] if separator is None else line.split(separator))
+
+
+def _csv_rows(lines: Lines) -> Iterator[Row | BadRow]:
+    reader = csv.reader((line + lines.ending for line in lines), strict=True)
+    while True:
+        number = lines.number + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield _csv_fault(error, number, lines)
+            continue
+        lines.count_row_end()
+        yield Row(number, fields) if lines.fault is None else lines.take_fault(number, fields)
+
+
+def _csv_fault(error: csv.Error, number: int, lines: Lines) -> BadRow:
+    reason = str(error)
+    if "unexpected end of data" in reason or "field limit" in reason:
+        raise InputError(
+            f"{lines.name}:{number}: a quote is opened in this row and not closed by line {lines.number:,} "
+            f"({reason}). {_CSV_ADVICE}. Correct the row: what follows it cannot be told apart, so it cannot "
+            "be skipped."
+        )
+    if "new-line character" in reason:
+        reason = "a carriage return (CR) without a line feed outside quotes"
+    until = f" (the row reaches to line {lines.number})" if lines.number > number else ""
+    lines.fault = None
+    return BadRow(number, f"not valid CSV: {reason}{until}", _CSV_ADVICE, lines.text)
+
+
+def _json_rows(lines: Lines) -> Iterator[Row | BadRow]:
+    for line in lines:
+        lines.count_row_end()
+        if lines.fault is not None:
+            yield lines.take_fault(lines.number, line)
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            blank = not line or line.isspace()
+            yield BadRow(
+                lines.number, "a blank line" if blank else f"not valid JSON: {error}", _JSON_ADVICE, line
+            )
+            continue
+        if isinstance(value, dict):
+            yield Row(lines.number, [value])
+        else:
+            yield BadRow(lines.number, f"a JSON {type(value).__name__}, not an object", _JSON_ADVICE, line)
+
+
+def _object(row: Row) -> dict[str, object]:
+    value = row.values[0]
+    assert isinstance(value, dict)
+    return value
+
+
+def _by_key(rows: Iterable[Row | BadRow], columns: Sequence[str]) -> Iterator[Row | BadRow]:
+    for row in rows:
+        if isinstance(row, BadRow):
+            yield row
+            continue
+        value = _object(row)
+        try:
+            yield Row(row.number, [value[column] for column in columns])
+        except KeyError as error:
+            advice = f"Every object needs the keys {', '.join(columns)}"
+            yield BadRow(row.number, f"the key {error} is missing", advice, value)
+
+
+def _arrow_rows(batches: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:
+    numbers = itertools.count(1)
+    for batch in batches:
+        values = [_python_values(batch.column(column)) for column in columns]
+        for row, number in zip(zip(*values, strict=True), numbers, strict=False):  # the endless one last
+            yield Row(number, row)
+
+
+def _python_values(column: Any) -> list[object]:  # noqa: ANN401 - an Arrow array; pyarrow has no types
+    try:
+        values: list[object] = column.to_pylist()
+    except UnicodeDecodeError:  # some value is not UTF-8: give bytes as they are, for the checks to report
+        values = [
+            value if value is None else _decoded(value) for value in column.cast(pa.binary()).to_pylist()
+        ]
+    return values
+
+
+def _decoded(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+@contextmanager
+def _arrow_faults(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"{name}: not a whole Parquet file, or a damaged one ({shorten(str(error), 160)}). Write it "
+            "again, or copy or download it again."
+        ) from error

@@ -1,0 +1,174 @@
+"""Bytes from files and stdin, and numbered, decoded lines from bytes."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import logging
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from ..errors import InputError
+from .rows import BadRow
+
+logger = logging.getLogger(__name__)
+
+_BUFFER_BYTES = 1 << 20
+_CONTAINERS = {
+    codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
+    b"\x1f\x8b": "gzip-compressed; let its name end in .gz, or state the format with .gz (such as tsv.gz)",
+    b"PAR1": "Parquet; let its name end in .parquet, or state file_format='parquet' (--format parquet)",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or export it as CSV",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """One file to read, found and named."""
+
+    name: str
+    path: Path | None
+    """None is stdin."""
+    file_format: str
+    is_gzip: bool
+    start: int = 0
+    stop: int | None = None
+    """Rows [start, stop) are read, counted from 0."""
+
+
+@contextmanager
+def open_stream(file: File, *, seekable_in: Path | None = None) -> Iterator[BinaryIO]:
+    """The file's bytes, unpacked.
+
+    Args:
+        file: what to open.
+        seekable_in: a folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the
+            file cannot.
+
+    Raises:
+        InputError: the file is missing, unreadable, a folder, or (when copied) not whole.
+    """
+    with ExitStack() as stack:
+        stream: IO[bytes]
+        with source_faults(file.name):
+            stream = (
+                sys.stdin.buffer
+                if file.path is None
+                else stack.enter_context(open(file.path, "rb", _BUFFER_BYTES))
+            )
+        if file.is_gzip:
+            unpacked = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
+            stream = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, unpacked), _BUFFER_BYTES))
+        if seekable_in is not None and (file.is_gzip or file.path is None):
+            copy = stack.enter_context(tempfile.TemporaryFile(dir=seekable_in))
+            with source_faults(file.name):
+                shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
+            copy.seek(0)
+            stream = copy
+        yield cast(BinaryIO, stream)
+
+
+@contextmanager
+def source_faults(name: str) -> Iterator[None]:
+    """Turn what goes wrong while bytes are read into an InputError that names the file."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(
+            f"{name}: the gzip data ends early, so rows are missing at its end. A whole gzip file is needed. "
+            "Copy or download it again."
+        ) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{name}: not valid gzip data ({error}). A file called .gz must be a whole gzip file. Copy or "
+            "download it again, or drop .gz from its name if it is not compressed."
+        ) from error
+    except FileNotFoundError as error:
+        raise InputError(f"{name}: no such file. State the path of a file that is there.") from error
+    except OSError as error:
+        raise InputError(
+            f"{name}: cannot be read: {error.strerror or error}. Check the path and its permissions."
+        ) from error
+
+
+class Lines:
+    r"""The lines of a UTF-8 stream, without their ends (LF or CRLF only) and without a byte order mark.
+
+    Iterate once; `number`, `text`, `ending` and `fault` speak of the line that was handed out last.
+    """
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """Wrap an open stream; `name` is for messages."""
+        self.number = 0
+        self.text = ""
+        self.ending = ""
+        self.fault: str | None = None
+        """Why a line since the last `take_fault` is not UTF-8; such a line comes with surrogate escapes."""
+        self.name = name
+        self._stream = stream
+        self._offset = 0
+        self._rows_by_ending = {"\n": 0, "\r\n": 0, "": 0}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield each line's text."""
+        with source_faults(self.name):
+            for raw in self._stream:
+                self.number += 1
+                self.ending = "\r\n" if raw.endswith(b"\r\n") else "\n" if raw.endswith(b"\n") else ""
+                body = raw[: len(raw) - len(self.ending)]
+                if self.number == 1:
+                    body = self._without_mark(body)
+                self.text = self._decode(body, self._offset + len(raw) - len(self.ending) - len(body))
+                self._offset += len(raw)
+                yield self.text
+        self._warn_of_mixed_ends()
+
+    def count_row_end(self) -> None:
+        """Count the last line's end as a row's (inside a quoted CSV field, either kind is fine)."""
+        self._rows_by_ending[self.ending] += 1
+
+    def take_fault(self, number: int, read: object) -> BadRow:
+        """The row that starts at line `number` as a bad one, because of `fault`."""
+        reason, self.fault = self.fault or "", None
+        return BadRow(number, reason, "Text must be UTF-8: convert the file (iconv -f LATIN1 -t UTF-8)", read)
+
+    def _decode(self, body: bytes, offset: int) -> str:
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            byte, at = body[error.start], offset + error.start
+            self.fault = f"not UTF-8: byte 0x{byte:02x} at offset {at:,} ({error.reason})"
+            return body.decode(errors="surrogateescape")
+
+    def _without_mark(self, body: bytes) -> bytes:
+        for magic, what in _CONTAINERS.items():
+            if body.startswith(magic):
+                raise InputError(
+                    f"{self.name}: begins with {_hex(magic)}, so it is {what}. Plain UTF-8 text is expected."
+                )
+        return body.removeprefix(codecs.BOM_UTF8)
+
+    def _warn_of_mixed_ends(self) -> None:
+        lf, crlf = self._rows_by_ending["\n"], self._rows_by_ending["\r\n"]
+        if lf and crlf:
+            logger.warning(
+                "%s: mixed line ends, LF after %d rows and CRLF after %d; both were taken as the end of a "
+                "row and left out of the "
+                "text. Was it put together from two files?",
+                self.name,
+                lf,
+                crlf,
+            )
+
+
+def _hex(data: bytes) -> str:
+    return " ".join(f"0x{byte:02x}" for byte in data)

@@ -1,0 +1,84 @@
+"""Recipes: TOML files that hold one run's whole config; one per row of a paper's table."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transencoder.config import nearest
+from transencoder.errors import InputError
+from transencoder.methods import METHODS, TransEncoder
+from transencoder.settings import build, put, recipe_toml
+
+__all__ = ["find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml"]
+
+_FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
+"""Of an installed wheel, and of the source tree."""
+
+
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TransEncoder:
+    """Read a recipe into its method's config.
+
+    Args:
+        path: A TOML file: `method`, then the fields of the method's config. Relative paths in it are relative
+            to the current directory.
+        overrides: `name=value` each, such as `bi.epochs=3`; they win over the file.
+
+    Returns:
+        The config; what the recipe leaves out has its default.
+
+    Raises:
+        InputError: No such file, not TOML, an unknown method or setting, or a value that does not fit.
+    """
+    method, table = read_recipe(path)
+    for override in overrides:
+        put(table, METHODS[method], override)
+    return build(METHODS[method], table, str(path))
+
+
+def read_recipe(path: str | Path) -> tuple[str, dict[str, Any]]:
+    """Read a recipe into its method's name and a table of plain values, not yet checked.
+
+    Raises:
+        InputError: No such file, not TOML, or an unknown method.
+    """
+    try:
+        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except OSError as error:
+        raise InputError(
+            f"{path}: the recipe cannot be read ({error.strerror}). Give a TOML file."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{path}: not TOML: {error}. Correct the file at that place.") from error
+    method = table.pop("method", None)
+    if method not in METHODS:
+        found = "method is not set" if method is None else f"method is {method!r}"
+        hint = f"; the nearest is {nearest(method, list(METHODS))}" if isinstance(method, str) else ""
+        raise InputError(f"{path}: {found}. It must be one of: {', '.join(METHODS)}{hint}.")
+    return method, table
+
+
+def list_recipes() -> dict[str, Path]:
+    """The recipes that come with the project: `<method>/<row>` -> file, sorted by name."""
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for folder in _FOLDERS
+        for path in folder.glob("*/*.toml")
+    }
+    return dict(sorted(found.items()))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path that exists, or the name of one that comes with the project.
+
+    Raises:
+        InputError: There is neither.
+    """
+    recipes = list_recipes()
+    by_row = {key.rpartition("/")[2]: path for key, path in recipes.items()}
+    if Path(name).is_file():
+        return Path(name)
+    if name in recipes or name in by_row:
+        return recipes.get(name) or by_row[name]
+    hint = f" The nearest recipe is {nearest(name, list(recipes))};" if recipes else ""
+    raise InputError(f"{name} is neither a file nor a recipe.{hint} `transencoder recipes list` shows all.")

@@ -1,0 +1,165 @@
+"""The README.md of a saved model: what the hub shows, and what a user must know before relying on it."""
+
+import json
+import re
+from pathlib import Path
+
+from transencoder.report.result import FORM_TITLES, Form, Result
+from transencoder.report.tables import markdown_table, mean_over, scored_tests
+from transencoder.report.text import (
+    data_line,
+    gain,
+    metric_title,
+    notes_of,
+    number,
+    reproduce_lines,
+    settings_line,
+    starts_of,
+)
+
+_PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking"}
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+_USES: dict[Form, str] = {
+    "bi": """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+embeddings = model.encode(["How do I reset it?", "Where is the reset button?"])
+similarity = model.similarity(embeddings[0], embeddings[1])  # cosine, -1 to 1
+```""",
+    "cross": """```python
+from sentence_transformers import CrossEncoder
+
+model = CrossEncoder("path/to/this/folder")
+scores = model.predict([("How do I reset it?", "Where is the reset button?")])  # sigmoid, 0 to 1
+```""",
+}
+
+_STRENGTHS: dict[Form, str] = {
+    "bi": "It gives each sentence an embedding: use it for search, clustering and finding duplicates.",
+    "cross": "It scores two sentences read together: use it to re-rank or to score pairs. "
+    "It gives no embeddings and reads every pair anew.",
+}
+
+
+def model_card(result: Result, form: Form) -> str:
+    """Write the card of the run's bi-encoder or cross-encoder.
+
+    Args:
+        result: The run's record.
+        form: `bi` or `cross`.
+
+    Returns:
+        Markdown with a YAML head, as the hub reads it.
+    """
+    name = result.get("recipe") or result["method"]
+    sections = [
+        "\n".join(_front_matter(result, form)),
+        f"# {FORM_TITLES[form].capitalize()} of {name}",
+        f"A {FORM_TITLES[form]} for pairs of sentences, trained without labels by transencoder's "
+        f"`{result['method']}`. {_STRENGTHS[form]}",
+        f"## Use\n\nPlain sentence-transformers loads it; transencoder is not needed.\n\n{_USES[form]}",
+        "\n".join(["## Method", "", *_method(result, form)]),
+        "\n".join(["## Data", "", *_data(result)]),
+        "\n".join(["## Metrics", "", *_metrics(result, form)]),
+        "\n".join(["## Limits", "", *_limits(result, form)]),
+        "\n".join(["## How to make it again", "", *reproduce_lines(result)]),
+    ]
+    return "\n\n".join(section.rstrip() for section in sections) + "\n"
+
+
+def base_models(result: Result, form: Form) -> list[str]:
+    """Hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
+    config = result["config"]
+    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
+    starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
+    return [
+        start
+        for start in starts
+        if isinstance(start, str) and _HUB_ID.fullmatch(start) and not Path(start).exists()
+    ]
+
+
+def _front_matter(result: Result, form: Form) -> list[str]:
+    """The hub's metadata; JSON strings are YAML strings, so a name with any character is safe."""
+    form_tag = "cross-encoder" if form == "cross" else "feature-extraction"
+    tags = [
+        "sentence-transformers",
+        _PIPELINE_TAGS[form],
+        form_tag,
+        "transencoder",
+        result["method"],
+        "unsupervised",
+    ]
+    bases = base_models(result, form)
+    return [
+        "---",
+        "library_name: sentence-transformers",
+        f"pipeline_tag: {_PIPELINE_TAGS[form]}",
+        "tags:",
+        *(f"- {json.dumps(tag)}" for tag in tags),
+        *(["base_model:", *(f"- {json.dumps(base)}" for base in bases)] if bases else []),
+        "---",
+    ]
+
+
+def _method(result: Result, form: Form) -> list[str]:
+    starts = ", ".join(f"`{start}`" for start in starts_of(result)) or "a model that the record does not name"
+    lines = [
+        f"The training started from {starts}. In each cycle a bi-encoder scores the pairs, a "
+        "cross-encoder learns those scores, scores the pairs in turn, and a bi-encoder learns from it.",
+        "",
+        f"Settings: {settings_line(result)}.",
+    ]
+    best = result["best"].get(form)
+    if best:
+        how = "the last one" if best["dev"] is None else f"the best on dev ({number(best['dev'])})"
+        lines += [
+            "",
+            f"This {FORM_TITLES[form]} is of cycle {best['cycle']} of {len(result['cycles'])}, {how}.",
+        ]
+    return lines
+
+
+def _data(result: Result) -> list[str]:
+    pairs, dev = result["data"]["pairs"], result["data"]["dev"]
+    settings = {
+        True: "The test sets' sentences are among the training pairs, without their scores (transductive).",
+        False: "No sentence of the test sets is among the training pairs by construction (inductive).",
+        None: "Whether sentences of the test sets are among the training pairs was not recorded.",
+    }
+    return [
+        f"- training pairs, no labels: {data_line(pairs)}",
+        f"- dev, labelled, to choose checkpoints: {data_line(dev)}" if dev else "- dev: none",
+        *([f"- {settings[pairs.get('transductive')]}"] if scored_tests(result) else []),
+    ]
+
+
+def _metrics(result: Result, form: Form) -> list[str]:
+    start, own = result["scores"].get("start", {}), result["scores"].get(form, {})
+    names = scored_tests(result)
+    rows = [(name, start.get(name), own.get(name)) for name in names]
+    if len(names) > 1:
+        rows.append(("average", mean_over(start, names), mean_over(own, names)))
+    if result["dev"]:
+        rows.append(("dev", result["dev"].get("start"), result["dev"].get(form)))
+    if not rows:
+        return ["Nothing was measured: the run had neither a test set nor a dev set."]
+    cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]
+    header = ("", "start (bi-encoder)", f"this {FORM_TITLES[form]}", "gain")
+    return [f"{metric_title(result['metric'])}.", "", *markdown_table(header, cells)]
+
+
+def _limits(result: Result, form: Form) -> list[str]:
+    scale = {
+        "bi": "Cosines rank pairs; they are no probabilities: set a threshold on your own data.",
+        "cross": "Scores rank pairs; learned from another model's, they are no calibrated probabilities.",
+    }
+    own = [
+        "It learned from a model's scores, not from people's: what its start gets wrong, it may keep.",
+        "It was trained for the language and domain of its pairs; elsewhere, measure before use.",
+        scale[form],
+    ]
+    return [f"- {text}" for text in [*own, *notes_of(result)]]

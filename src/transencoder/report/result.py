@@ -1,0 +1,164 @@
+"""The typed reading of a run's records: result.json, which a method writes last, and log.jsonl.
+
+A method that writes the result annotates it with `Result`; everything in this folder reads it as such. What a
+run may lack (a dev set, test sets, an analysis) is None or empty there and never invented here.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
+
+from transencoder.errors import RunError
+
+Form = Literal["bi", "cross"]
+
+FORM_TITLES: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+
+
+class DataRecord(TypedDict):
+    """One data set that a run read."""
+
+    source: str
+    rows: int
+    fingerprint: str
+    transductive: NotRequired[bool]
+    """Training pairs only: whether the test sets' sentences are among them. Absent when not known."""
+    missing_rows: NotRequired[int]
+    """Training pairs only: pairs of the paper's set that could not be had."""
+    excluded_rows: NotRequired[int]
+    """Training pairs only: pairs left out because a test sentence occurs in them."""
+
+
+class RunData(TypedDict):
+    """All data sets of a run."""
+
+    pairs: DataRecord
+    dev: DataRecord | None
+    tests: dict[str, DataRecord]
+
+
+class FormCycle(TypedDict):
+    """One form's training in one cycle."""
+
+    dev: float | None
+    """Dev metric of the best checkpoint, times 100."""
+    curve: list[tuple[int, float | None]]
+    """(step within this training, dev metric times 100); a list of two in JSON."""
+    seconds: float
+    stage: str
+
+
+class Cycle(TypedDict):
+    """One cycle: the cross-encoder learns from the bi-encoder, then a bi-encoder from it."""
+
+    cycle: int
+    """From 1."""
+    cross: NotRequired[FormCycle]
+    bi: NotRequired[FormCycle]
+
+
+class Best(TypedDict):
+    """The model a run keeps of one form."""
+
+    cycle: int
+    dev: float | None
+    path: str
+    """Folder of the saved model, relative to the run folder."""
+
+
+class StageSummary(TypedDict):
+    """One stage as listed in the result."""
+
+    name: str
+    key: str
+    seconds: float
+    """What the stage cost when it was computed, also when it was reused."""
+    reused: bool
+
+
+class Environment(TypedDict, total=False):
+    """Where a run ran."""
+
+    commit: str | None
+    """Commit of the source tree, with `-dirty` when it had changes; None for an installed package."""
+    device: str
+    threads: int
+    python: str
+    versions: dict[str, str]
+
+
+class Result(TypedDict):
+    """The content of result.json."""
+
+    method: str
+    recipe: NotRequired[str]
+    """Name of the recipe, `<method>/<row>`; absent when the run was not made from one."""
+    finished: str
+    seed: int
+    config: dict[str, Any]
+    environment: Environment
+    data: RunData
+    metric: str
+    cycles: list[Cycle]
+    best: dict[Form, Best]
+    dev: dict[str, float | None] | None
+    """`start`, `bi` and `cross` -> dev metric times 100."""
+    scores: dict[str, dict[str, float]]
+    """`start`, `bi` and `cross` -> test set -> metric times 100; empty when test scoring is off."""
+    analysis: dict[str, list[tuple[int, int, dict[str, float]]]] | None
+    """Form -> (cycle, step within this training, test set -> metric times 100)."""
+    stages: list[StageSummary]
+    seconds: float
+    notes: list[str]
+
+
+def read_result(run_folder: str | Path) -> Result:
+    """Read result.json of a finished run.
+
+    Raises:
+        RunError: no such folder, the run is not finished, or the file is not a result of this version.
+    """
+    path = Path(run_folder) / "result.json"
+    if not path.parent.is_dir():
+        raise RunError(f"no run folder at {path.parent}; give the folder that --output named")
+    if not path.exists():
+        raise RunError(
+            f"the run in {path.parent} is not finished (it has no result.json); "
+            "run the same command again to go on"
+        )
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(
+            f"{path} is damaged ({error}); "
+            "delete it and run the same command again: finished stages are reused"
+        ) from error
+    absent = sorted(Result.__required_keys__ - set(record)) if isinstance(record, dict) else ["everything"]
+    if absent:
+        raise RunError(
+            f"{path} lacks {', '.join(absent)}; it was not written by this version: "
+            "run the same command again"
+        )
+    result: Result = record
+    return result
+
+
+def read_log(run_folder: str | Path) -> list[dict[str, Any]]:
+    """Read the whole lines of log.jsonl, oldest first; a last line cut off by a kill is left out."""
+    path = Path(run_folder) / "log.jsonl"
+    if not path.exists():
+        return []
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:
+    """One form's part of a cycle, where the cycle has it."""
+    return cycle.get("bi") if form == "bi" else cycle.get("cross")

@@ -1,0 +1,136 @@
+"""report.md and curves.png of a finished run, from its records alone."""
+
+import os
+from pathlib import Path
+
+from transencoder.report.curves import plot_curves
+from transencoder.report.result import FORM_TITLES, Form, Result, form_cycle, read_result
+from transencoder.report.tables import markdown_table, score_table
+from transencoder.report.text import (
+    data_line,
+    duration,
+    metric_title,
+    notes_of,
+    number,
+    reproduce_lines,
+    settings_line,
+    starts_of,
+)
+
+
+def write_report(run_folder: str | Path) -> Path:
+    """Write report.md, and curves.png where the run recorded a curve, into the run folder.
+
+    Returns:
+        The path of report.md.
+
+    Raises:
+        RunError: the run is not finished or its result is damaged.
+    """
+    folder = Path(run_folder)
+    result = read_result(folder)
+    plot = _replaced(folder / "curves.png", result)
+    return write_text(folder / "report.md", report_text(result, plot=plot))
+
+
+def report_text(result: Result, *, plot: Path | None = None) -> str:
+    """The report in Markdown."""
+    sections = [
+        _headline(result),
+        ["## Scores", "", *_scores(result)],
+        ["## Notes", "", *[f"- {note}" for note in notes_of(result)]],
+        [
+            "## Dev per cycle",
+            "",
+            *_dev_table(result),
+            *([] if plot is None else ["", f"![Dev metric against steps]({plot.name})"]),
+        ],
+        ["## Data", "", *_data(result)],
+        ["## Time", "", *_times(result)],
+        ["## How to make it again", "", *reproduce_lines(result)],
+    ]
+    return "\n\n".join("\n".join(lines).rstrip() for lines in sections) + "\n"
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+    return path
+
+
+def _replaced(path: Path, result: Result) -> Path | None:
+    path.unlink(missing_ok=True)  # a plot of an earlier result must not stand beside this one's report
+    temporary = path.with_name("curves.tmp.png")
+    if plot_curves(result, temporary) is None:
+        return None
+    os.replace(temporary, path)
+    return path
+
+
+def _headline(result: Result) -> list[str]:
+    starts = " + ".join(f"`{start}`" for start in starts_of(result))
+    return [
+        f"# {result.get('recipe') or result['method']}",
+        "",
+        f"Method {result['method']}{f', started from {starts}' if starts else ''}; "
+        f"finished {result['finished']}, {duration(result['seconds'])} in all.",
+        "",
+        f"Settings: {settings_line(result)}. Every default is in `result.json`.",
+    ]
+
+
+def _scores(result: Result) -> list[str]:
+    if not any(result["scores"].values()) and not result["dev"]:
+        return ["Nothing was measured: the run had neither a test set nor a dev set."]
+    return [
+        f"{metric_title(result['metric'])}; a gain is over the start, from unrounded numbers.",
+        "",
+        *score_table(result),
+    ]
+
+
+def _dev_table(result: Result) -> list[str]:
+    if result["dev"] is None:
+        return ["The run had no dev set."]
+    rows = [("start", "", number(result["dev"].get("start")))]
+    rows += [
+        (f"cycle {cycle['cycle']}", *(_dev_cell(result, form, position) for form in ("cross", "bi")))  # type: ignore[misc]
+        for position, cycle in enumerate(result["cycles"])
+    ]
+    header = ("", FORM_TITLES["cross"], FORM_TITLES["bi"])
+    return [
+        *markdown_table(header, rows),
+        "",
+        "The kept model of each form is in bold; the start is a bi-encoder.",
+    ]
+
+
+def _dev_cell(result: Result, form: Form, position: int) -> str:
+    cycle = result["cycles"][position]
+    part = form_cycle(cycle, form)
+    shown = number(part["dev"] if part else None)
+    best = result["best"].get(form)
+    return f"**{shown}**" if best and best["cycle"] == cycle["cycle"] else shown
+
+
+def _data(result: Result) -> list[str]:
+    data = result["data"]
+    dev = data["dev"]
+    return [
+        f"- training pairs, unlabelled: {data_line(data['pairs'])}",
+        f"- dev: {data_line(dev)}" if dev else "- dev: none",
+        *(
+            [f"- test {name}: {data_line(record)}" for name, record in data["tests"].items()]
+            or ["- test: none"]
+        ),
+    ]
+
+
+def _times(result: Result) -> list[str]:
+    rows = [
+        (stage["name"], duration(stage["seconds"]), "reused" if stage["reused"] else "")
+        for stage in result["stages"]
+    ]
+    return markdown_table(("stage", "time", ""), [*rows, ("whole run", duration(result["seconds"]), "")])

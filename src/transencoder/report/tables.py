@@ -1,0 +1,106 @@
+"""The score table: start, bi, cross and the gains of each, as Markdown and for the terminal."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from transencoder.report.result import Result
+from transencoder.report.text import ABSENT, gain, metric_title, number
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRow:
+    """One test set, the average, or the dev set; a score is a metric times 100, None where not measured."""
+
+    name: str
+    start: float | None
+    bi: float | None
+    cross: float | None
+
+
+HEADER = ("", "start", "bi", "gain", "cross", "gain")
+
+
+def score_rows(result: Result) -> list[ScoreRow]:
+    """One row per test set and, for several, their average; without test sets the dev set's row, if any."""
+    names = scored_tests(result)
+    rows = [_row(result, name, lambda scores, name=name: scores.get(name)) for name in names]  # type: ignore[misc]
+    if len(names) > 1:
+        rows.append(_row(result, "average", lambda scores: mean_over(scores, names)))
+    dev = result["dev"]
+    if not names and dev:
+        rows.append(ScoreRow(name="dev", start=dev.get("start"), bi=dev.get("bi"), cross=dev.get("cross")))
+    return rows
+
+
+def scored_tests(result: Result) -> list[str]:
+    """The scored test sets, in the order of the record."""
+    return list(
+        dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {}))
+    )
+
+
+def mean_over(scores: dict[str, float], names: list[str]) -> float | None:
+    """The plain mean over all of `names`; None where one was not measured."""
+    values = [scores.get(name) for name in names]
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
+
+
+def summary_table(result: Result) -> Table:
+    """The table the command line prints at the end of a run."""
+    rows = score_rows(result)
+    caption = None if rows else "nothing was measured"
+    table = Table(title=metric_title(result["metric"]), caption=caption)
+    for position, title in enumerate(HEADER):
+        table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
+    for row in rows:
+        if row.name == "average":
+            table.add_section()
+        table.add_row(
+            *(_coloured(cell) if column in (3, 5) else cell for column, cell in enumerate(_cells(row)))
+        )
+    return table
+
+
+def score_table(result: Result) -> list[str]:
+    """The same table as Markdown lines."""
+    return markdown_table(HEADER, [_cells(row) for row in score_rows(result)])
+
+
+def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A Markdown table whose first column is text and the others numbers."""
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    return [
+        "| " + " | ".join(cells) + " |"
+        for cells in (header, rule, *([_escaped(cell) for cell in row] for row in rows))
+    ]
+
+
+def _row(result: Result, name: str, pick: Callable[[dict[str, float]], float | None]) -> ScoreRow:
+    start, bi, cross = (pick(result["scores"].get(form, {})) for form in ("start", "bi", "cross"))
+    return ScoreRow(name=name, start=start, bi=bi, cross=cross)
+
+
+def _cells(row: ScoreRow) -> tuple[str, ...]:
+    return (
+        row.name,
+        number(row.start),
+        number(row.bi),
+        gain(row.bi, row.start),
+        number(row.cross),
+        gain(row.cross, row.start),
+    )
+
+
+def _coloured(cell: str) -> Text:
+    if cell == ABSENT or math.isnan(float(cell)) or float(cell) == 0:
+        return Text(cell)
+    return Text(cell, style="green" if cell.startswith("+") else "red")
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|")

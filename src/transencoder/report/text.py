@@ -1,0 +1,174 @@
+"""How numbers, sources, settings and notes are worded, in the report, the results page and the model card."""
+
+import math
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any
+
+from transencoder.report.result import FORM_TITLES, DataRecord, Result
+
+ABSENT = "–"
+
+_METRIC_TITLES = {
+    "spearman": "Spearman's rank correlation x 100",
+    "roc_auc": "area under the ROC curve x 100",
+}
+
+_SETTING_WORDS = (
+    "start",
+    "cycle",
+    "epoch",
+    "batch",
+    "learning_rate",
+    "max_length",
+    "policy",
+    "pooling",
+    "init",
+    "precision",
+    "head",
+)
+_SHOWN_FINGERPRINT = 12
+
+
+def number(value: float | None) -> str:
+    """A metric with two decimals; a dash where there is none."""
+    if value is None:
+        return ABSENT
+    return "nan" if math.isnan(value) else f"{value:.2f}"
+
+
+def gain(value: float | None, start: float | None) -> str:
+    """The signed difference of two unrounded metrics, with two decimals."""
+    if value is None or start is None:
+        return ABSENT
+    difference = value - start
+    return "nan" if math.isnan(difference) else f"{difference:+.2f}"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit a reader would choose."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def metric_title(metric: str) -> str:
+    """What the numbers are."""
+    return _METRIC_TITLES.get(metric, metric)
+
+
+def shown_source(source: str) -> str:
+    """A data set's or model's id as it is; of a path outside the current folder only the last two parts."""
+    path = PurePath(source)
+    if path.is_absolute() or ".." in path.parts or len(path.parts) > 3:
+        return "/".join(part for part in path.parts[-2:] if part not in (path.anchor, ".."))
+    return source
+
+
+def data_line(record: DataRecord) -> str:
+    """A data set in a few words: rows, source, fingerprint."""
+    fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
+    return f"{record['rows']:,} rows of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`"
+
+
+def settings_line(result: Result) -> str:
+    """The settings that matter most, in a line; all of them are in result.json."""
+    settings = [
+        f"{name} {_shown(value)}"
+        for name, value in _leaves(result["config"], "")
+        if value is not None and _matters(name)
+    ]
+    return ", ".join([*settings, f"seed {result['seed']}"])
+
+
+def notes_of(result: Result) -> list[str]:
+    """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
+    own = list(result["notes"])
+    derived = [*_data_notes(result), *_selection_notes(result)]
+    said = " ".join(own).lower()
+    return [text for topic, text in derived if topic not in said] + own
+
+
+def starts_of(result: Result) -> list[str]:
+    """The models the run's bi-encoders started from, as far as the config says."""
+    members = result["config"].get("members") or []
+    starts = [member.get("start") for member in members if isinstance(member, dict)] or [
+        result["config"].get("start")
+    ]
+    return [shown_source(str(start)) for start in starts if start]
+
+
+def reproduce_lines(result: Result) -> list[str]:
+    """Commands and circumstances to make the run again."""
+    environment = result["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in environment.get("versions", {}).items())
+    threads = f", {environment['threads']} threads" if "threads" in environment else ""
+    commit, device = environment.get("commit"), environment.get("device", "an unnamed device")
+    recipe = result.get("recipe")
+    return [
+        "```bash",
+        f"transencoder recipes run {recipe or 'recipe.toml'} --output NEW_FOLDER",
+        "```",
+        "",
+        *([] if recipe else ["`recipe.toml` is in the run folder, with every default written out.", ""]),
+        f"Made at commit {f'`{commit}`' if commit else 'unknown'}, on {device}{threads}"
+        + (f", with {versions}." if versions else "."),
+    ]
+
+
+def _data_notes(result: Result) -> Iterator[tuple[str, str]]:
+    pairs = result["data"]["pairs"]
+    if pairs.get("transductive"):
+        yield (
+            "transductive",
+            "The training pairs contain the test sentences, without their scores (transductive).",
+        )
+    if excluded := pairs.get("excluded_rows"):
+        yield (
+            "inductive",
+            f"{excluded:,} pairs that hold a sentence of a test set were left out of training (inductive).",
+        )
+    if missing := pairs.get("missing_rows"):
+        yield "missing", f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
+
+
+def _selection_notes(result: Result) -> Iterator[tuple[str, str]]:
+    if result["data"]["dev"] is None:
+        yield (
+            "dev set",
+            "There was no dev set: the last checkpoint of the last cycle was kept, not the best one.",
+        )
+    else:
+        yield "chosen on", "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
+    if not any(result["scores"].values()):
+        yield "no test", "No test set was scored."
+    if result["analysis"]:
+        yield "analysis", "Test sets were scored during training, for analysis; no choice was made by them."
+    for form, title in FORM_TITLES.items():
+        values = result["scores"].get(form, {}).values()
+        if any(value is not None and math.isnan(value) for value in values):
+            yield (
+                f"{title} gave",
+                f"The {title} gave every pair of a set the same score, so its metric is undefined (nan).",
+            )
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for position, inner in enumerate(value, start=1):
+            yield from _leaves(inner, name if len(value) == 1 else f"{name}[{position}]")
+    else:
+        yield name, value
+
+
+def _matters(name: str) -> bool:
+    return any(word in name.rsplit(".", 1)[-1] for word in _SETTING_WORDS)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 (JSON)
+    return shown_source(value) if isinstance(value, str) else f"{value}"

@@ -1,0 +1,30 @@
+"""Run folders: stages done once, records that are whole or absent, and resumption by running again."""
+
+from transencoder.runs.canonical import canonical_json, stage_key, stage_seed
+from transencoder.runs.cleaning import CleanSummary, clean_run
+from transencoder.runs.environment import describe_environment
+from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
+from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
+from transencoder.runs.log import read_log
+from transencoder.runs.records import StageRecord, stage_path
+from transencoder.runs.run import Run
+
+__all__ = [
+    "CleanSummary",
+    "Run",
+    "RunSummary",
+    "StageRecord",
+    "atomic_json",
+    "atomic_write_bytes",
+    "atomic_write_text",
+    "canonical_json",
+    "clean_run",
+    "describe_environment",
+    "is_run",
+    "list_runs",
+    "read_log",
+    "read_result",
+    "stage_key",
+    "stage_path",
+    "stage_seed",
+]

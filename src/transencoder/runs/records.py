@@ -1,0 +1,190 @@
+"""A stage's record: what it was asked, what came out, and the proof that the files are still the same."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from transencoder.errors import InputError, RunError
+from transencoder.runs.canonical import Json, plain
+from transencoder.runs.files import (
+    TEMPORARY,
+    atomic_json,
+    files_under,
+    remove_folder,
+    remove_temporary,
+    sha256_of,
+    sync_and_hash,
+    sync_folder,
+)
+
+STAGES_NAME = "stages"
+RECORD_NAME = "stage.json"
+CHECKPOINTS_NAME = "checkpoints"
+_STAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+
+
+class Output(TypedDict):
+    """One file of a stage."""
+
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRecord:
+    """A finished stage."""
+
+    key: str
+    """Address: sha256 (64 hex digits) of name, config and inputs; give it to later stages as an input."""
+    name: str
+    """Name, for instance `cycle-1/cross`."""
+    folder: Path
+    """Where the outputs are."""
+    result: dict[str, Any]
+    """What `compute` returned, as JSON gives it back: the same whether the stage just ran or is reused."""
+    outputs: dict[str, Output]
+    """Every file of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
+    started: str
+    """When the attempt that finished it began, ISO time in UTC."""
+    seconds: float
+    """How long it took, earlier attempts included as far as the log tells."""
+    reused: bool
+    """Whether it was done before this call; not stored."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageDraft:
+    """A stage under way: what its record will say it was asked."""
+
+    name: str
+    key: str
+    config: Json
+    inputs: Sequence[str]
+    started: str
+    """ISO time in UTC."""
+    begin: float
+    """The monotonic clock at the start, in seconds."""
+
+
+class DamagedStageError(RunError):
+    """A stage that was done and is no longer whole; the message names the file."""
+
+
+def stage_path(folder: str | Path, key: str) -> Path:
+    """Return the folder of the stage with this key (or its first 12 digits or more) in a run folder.
+
+    Raises:
+        RunError: when the run has no such stage.
+    """
+    found = sorted((Path(folder) / STAGES_NAME).glob(f"*-{key[:12]}")) if len(key) >= 12 else []
+    if not found:
+        raise RunError(
+            f"{folder} has no stage {key!r}; its stages are in {STAGES_NAME}/; run its recipe again."
+        )
+    return found[0]
+
+
+def stage_folder_name(name: str, key: str) -> str:
+    """Return the name of a stage's folder: its name with `-` for `/`, and the first 12 digits of its key.
+
+    Raises:
+        InputError: when the name cannot be a folder's.
+    """
+    if not _STAGE_NAME.fullmatch(name):
+        raise InputError(
+            f"the stage name {name!r} is wrong; use letters, digits and '._-', in parts separated by '/'."
+        )
+    return f"{name.replace('/', '-')}-{key[:12]}"
+
+
+def write_record(
+    folder: Path, draft: StageDraft, result: Mapping[str, Any], *, seconds: float
+) -> StageRecord:
+    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
+    content = {
+        "format": 1,
+        "name": draft.name,
+        "key": draft.key,
+        "config": draft.config,
+        "inputs": list(draft.inputs),
+        "result": plain(result, "result"),
+        "outputs": _collect_outputs(folder),
+        "started": draft.started,
+        "seconds": round(seconds, 3),
+    }
+    atomic_json(folder / RECORD_NAME, content)
+    return _as_record(folder, content, reused=False)
+
+
+def read_record(folder: Path, key: str) -> StageRecord | None:
+    """Return the record of a finished stage after checking every output, or None when the stage is not done.
+
+    Raises:
+        DamagedStageError: when the record or an output is not what it was.
+    """
+    path = folder / RECORD_NAME
+    try:
+        record = _as_record(folder, json.loads(path.read_bytes()), reused=True)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedStageError(f"{path} is damaged ({error!r})") from error
+    if record.key != key:
+        raise DamagedStageError(f"{path} belongs to another stage, {record.key}")
+    for name, output in record.outputs.items():
+        _check_output(folder / name, output)
+    return record
+
+
+def drop_leftovers(folder: Path) -> None:
+    """Remove what a finished stage no longer needs: step checkpoints and unfinished files."""
+    remove_folder(folder / CHECKPOINTS_NAME)
+    remove_temporary(folder)
+    for path in list(files_under(folder)):
+        if _is_temporary(path.relative_to(folder)):
+            path.unlink(missing_ok=True)
+
+
+def _collect_outputs(folder: Path) -> dict[str, Output]:
+    outputs: dict[str, Output] = {}
+    parents = {folder}
+    for path in files_under(folder):
+        name = path.relative_to(folder)
+        if name.parts[0] in (CHECKPOINTS_NAME, RECORD_NAME) or _is_temporary(name):
+            continue
+        sha256, size = sync_and_hash(path)
+        outputs[name.as_posix()] = Output(sha256=sha256, size=size)
+        parents.add(path.parent)
+    for parent in sorted(parents):
+        sync_folder(parent)
+    return outputs
+
+
+def _is_temporary(name: Path) -> bool:
+    return name.suffix == ".tmp" or any(part.startswith(TEMPORARY) for part in name.parts)
+
+
+def _as_record(folder: Path, content: Mapping[str, Any], *, reused: bool) -> StageRecord:
+    return StageRecord(
+        key=content["key"],
+        name=content["name"],
+        folder=folder,
+        result=content["result"],
+        outputs=content["outputs"],
+        started=content["started"],
+        seconds=content["seconds"],
+        reused=reused,
+    )
+
+
+def _check_output(path: Path, output: Output) -> None:
+    if not path.is_file():
+        raise DamagedStageError(f"{path} is missing")
+    size = path.stat().st_size
+    if size != output["size"]:
+        raise DamagedStageError(f"{path} has {size} bytes instead of {output['size']}")
+    if sha256_of(path) != output["sha256"]:
+        raise DamagedStageError(f"{path} has changed: its sha256 is not the recorded one")

@@ -1,0 +1,238 @@
+"""The run folder: a recipe's stages, each computed once; to resume is to run again."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from transencoder.errors import RunError
+from transencoder.runs.canonical import plain, stage_key
+from transencoder.runs.disk_full import disk_full_error, disk_full_explained
+from transencoder.runs.environment import describe_environment
+from transencoder.runs.files import atomic_json, remove_folder
+from transencoder.runs.listing import RESULT_NAME, recipe_hash
+from transencoder.runs.lock import release_lock
+from transencoder.runs.log import LogWriter, interrupted_seconds, now, read_log
+from transencoder.runs.opening import describe_run, take_folder
+from transencoder.runs.ranks import Ranks, no_barrier, no_broadcast
+from transencoder.runs.records import (
+    STAGES_NAME,
+    DamagedStageError,
+    StageDraft,
+    StageRecord,
+    drop_leftovers,
+    read_record,
+    stage_folder_name,
+    write_record,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class Run:
+    """An open run folder; use it as `with Run.open(...) as run:`.
+
+    Under torchrun every rank opens the run, calls `stage` with the same arguments in the same order, and
+    needs the folder on a file system that all share; rank 0 alone locks and writes. `Ranks` says what happens
+    on a failure.
+    """
+
+    def __init__(self, folder: Path, *, method: str, ranks: Ranks) -> None:
+        """Hold a folder without locking it; `Run.open` is the way to get a run."""
+        self.folder = folder
+        """The run folder."""
+        self.method = method
+        """The name of the method, for instance `trans-encoder`."""
+        self.environment: dict[str, Any] = {}
+        """What the run runs on: the content of environment.json."""
+        self._ranks = ranks
+        self._recipe_hash = ""
+        self._lock: int | None = None
+        self._log: LogWriter | None = None
+        self._records: dict[str, StageRecord] = {}
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        recipe_toml: str,
+        method: str,
+        *,
+        details: Mapping[str, object] | None = None,
+        rank: int = 0,
+        barrier: Callable[[], None] = no_barrier,
+        broadcast: Callable[[Any], Any] = no_broadcast,
+    ) -> Self:
+        """Lock a run folder, made if need be, and write its recipe and environment.
+
+        A result of another recipe is removed; stages are kept, and those that the new recipe shares reused.
+
+        Args:
+            folder: a new or empty folder, or a run folder.
+            recipe_toml: the run's whole config as TOML, every default written out.
+            method: the method's name.
+            details: what else belongs in the environment, for instance the device.
+            rank: this process's number; 0 locks and writes.
+            barrier: returns when every rank has called it.
+            broadcast: returns rank 0's value on every rank.
+
+        Raises:
+            RunError: when another process holds the folder, it is no run, or its disk is full.
+            InputError: when the recipe is not TOML.
+        """
+        run = cls(Path(folder), method=method, ranks=Ranks(rank=rank, barrier=barrier, broadcast=broadcast))
+        run._recipe_hash = recipe_hash(method, recipe_toml)
+        run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details))
+        return run
+
+    def stage(
+        self,
+        name: str,
+        *,
+        config: Mapping[str, object],
+        inputs: Sequence[str] = (),
+        compute: Callable[[Path], Mapping[str, Any]],
+    ) -> StageRecord:
+        """Return the record of a stage; compute it when it is not done or no longer whole.
+
+        Args:
+            name: letters, digits, `.`, `_`, `-`, in parts separated by `/`.
+            config: all that changes the outcome; order is irrelevant, NaN is refused.
+            inputs: keys of earlier stages and fingerprints of data.
+            compute: writes its files into the folder that it is given and returns a result that JSON can
+                hold. It may be called again on the folder of an interrupted attempt; what it keeps to resume
+                from goes under `checkpoints/`, which is deleted when the stage is done. Files whose names
+                begin with `.tmp-` or end in `.tmp` are not outputs and are deleted too.
+
+        Raises:
+            RunError: when the disk is full. What `compute` raises passes through; its folder is kept.
+        """
+        key = stage_key(name, config, inputs)
+        folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
+        with self._failure_noted("stage", name=name, key=key):
+            record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
+            if record is None:
+                draft = StageDraft(
+                    name=name,
+                    key=key,
+                    config=plain(config, "config"),  # now: compute might change it
+                    inputs=tuple(inputs),
+                    started=now(),
+                    begin=time.monotonic(),
+                )
+                result = compute(folder)
+                self._ranks.barrier()  # other ranks may still be writing
+                record = self._ranks.from_first(lambda: self._conclude(folder, draft, result))
+        self._records.setdefault(key, record)
+        return record
+
+    @property
+    def stages(self) -> list[dict[str, Any]]:
+        """The stages of this session in order, as result.json lists them: name, key, seconds, reused."""
+        return [
+            {"name": record.name, "key": record.key, "seconds": record.seconds, "reused": record.reused}
+            for record in self._records.values()
+        ]
+
+    def log(self, event: str, **fields: object) -> None:
+        """Append one line to log.jsonl (rank 0 only); what has no JSON form, NaN for one, becomes text."""
+        if self._log is not None:
+            self._log.write(event, fields)
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Write result.json, atomically and last; every rank calls it, rank 0 writes.
+
+        The recipe's hash is added and, unless the result has them, the session's `stages`.
+
+        Raises:
+            InputError: when the result holds something that has no JSON form, a NaN for instance.
+            RunError: when the disk is full.
+        """
+        self._ranks.from_first(lambda: self._write_result(result))
+
+    def close(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            release_lock(self._lock)
+        self._lock = self._log = None
+
+    def __enter__(self) -> Self:
+        """Return the run."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Log what ended the block, explain a full disk, and give the lock back."""
+        try:
+            if error is not None:
+                self._note_failure("run", error)
+        finally:
+            self.close()
+
+    def _prepare(self, recipe_toml: str, details: Mapping[str, object] | None) -> dict[str, Any]:
+        with disk_full_explained(self.folder):
+            self._lock = take_folder(self.folder)
+            try:
+                environment = {"method": self.method, **describe_environment(details)}
+                self._log = describe_run(self.folder, recipe_toml, environment)
+            except BaseException:
+                self.close()
+                raise
+            return environment
+
+    def _reuse_or_begin(self, name: str, key: str, folder: Path) -> StageRecord | None:
+        """Return the record of a stage that is done and whole; else ready its folder and return None."""
+        try:
+            record = read_record(folder, key)
+        except DamagedStageError as error:
+            _logger.warning("stage %s is done again: %s", name, error)
+            self.log("stage_damaged", name=name, key=key, reason=str(error))
+            remove_folder(folder)
+            record = None
+        if record is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.log("stage_started", name=name, key=key)
+            return None
+        drop_leftovers(folder)
+        self.log("stage_reused", name=name, key=key)
+        return record
+
+    def _conclude(self, folder: Path, draft: StageDraft, result: Mapping[str, Any]) -> StageRecord:
+        """Write the record of a stage that was just computed."""
+        earlier = interrupted_seconds(read_log(self.folder), draft.key)
+        record = write_record(folder, draft, result, seconds=earlier + time.monotonic() - draft.begin)
+        self.log("stage_done", name=draft.name, key=draft.key, seconds=record.seconds)
+        drop_leftovers(folder)
+        return record
+
+    def _write_result(self, result: Mapping[str, Any]) -> None:
+        content = {"stages": self.stages, **result, "recipe_sha256": self._recipe_hash}
+        atomic_json(self.folder / RESULT_NAME, content)
+        self._log_quietly("run_finished")
+
+    @contextmanager
+    def _failure_noted(self, scope: str, **fields: object) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._note_failure(scope, error, **fields)
+            raise
+
+    def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:
+        """Log a failure or a Ctrl-C, which the caller goes on raising; explain a full disk."""
+        ending = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        explained = disk_full_error(error, self.folder)
+        self._log_quietly(f"{scope}_{ending}", **fields, error=repr(explained or error))
+        if explained is not None:
+            raise explained from error
+
+    def _log_quietly(self, event: str, **fields: object) -> None:
+        """Log where a failure to log must not hide what is going on: the disk may be full."""
+        try:
+            self.log(event, **fields)
+        except (OSError, RunError) as error:
+            _logger.warning("%s could not be logged in %s: %s", event, self.folder, error)

@@ -1,0 +1,20 @@
+"""A method's config as plain tables and as TOML: what its fields are, how they are filled and written."""
+
+from transencoder.settings.building import build
+from transencoder.settings.expansion import expanded
+from transencoder.settings.fields import Setting, dotted_names, nested_settings, settings_of
+from transencoder.settings.texts import put, value_from_text
+from transencoder.settings.writing import ROWS_MARK, recipe_toml
+
+__all__ = [
+    "ROWS_MARK",
+    "Setting",
+    "build",
+    "dotted_names",
+    "expanded",
+    "nested_settings",
+    "put",
+    "recipe_toml",
+    "settings_of",
+    "value_from_text",
+]

@@ -1,0 +1,122 @@
+"""What a config dataclass can be told: each field's name, type, default and the docstring under it."""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One field of a config."""
+
+    name: str
+    """The field's name."""
+    kind: type
+    """Type of the value, or of one item of a list: str, int, float, bool or another config dataclass."""
+    choices: tuple[str, ...] = ()
+    """The allowed values; empty where any value of the type is."""
+    is_list: bool = False
+    """Whether the value is a tuple of `kind`, an array in TOML."""
+    is_optional: bool = False
+    """Whether None, which TOML does not have, is allowed."""
+    is_required: bool = False
+    """Whether there is no default."""
+    default: Any = None
+    """The default; for a nested config an instance."""
+    help: str = ""
+    """The docstring under the field, in one line."""
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the value is a config of its own, or a list of them."""
+        return is_dataclass(self.kind)
+
+    @property
+    def allowed(self) -> str:
+        """What may be given, for an error message."""
+        words = _WORDS.get(self.kind, "a table")
+        if self.choices:
+            words = f"one of: {', '.join(self.choices)}"
+        return f"a list, each {words}" if self.is_list else words
+
+
+def settings_of(config_class: type) -> dict[str, Setting]:
+    """The settings of a config dataclass by name, in the order of its fields."""
+    hints = get_type_hints(config_class, localns={"Dataset": _Rows})
+    helps = _docstrings(config_class)
+    return {
+        field.name: _setting(field, hints[field.name], helps.get(field.name, ""))
+        for field in fields(config_class)
+    }
+
+
+def nested_settings(config_class: type) -> dict[str, Setting]:
+    """The same, with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
+    found: dict[str, Setting] = {}
+    for name, setting in settings_of(config_class).items():
+        if not setting.is_nested:
+            found[name] = setting
+        elif not setting.is_list:
+            found |= {f"{name}.{inner}": value for inner, value in nested_settings(setting.kind).items()}
+    return found
+
+
+def dotted_names(config_class: type) -> tuple[str, ...]:
+    """Every name that a recipe may hold, such as `bi`, `bi.epochs`, `members` and `members.1.start`."""
+    found: list[str] = []
+    for name, setting in settings_of(config_class).items():
+        prefix = f"{name}.1" if setting.is_list else name
+        inner = dotted_names(setting.kind) if setting.is_nested else ()
+        found += [name, *(f"{prefix}.{field}" for field in inner)]
+    return tuple(found)
+
+
+class _Rows:
+    """Stands for `datasets.Dataset`, which a recipe cannot hold."""
+
+
+_WORDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def _setting(field: "Field[Any]", hint: Any, docstring: str) -> Setting:
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kind = next(option for option in options if option not in (type(None), _Rows))
+    is_list = get_origin(kind) is tuple
+    if is_list:
+        kind = get_args(kind)[0]
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
+    has_factory = field.default_factory is not MISSING
+    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    return Setting(
+        name=field.name,
+        kind=str if choices else kind,
+        choices=choices,
+        is_list=is_list,
+        is_optional=type(None) in options,
+        is_required=field.default is MISSING and not has_factory,
+        default=None if default is MISSING else default,
+        help=docstring,
+    )
+
+
+def _docstrings(config_class: type) -> dict[str, str]:
+    """Field -> the string that stands under it in the class's source, its lines joined."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(config_class)))
+    assert isinstance(tree.body[0], ast.ClassDef)
+    body = tree.body[0].body
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in zip(body, body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }

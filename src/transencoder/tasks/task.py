@@ -1,0 +1,39 @@
+"""What a benchmark is: data-set ids, columns, splits, metric. Data only; what reads it stands beside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Role = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One benchmark of scored sentence pairs."""
+
+    name: str
+    """What the user types: lower case, no spaces."""
+    title: str
+    """The name as papers print it."""
+    dataset: str
+    """Hub id, or the same path under the data folder."""
+    config: str | None = None
+    """The hub's configuration name, where the data set has several."""
+    revision: str | None = None
+    """Hub revision the numbers were made with; not used for a local folder."""
+    columns: tuple[str, str, str]
+    """Names of the first sentence, the second sentence and the gold score, in the data set."""
+    splits: Mapping[Role, str]
+    """Role -> split; a split may be a slice such as `validation[:1000]`."""
+    unlabelled: tuple[str, ...]
+    """Splits whose pairs, without scores, the paper trains on; transductive with the test split."""
+    dev_task: str | None = None
+    """The task whose dev set stands in where this one has no `dev` split of its own."""
+    unscored_pairs: int = 0
+    """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
+    score_range: tuple[float, float]
+    """Lowest and highest gold score, inclusive."""
+    metric: Literal["spearman", "roc_auc"]
+    """Key of `transencoder.evaluation.METRICS`."""
+    symmetric: bool
+    """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""

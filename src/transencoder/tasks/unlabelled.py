@@ -1,0 +1,170 @@
+"""The paper's training pairs: those of the tasks' own splits, scores dropped, exact duplicates removed."""
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypedDict
+
+from datasets import Dataset, concatenate_datasets
+
+from transencoder.errors import InputError
+from transencoder.pairs import drop_duplicates, read_pairs
+from transencoder.tasks.loading import load, read_split
+from transencoder.tasks.table import SUITES, expand
+from transencoder.tasks.task import Task
+
+logger = logging.getLogger(__name__)
+
+STS_SICKR_PAIRS = "pairs/sts-sickr"
+"""Local data set of all STS and SICK-R pairs, with the unscored SemEval ones that the hub does not have."""
+
+_BATCH_ROWS = 10_000
+
+
+class Provenance(TypedDict):
+    """Where unlabelled pairs came from, as it stands in a run's record."""
+
+    tasks: list[str]
+    source: str
+    """`pairs/sts-sickr`, or the data sets and splits they were built from."""
+    rows: int
+    missing_rows: int
+    """Pairs the paper trains on that could not be had."""
+    excluded_rows: int
+    """Pairs left out because a sentence of a test split occurs in them."""
+    transductive: bool
+    """Whether the test sets' sentences are, without their scores, among the training pairs."""
+
+
+def unlabelled_pairs(
+    tasks: str | Task | Iterable[str | Task],
+    *,
+    exclude_test_sentences: bool = False,
+    data_folder: str | Path | None = None,
+    cache_folder: str | Path | None = None,
+    token: str | None = None,
+) -> tuple[Dataset, Provenance]:
+    """Build the unlabelled training pairs of tasks, as the paper does: test splits too, without their scores.
+
+    Args:
+        tasks: Names of tasks or suites.
+        exclude_test_sentences: Keep no pair in which a sentence of any of the tasks' test splits occurs (the
+            inductive setting); sentences are compared without regard to case and white space.
+        data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
+        cache_folder: Where the hub's files and the Arrow files are kept.
+        token: Hub token.
+
+    Returns:
+        Columns `sentence1` and `sentence2`, each pair once, and where they came from.
+
+    Raises:
+        InputError: unknown task, or no pair is left.
+    """
+    chosen = expand(tasks)
+    pairs, source, missing = _all_pairs(
+        chosen, data_folder=data_folder, cache_folder=cache_folder, token=token
+    )
+    n_all = len(pairs)
+    if exclude_test_sentences:
+        tests = [
+            load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token)
+            for task in chosen
+        ]
+        pairs = _without_sentences(pairs, _sentences(tests))
+    if not len(pairs):
+        raise InputError(
+            f"no unlabelled pair is left of {', '.join(task.name for task in chosen)}: "
+            f"all {n_all} hold a sentence of a test split; "
+            "add tasks with other splits, or keep the test sentences"
+        )
+    return pairs, {
+        "tasks": [task.name for task in chosen],
+        "source": source,
+        "rows": len(pairs),
+        "missing_rows": missing,
+        "excluded_rows": n_all - len(pairs),
+        "transductive": not exclude_test_sentences and any(_trains_on_test(task) for task in chosen),
+    }
+
+
+def _all_pairs(
+    tasks: tuple[Task, ...],
+    *,
+    data_folder: str | Path | None,
+    cache_folder: str | Path | None,
+    token: str | None,
+) -> tuple[Dataset, str, int]:
+    """The pairs without exact duplicates, where they came from, and how many of the paper's are missing."""
+    if {task.name for task in tasks} == set(SUITES["sts"]) and _is_local(STS_SICKR_PAIRS, data_folder):
+        pairs = read_pairs(
+            STS_SICKR_PAIRS,
+            columns=("sentence1", "sentence2"),
+            split="train",
+            data_folder=data_folder,
+            cache_folder=cache_folder,
+        )
+        return drop_duplicates(pairs), STS_SICKR_PAIRS, 0
+    splits = [
+        read_split(task, split, scored=False, data_folder=data_folder, cache_folder=cache_folder, token=token)
+        for task in tasks
+        for split in task.unlabelled
+    ]
+    pairs = drop_duplicates(concatenate_datasets(splits))
+    missing = sum(task.unscored_pairs for task in tasks)
+    if missing:
+        _warn_of_missing(tasks, rows=len(pairs), missing=missing)
+    return pairs, _source_of(tasks), missing
+
+
+def _is_local(source: str, data_folder: str | Path | None) -> bool:
+    folder = data_folder or os.environ.get("TRANSENCODER_DATA")
+    return bool(folder) and (Path(str(folder)) / source).is_dir()
+
+
+def _source_of(tasks: Iterable[Task]) -> str:
+    return "; ".join(f"{task.dataset} ({', '.join(task.unlabelled)})" for task in tasks)
+
+
+def _warn_of_missing(tasks: Iterable[Task], *, rows: int, missing: int) -> None:
+    parts = ", ".join(f"{task.title} {task.unscored_pairs}" for task in tasks if task.unscored_pairs)
+    logger.warning(
+        "%d unlabelled pairs were built from the tasks' scored splits; the paper's set has %d more (%s): "
+        "SemEval released them without a gold score and they are not on the hub.",
+        rows,
+        missing,
+        parts,
+    )
+
+
+def _sentences(datasets: Iterable[Dataset]) -> set[str]:
+    return {
+        _normalised(text)
+        for dataset in datasets
+        for column in ("sentence1", "sentence2")
+        for text in dataset[column]
+    }
+
+
+def _without_sentences(pairs: Dataset, sentences: set[str]) -> Dataset:
+    kept: list[int] = []
+    for offset in range(0, len(pairs), _BATCH_ROWS):
+        batch = pairs[offset : offset + _BATCH_ROWS]
+        for row, (first, second) in enumerate(
+            zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset
+        ):
+            if _normalised(first) not in sentences and _normalised(second) not in sentences:
+                kept.append(row)
+    return pairs.select(kept)
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _trains_on_test(task: Task) -> bool:
+    return _whole(task.splits["test"]) in {_whole(split) for split in task.unlabelled}
+
+
+def _whole(split: str) -> str:
+    return split.partition("[")[0]

@@ -1,0 +1,242 @@
+"""Texts tokenised once: flat token ids on disk, memory-mapped, read back as padded batches.
+
+Cost: about 2 s of tokenising per 40,000 sentences, once per text, tokenizer and length; on disk 5 bytes a token and 8 bytes a
+row; in memory nothing that grows with the rows but 2 bytes of length each.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder import progress
+from transencoder.pairs import fingerprint
+
+_CHUNK = 4096
+_PARTITIONS = 64
+
+Encoder = SentenceTransformer | CrossEncoder
+Texts = list[str] | list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids of n texts (or pairs of texts), as the model's own `preprocess` makes them."""
+
+    ids: np.ndarray
+    """int32 (n_tokens,): all rows' ids, one after the other, special tokens included."""
+    types: np.ndarray
+    """uint8 (n_tokens,): token type ids; empty when the model has none."""
+    offsets: np.ndarray
+    """int64 (n + 1,): row i is ids[offsets[i]:offsets[i + 1]]."""
+    pad_id: int
+    """The id that fills a row up."""
+    pad_left: bool
+    """Whether rows are filled up on their left."""
+    extras: dict[str, Any]
+    """Features that are the same for every batch, such as the modality."""
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """uint16 (n,): tokens of each row."""
+        return np.diff(self.offsets).astype(np.uint16)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Any]:
+        """The features of some rows, padded to the longest of them.
+
+        Args:
+            rows: int (batch,), row numbers.
+
+        Returns:
+            `input_ids`, `attention_mask` and, where the model has them, `token_type_ids`: int64 (batch, longest).
+        """
+        starts, ends = self.offsets[rows], self.offsets[rows + 1]
+        width = int((ends - starts).max())
+        columns = np.arange(width)
+        if self.pad_left:
+            where = ends[:, None] - width + columns
+            mask = where >= starts[:, None]
+        else:
+            where = starts[:, None] + columns
+            mask = where < ends[:, None]
+        where = np.where(mask, where, starts[:, None])
+        features: dict[str, Any] = {
+            "input_ids": torch.from_numpy(np.where(mask, self.ids[where], self.pad_id).astype(np.int64)),
+            "attention_mask": torch.from_numpy(mask.astype(np.int64)),
+        }
+        if len(self.types):
+            features["token_type_ids"] = torch.from_numpy(np.where(mask, self.types[where], 0).astype(np.int64))
+        return features | self.extras
+
+
+@dataclass(frozen=True)
+class SentenceTokens:
+    """The tokens of the distinct sentences of n pairs, and which pair has which."""
+
+    tokens: Tokens
+    """One row for each distinct sentence, in order of first appearance."""
+    index: np.ndarray
+    """int32 (n, 2): rows of `tokens` for sentence1 and sentence2."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """uint16 (n,): the longer side of each pair."""
+        return self.tokens.lengths[self.index].max(axis=1)
+
+
+class TokenCache:
+    """Tokens by content: the same texts, tokenizer and length are tokenised once, across stages and runs.
+
+    Args:
+        folder: Where the arrays live. None: a temporary folder that goes with the cache.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="transencoder-") if folder is None else None
+        self.folder = Path(self._temporary.name) if self._temporary else Path(folder or "")
+        self._opened: dict[str, Any] = {}
+
+    def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
+        """The distinct sentences of `pairs` as `model` reads them."""
+
+        def build(folder: Path) -> None:
+            firsts = _index_sentences(pairs, folder)
+            texts = (_sentences_at(pairs, firsts[i : i + _CHUNK]) for i in range(0, len(firsts), _CHUNK))
+            _write_tokens(model, texts, len(firsts), prompt, folder)
+
+        folder = self._folder("sentences", model, pairs, prompt, build)
+        index = np.load(folder / "index.npy", mmap_mode="r")
+        return SentenceTokens(_open_tokens(folder), index)
+
+    def pairs(self, model: CrossEncoder, pairs: Dataset, swapped: bool = False, prompt: str | None = None) -> Tokens:
+        """Each pair as one input of `model`, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` turns them round."""
+        columns = ("sentence2", "sentence1") if swapped else ("sentence1", "sentence2")
+
+        def build(folder: Path) -> None:
+            batches = (pairs[i : i + _CHUNK] for i in range(0, len(pairs), _CHUNK))
+            texts = (list(zip(batch[columns[0]], batch[columns[1]], strict=True)) for batch in batches)
+            _write_tokens(model, texts, len(pairs), prompt, folder)
+
+        return _open_tokens(self._folder(f"pairs-{columns[0]}", model, pairs, prompt, build))
+
+    def _folder(self, kind: str, model: Encoder, pairs: Dataset, prompt: str | None, build: Any) -> Path:
+        what = json.dumps([kind, fingerprint(pairs.select_columns(["sentence1", "sentence2"])), _reader(model), prompt])
+        folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
+        if not folder.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            unfinished = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=self.folder))
+            try:
+                build(unfinished)
+                os.rename(unfinished, folder)
+            except OSError:
+                if not folder.exists():  # another rank was quicker otherwise
+                    raise
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        return folder
+
+
+def _reader(model: Encoder) -> list[Any]:
+    """What decides how `model` turns text into ids."""
+    tokenizer = model.tokenizer
+    text = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else json.dumps(tokenizer.get_vocab(), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return [type(model).__name__, digest, model.max_seq_length, tokenizer.padding_side, tokenizer.truncation_side]
+
+
+def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: str | None, folder: Path) -> None:
+    lengths = [np.zeros(1, np.int64)]
+    extras: dict[str, Any] = {}
+    with (
+        (folder / "ids.bin").open("wb") as ids,
+        (folder / "types.bin").open("wb") as types,
+        progress.task("tokenise", total) as advance,
+    ):
+        for chunk in texts:
+            features = model.preprocess(chunk, prompt=prompt)
+            mask = features["attention_mask"].bool()
+            ids.write(features["input_ids"][mask].numpy().astype(np.int32).tobytes())
+            if "token_type_ids" in features:
+                types.write(features["token_type_ids"][mask].numpy().astype(np.uint8).tobytes())
+            lengths.append(mask.sum(1).numpy().astype(np.int64))
+            extras = {name: value for name, value in features.items() if not isinstance(value, torch.Tensor)}
+            advance(len(chunk))
+    np.save(folder / "offsets.npy", np.cumsum(np.concatenate(lengths)))
+    about = {"pad_id": model.tokenizer.pad_token_id or 0, "pad_left": model.tokenizer.padding_side == "left", "extras": extras}
+    (folder / "about.json").write_text(json.dumps(about))
+
+
+def _open_tokens(folder: Path) -> Tokens:
+    about = json.loads((folder / "about.json").read_text())
+    return Tokens(
+        ids=_memory_map(folder / "ids.bin", np.int32),
+        types=_memory_map(folder / "types.bin", np.uint8),
+        offsets=np.load(folder / "offsets.npy", mmap_mode="r"),
+        **about,
+    )
+
+
+def _memory_map(path: Path, dtype: Any) -> np.ndarray:
+    return np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
+
+
+def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
+    """Number the distinct sentences by first appearance; writes index.npy, int32 (n, 2).
+
+    Sentences are told apart by 64-bit hashes (4 million of them collide with probability 4e-7), compared one partition
+    of the hash space at a time, so that memory does not grow with the pairs.
+
+    Returns:
+        int64 (n_distinct,): position 2 * row + side of each distinct sentence's first appearance, memory-mapped.
+    """
+    n = 2 * len(pairs)
+    hashes = np.lib.format.open_memmap(folder / ".hashes.npy", "w+", np.uint64, (n,))
+    for i in range(0, len(pairs), _CHUNK):
+        batch = pairs[i : i + _CHUNK]
+        for side in (0, 1):
+            column = batch[f"sentence{side + 1}"]
+            hashes[2 * i + side : 2 * (i + len(column)) : 2] = [xxhash.xxh64_intdigest(text.encode()) for text in column]
+    first = np.lib.format.open_memmap(folder / ".first.npy", "w+", np.int64, (n,))
+    for partition in range(_PARTITIONS):
+        where = np.concatenate([_positions(hashes, i, partition) for i in range(0, n, 1 << 18)] or [np.empty(0, np.int64)])
+        _, firsts, inverse = np.unique(hashes[where], return_index=True, return_inverse=True)
+        first[where] = where[firsts][inverse]
+    index = np.lib.format.open_memmap(folder / "index.npy", "w+", np.int32, (len(pairs), 2))
+    flat, numbers = index.reshape(-1), np.lib.format.open_memmap(folder / ".numbers.npy", "w+", np.int32, (n,))
+    firsts_found, n_distinct = [], 0
+    for i in range(0, n, 1 << 18):
+        positions = np.arange(i, min(i + (1 << 18), n))
+        is_first = first[i : i + (1 << 18)] == positions
+        numbers[positions] = n_distinct + np.cumsum(is_first) - 1
+        flat[positions] = numbers[first[positions]]
+        firsts_found.append(positions[is_first])
+        n_distinct += int(is_first.sum())
+    np.save(folder / ".firsts.npy", np.concatenate(firsts_found) if firsts_found else np.empty(0, np.int64))
+    index.flush()
+    for name in (".hashes.npy", ".first.npy", ".numbers.npy"):
+        (folder / name).unlink()
+    return np.load(folder / ".firsts.npy", mmap_mode="r")
+
+
+def _positions(hashes: np.ndarray, start: int, partition: int) -> np.ndarray:
+    return start + np.flatnonzero(hashes[start : start + (1 << 18)] % _PARTITIONS == partition)
+
+
+def _sentences_at(pairs: Dataset, positions: np.ndarray) -> list[str]:
+    rows, sides = positions // 2, positions % 2
+    batch = pairs[rows.tolist()]
+    return [batch[f"sentence{side + 1}"][i] for i, side in enumerate(sides)]

@@ -1,0 +1,204 @@
+"""What models say of pairs, with models that look at the length of the texts."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from transencoder.cli.rows import write_rows
+from transencoder.errors import InputError
+from transencoder.labels import Teacher
+from transencoder.pairs import read_pairs
+from transencoder.scorers import BiScorer, CrossScorer
+from transencoder.tokens import TokenCache
+
+PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
+SCORES = {"long": [0.25, 0.5, 1.0], "short": [0.75, 0.5, 1.0 / 3.0]}
+
+
+class Fixed:
+    def __init__(self, name):
+        self.name = name
+
+    def score(self, pairs):
+        return np.array(SCORES[self.name], np.float32)
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    calls = []
+
+    def load_teacher(name, args, token_folder):
+        calls.append((name, args))
+        return Teacher(name=name, scorer=Fixed(name))
+
+    monkeypatch.setattr("transencoder.cli.models.load_teacher", load_teacher)
+    return calls
+
+
+@pytest.fixture
+def pairs(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRANSENCODER_DATA", raising=False)
+    path = tmp_path / "pairs.tsv"
+    path.write_text(PAIRS)
+    return path
+
+
+def test_score_writes_tsv_to_stdout(run, loaded, pairs):
+    code, out, err = run("score", "long", "--pairs", pairs)
+    assert code == 0, err
+    assert out == "sentence1\tsentence2\tscore\na\tbb\t0.25\nccc\td\t0.5\nee\tffff\t1.0\n"
+    assert [name for name, _ in loaded] == ["long"]
+
+
+def test_score_writes_the_mean_of_several_models_in_the_format_of_the_name(run, loaded, pairs, tmp_path):
+    mean = np.mean([SCORES["long"], SCORES["short"]], axis=0, dtype=np.float32)
+    for name, read in (
+        ("out.jsonl", lambda path: [json.loads(line)["score"] for line in path.read_text().splitlines()]),
+        (
+            "out.csv",
+            lambda path: [float(row["score"]) for row in csv.DictReader(path.read_text().splitlines())],
+        ),
+        (
+            "out.parquet",
+            lambda path: Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "c"))["score"][:],
+        ),
+    ):
+        assert run("score", "long", "short", "--pairs", pairs, "--output", tmp_path / name)[:2] == (0, "")
+        np.testing.assert_array_equal(np.float32(read(tmp_path / name)), mean)
+    assert not list(tmp_path.glob(".out*"))
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--output", "out.txt"), "'out.txt'. Its name must end in .tsv or .csv or .jsonl or .parquet"),
+        (("--output", "no/out.tsv"), "there is no folder no"),
+        (("--pairs", "none.tsv"), "none.tsv"),
+    ],
+)
+def test_score_refuses_before_a_model_is_loaded(typed, message, run, loaded, pairs):
+    code, out, err = run("score", "long", "--pairs", pairs, *typed)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert loaded == []
+
+
+def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
+    rows = Dataset.from_dict({"sentence1": ["a", "b\tc"], "sentence2": ["d", "e"]})
+    with pytest.raises(InputError, match=r"tab or a line end.*'b\\tc'.*\.jsonl"):
+        write_rows(rows, str(tmp_path / "out.tsv"))
+    assert list(tmp_path.iterdir()) == []
+    write_rows(rows, str(tmp_path / "out.jsonl"))
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])["sentence1"] == "b\tc"
+
+
+def test_evaluate_measures_scored_pairs(run, loaded, pairs):
+    code, out, err = run("evaluate", "long", "--pairs", pairs)
+    assert code == 0, err
+    assert "100.00" in out
+    record = json.loads(run("evaluate", "short", "--pairs", pairs, "--json")[1])
+    assert record["scores"] == {str(pairs): pytest.approx(-100.0)}
+    assert record["models"] == ["short"]
+
+
+def test_evaluate_measures_tasks_and_their_average(run, loaded, monkeypatch):
+    seen = {}
+
+    def evaluate_tasks(scorer, tasks, **options):
+        seen.update(options, tasks=tasks)
+        return {"sts12": 70.0, "stsb": float("nan")}
+
+    monkeypatch.setattr("transencoder.evaluation.evaluate_tasks", evaluate_tasks)
+    code, out, err = run("evaluate", "long", "--tasks", "sts12", "stsb", "--data-dir", "d", "--json")
+    assert code == 0, err
+    assert seen == {"tasks": ["sts12", "stsb"], "data_folder": "d", "cache_folder": None, "token": None}
+    assert json.loads(out)["scores"] == {"sts12": 70.0, "stsb": None}
+    assert "average" in run("evaluate", "long", "--tasks", "sts12", "stsb")[1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--tasks", "sts99"), "unknown task 'sts99'"),
+        (("--tasks", "sts12", "--columns", "a", "b"), "are for --pairs"),
+        (("--tasks", "sts12", "--pairs", "a.tsv"), "not allowed with argument"),
+        ((), "one of the arguments --tasks --pairs is required"),
+        (("long", "--tasks", "sts12"), "give each once"),
+    ],
+)
+def test_evaluate_refuses_what_does_not_go_together(typed, message, run, loaded):
+    code, out, err = run("evaluate", "long", *typed)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_label_writes_pseudo_labels_that_datasets_reads(run, loaded, pairs, tmp_path):
+    output = tmp_path / "labels.parquet"
+    code, out, err = run("label", "long", "short", "--pairs", pairs, "--policy", "clip", "--output", output)
+    assert code == 0, err
+    assert "3 pairs labelled by long, short, policy clip" in out
+    labels = Dataset.from_parquet(str(output), cache_dir=str(tmp_path / "c"))
+    np.testing.assert_allclose(labels["label"][:], [0.5, 0.5, 2.0 / 3.0], rtol=1e-6)
+    assert labels.column_names == ["sentence1", "sentence2", "label", "raw:long", "raw:short"]
+    assert run("label", "long", "--pairs", pairs, "--output", "labels.tsv")[0] == 2
+
+
+def test_pairs_writes_a_tasks_pairs_and_says_counts(run, monkeypatch, tmp_path):
+    rows = [
+        {"sentence1": "a", "sentence2": "b", "score": 1.0},
+        {"sentence1": "a", "sentence2": "c", "score": 2.0},
+    ]
+    for split in ("train", "validation", "test"):
+        path = tmp_path / "data" / "mteb" / "stsbenchmark-sts" / f"{split}.jsonl.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    command = ("pairs", "stsb", "--data-dir", tmp_path / "data")
+    code, out, err = run(*command, "--output", "pairs.tsv")
+    assert code == 0, err
+    assert out.startswith("pairs.tsv: 2 pairs of stsb")
+    assert (tmp_path / "pairs.tsv").read_text() == "sentence1\tsentence2\na\tb\na\tc\n"
+    assert run(*command, "--output", "-")[1] == "sentence1\tsentence2\na\tb\na\tc\n"
+    code, _, err = run(*command, "--output", "pairs.tsv", "--exclude-test-sentences")
+    assert code == 2
+    assert "no unlabelled pair is left" in err
+
+
+def test_a_file_that_cannot_be_written_is_the_users_to_solve(run, loaded, pairs, tmp_path):
+    (tmp_path / "out.tsv").mkdir()
+    code, _, err = run("score", "long", "--pairs", pairs, "--output", "out.tsv")
+    assert code == 2
+    assert "out.tsv cannot be written (Is a directory)" in err
+
+
+@pytest.mark.parametrize("order", [(), ("--both-orders",)])
+def test_real_models_score_as_in_python_each_in_its_own_form(
+    order, run, pairs, tmp_path, tiny_bi_encoder, tiny_plm
+):
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    cross = CrossEncoder(tiny_plm, num_labels=1, device="cpu")
+    cross.save_pretrained(str(tmp_path / "cross"))
+    bi = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    rows, cache = read_pairs(pairs), TokenCache(tmp_path / "tokens")
+    for name, scorer in (
+        (tiny_bi_encoder, BiScorer(bi, precision="fp32", cache=cache)),
+        (tmp_path / "cross", CrossScorer(cross, precision="fp32", both_orders=bool(order), cache=cache)),
+    ):
+        typed = ("--pairs", pairs, "--device", "cpu", "--precision", "fp32", *order)
+        code, out, err = run("score", name, *typed, "--quiet")
+        assert code == 0, err
+        scores = [float(line.split("\t")[2]) for line in out.splitlines()[1:]]
+        np.testing.assert_allclose(np.float32(scores), scorer.score(rows), rtol=1e-6)
+
+
+def test_a_model_that_is_not_there_is_the_users_to_solve(run, pairs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, out, err = run("score", tmp_path / "empty", "--pairs", pairs)
+    assert (code, out) == (2, "")
+    assert "has no .safetensors file" in err

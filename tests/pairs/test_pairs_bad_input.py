@@ -1,0 +1,461 @@
+"""What a user sees for every bad input: where, what was read, what is allowed, what to do."""
+
+import gzip
+import io
+import json
+import logging
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from transencoder.errors import InputError
+from transencoder.pairs import read_pairs, read_sentences
+
+GOOD = "A man runs.\tA person runs.\n"
+JSON = '{"sentence1": "a", "sentence2": "b", "score": 1}\n'
+
+# name of the case: (file, content, options, parts of the message)
+BAD_ROWS = {
+    "not UTF-8": (
+        "f.tsv",
+        GOOD.encode() + b"caf\xe9\tb\n",
+        {},
+        [":2: not UTF-8: byte 0xe9 at offset 30 ", "UTF-8: convert"],
+    ),
+    "not UTF-8 after a BOM": (
+        "f.tsv",
+        b"\xef\xbb\xbfa\tb\nc\t\xff\n",
+        {},
+        [":2: not UTF-8: byte 0xff at offset 9 "],
+    ),
+    "not UTF-8 in JSON": (
+        "f.jsonl",
+        JSON.encode() + b'{"sentence1": "\xe9"}\n',
+        {},
+        [":2: not UTF-8: byte 0xe9"],
+    ),
+    "not UTF-8 in CSV": ("f.csv", b'a,b\n"c\n\xe9",d\n', {}, [":2: not UTF-8: byte 0xe9 at offset 7 "]),
+    "empty text": (
+        "f.tsv",
+        GOOD + "a\t\n",
+        {},
+        [":2: column 2 is empty", "Read: ['a', '']", "at least one character"],
+    ),
+    "white space": (
+        "f.tsv",
+        GOOD + "\u00a0 \tb\n",
+        {},
+        [":2: column 1 is only white space: '\\xa0 '", "Read: ['\\xa0 ', 'b']"],
+    ),
+    "empty text in JSON": (
+        "f.jsonl",
+        JSON + '{"sentence1": "", "sentence2": "b", "score": 1}\n',
+        {},
+        [":2: sentence1 is empty"],
+    ),
+    "too many fields": (
+        "f.tsv",
+        GOOD + "a\tb\tc\n",
+        {},
+        [":2: 3 fields where the first row has 2", "Read: ['a', 'b', 'c']", "tab"],
+    ),
+    "too few fields": (
+        "f.csv",
+        "a,b\nc\n",
+        {},
+        [":2: 1 field where the first row has 2", "Read: ['c']", "double quotes"],
+    ),
+    "blank line": ("f.tsv", GOOD + "\n" + GOOD, {}, [":2: a blank line", "remove the line"]),
+    "blank line in JSON": ("f.jsonl", JSON + "\n", {}, [":2: a blank line"]),
+    "NUL byte": (
+        "f.tsv",
+        GOOD + "a\0\tb\n",
+        {},
+        [":2: column 1 has a NUL byte", "Read: ['a\\x00', 'b']", "UTF-16"],
+    ),
+    "lone CR": (
+        "f.tsv",
+        GOOD + "a\tb\rc\td\n",
+        {},
+        [":2: a carriage return (CR) without a line feed", "LF or CRLF"],
+    ),
+    "lone CR in CSV": ("f.csv", "a,b\nc,d\re,f\n", {}, [":2: not valid CSV: a carriage return (CR)"]),
+    "stray quote in CSV": (
+        "f.csv",
+        'a,b\n"c"d,e\n',
+        {},
+        [":2: not valid CSV: ',' expected after '\"'", "RFC 4180", '"c"d,e'],
+    ),
+    "score not a number": (
+        *("f.tsv", "sentence1\tsentence2\tscore\na\tb\t1\nc\td\thigh\n", {}),
+        [":3: score is 'high' (str), not a number", "A score is a finite number", "Read: ['c', 'd', 'high']"],
+    ),
+    "score with underscore": (
+        "f.tsv",
+        "a\tb\t1\na\tc\t1_0\n",
+        {"score_column": "3"},
+        [":2: column 3 is '1_0' (str), not a number"],
+    ),
+    "score empty": (
+        "f.csv",
+        "a,b,1\na,c,\n",
+        {"score_column": "3"},
+        [":2: column 3 is '' (str), not a number"],
+    ),
+    "score nan": (
+        "f.tsv",
+        "a\tb\t1\nc\td\tnan\n",
+        {"score_column": "3"},
+        [":2: column 3 is 'nan', not finite"],
+    ),
+    "score NaN in JSON": ("f.jsonl", JSON + JSON.replace("1}", "NaN}"), {}, [":2: score is nan, not finite"]),
+    "score too big": (
+        "f.jsonl",
+        JSON + JSON.replace("1}", "1" * 400 + "}"),
+        {},
+        [":2: score is 111", "not finite"],
+    ),
+    "score out of range": (
+        *("f.jsonl", JSON + JSON.replace("1}", "5.5}"), {"score_range": (0, 5)}),
+        [":2: score is 5.5, out of range", "from 0 to 5", "Read: ['a', 'b', 5.5]"],
+    ),
+    "score below range": (
+        "f.tsv",
+        "a\tb\t1\nc\td\t-.1\n",
+        {"score_column": "3", "score_range": (0, 5)},
+        [":2: column 3 is -0.1, out"],
+    ),
+    "score as text in JSON": (
+        "f.jsonl",
+        JSON + JSON.replace("1}", '"1"}'),
+        {},
+        [":2: score is '1' (str), not a number", "quotes"],
+    ),
+    "score a boolean": (
+        "f.jsonl",
+        JSON + JSON.replace("1}", "true}"),
+        {},
+        [":2: score is True (bool), not a number"],
+    ),
+    "score null": (
+        "f.jsonl",
+        JSON + JSON.replace("1}", "null}"),
+        {},
+        [":2: score is None (NoneType), not a number"],
+    ),
+    "invalid JSON": (
+        "f.jsonl",
+        JSON + '{"sentence1": "a"\n',
+        {},
+        [":2: not valid JSON: Expecting ',' delimiter", "one JSON object"],
+    ),
+    "two objects on a line": ("f.jsonl", JSON + JSON.strip() + JSON, {}, [":2: not valid JSON: Extra data"]),
+    "JSON list": (
+        "f.jsonl",
+        JSON + '["a", "b"]\n',
+        {},
+        [":2: a JSON list, not an object", 'Read: \'["a", "b"]\''],
+    ),
+    "JSON text of another type": (
+        "f.jsonl",
+        JSON + JSON.replace('"b"', "7"),
+        {},
+        [":2: sentence2 is 7, of type int", "a text"],
+    ),
+    "JSON null": ("f.jsonl", JSON + JSON.replace('"b"', "null"), {}, [":2: sentence2 is null"]),
+    "JSON lone surrogate": (
+        "f.jsonl",
+        JSON + JSON.replace('"b"', '"\\ud800"'),
+        {},
+        [":2: sentence2 has a lone surrogate (\\ud800)"],
+    ),
+    "missing key": (
+        "f.jsonl",
+        JSON + '{"sentence1": "a"}\n',
+        {},
+        [":2: the key 'sentence2' is missing", "sentence1, sentence2, score"],
+    ),
+    "long row is cut": ("f.tsv", GOOD + "x" * 9999 + "\t\n", {}, [":2: column 2 is empty", "x" * 70 + "..."]),
+}
+
+BAD_FILES = {
+    "empty": ("f.tsv", b"", {}, ["the file is empty", "At least one row"]),
+    "empty CSV": ("f.csv", b"", {}, ["the file is empty"]),
+    "empty JSONL": ("f.jsonl.gz", b"", {}, ["the file is empty"]),
+    "header only": ("f.tsv", "sentence1\tsentence2\n", {}, ["a header and no rows", "At least one row"]),
+    "header only in CSV": ("f.csv", "my,own\n", {"header": True}, ["a header and no rows"]),
+    "UTF-16": ("f.tsv", GOOD.encode("utf-16"), {}, ["begins with 0xff 0xfe", "UTF-16", "UTF-8"]),
+    "gzip by content": ("f.tsv", gzip.compress(GOOD.encode()), {}, ["begins with 0x1f 0x8b", "end in .gz"]),
+    "Parquet by content": ("f.tsv", b"PAR1\x15\x04", {}, ["is Parquet", "end in .parquet"]),
+    "a spreadsheet": ("f.csv", b"PK\x03\x04\x14", {}, ["spreadsheet", "export it as CSV"]),
+    "corrupt Parquet": ("f.parquet", b"PAR1 no PAR1", {}, ["not a whole Parquet file", "Write it again"]),
+    "unknown suffix": (
+        "f.xlsx",
+        b"x",
+        {},
+        ["unknown kind of file", ".tsv, .csv, .jsonl, .parquet", "file_format='tsv'"],
+    ),
+    "unknown format": ("f.tsv", GOOD, {"file_format": "xml"}, ["unknown file format 'xml'", ".tsv, .csv"]),
+    "one column": (
+        "f.tsv",
+        "a,b\n",
+        {},
+        [":1: 1 field in the first row: ['a,b']", "At least 2", "commas (.csv)"],
+    ),
+    "open quote": (
+        "f.csv",
+        'a,b\n"c,d\ne,f\n',
+        {},
+        [":2: a quote is opened", "not closed by line 3", "cannot be skipped"],
+    ),
+    "part of a header": (
+        "f.tsv",
+        "sentence1\tanswer\na\tb\n",
+        {},
+        [":1: cannot tell", "'sentence1' could be", "--no-header"],
+    ),
+    "a header and a field more": ("f.tsv", "premise\thypothesis\tnote\na\tb\tc\n", {}, [":1: cannot tell"]),
+    "others of a header": ("f.tsv", "label\tscore\na\tb\n", {}, [":1: cannot tell"]),
+    "no such column": ("f.csv", "q,r\na,b\n", {"columns": ["q", "s"]}, ["no column 's'", "'q', 'r'"]),
+    "no such position": ("f.csv", "q,r\na,b\n", {"score_column": "3"}, ["no column '3'", "'1', '2'"]),
+    "column there twice": ("f.csv", "q,q\na,b\n", {"columns": ["q", "q"]}, ["2 columns are called 'q'"]),
+    "column stated twice": ("f.csv", "q,r\na,b\n", {"columns": ["q", "q"]}, ["stated twice: q, q"]),
+    "three columns": (
+        "f.csv",
+        "q,r\na,b\n",
+        {"columns": ["q", "r", "s"]},
+        ["3 columns stated: q, r, s", "Exactly 2"],
+    ),
+    "columns as a text": (
+        "f.csv",
+        "q,r\na,b\n",
+        {"columns": "qr"},
+        ["columns is the text 'qr'", "['sentence1', 'sentence2']"],
+    ),
+    "unknown keys": (
+        "f.jsonl",
+        '{"x": "a", "y": "b"}\n',
+        {},
+        [":1: no columns", "among 'x', 'y'", "sentence1/sentence2 or"],
+    ),
+    "bad first row": (
+        "f.jsonl",
+        "nope\n" + JSON,
+        {"skip_bad_rows": True},
+        [":1: not valid JSON", "cannot be skipped"],
+    ),
+    "no good row": (
+        "f.tsv",
+        "a\t\nb\t \n",
+        {"skip_bad_rows": True},
+        ["no good row: 2 bad rows skipped", "f.tsv:1"],
+    ),
+    "range without scores": (
+        "f.tsv",
+        GOOD,
+        {"score_range": (0, 5)},
+        ["no score column is found", "score_column"],
+    ),
+    "range upside down": ("f.tsv", GOOD, {"score_range": (5, 0)}, ["score_range is (5, 0)", "(0, 5)"]),
+    "bad rows file alone": ("f.tsv", GOOD, {"bad_rows_file": "x"}, ["without skip_bad_rows", "State both"]),
+    "split of a file": (
+        "f.tsv",
+        GOOD,
+        {"split": "test"},
+        ["split 'test' is stated", "one file", "Leave it out"],
+    ),
+    "config of a file": ("f.tsv", GOOD, {"config": "qnli"}, ["config 'qnli' is stated"]),
+    "plain text as pairs": ("f.txt", GOOD, {}, ["neither columns nor a header", ".tsv"]),
+}
+
+
+def messages(error):
+    return str(error.value)
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_bad_row_is_an_error_that_says_where_and_what(case, write):
+    name, content, options, parts = BAD_ROWS[case]
+    path = write(name, content)
+    with pytest.raises(InputError) as error:
+        read_pairs(path, **options)
+    assert messages(error).startswith(f"{path}:")
+    assert "skip_bad_rows=True (--skip-bad-rows)" in messages(error)
+    for part in parts:
+        assert part in messages(error)
+    assert len(messages(error)) < 600
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_bad_row_can_be_skipped_and_is_reported(case, write, tmp_path, caplog):
+    name, content, options, parts = BAD_ROWS[case]
+    path, bad_rows_file = write(name, content), tmp_path / "bad" / "rows.tsv"
+    dataset = read_pairs(path, skip_bad_rows=True, bad_rows_file=bad_rows_file, **options)
+    n_lines = len(path.read_bytes().splitlines())
+    assert 1 <= len(dataset) < n_lines
+    fields = [line.split("\t") for line in bad_rows_file.read_text().splitlines()]
+    where, reason, _ = fields[0]
+    assert f"{where}: {reason}"[len(str(path)) :].startswith(parts[0].strip()[:25])
+    assert f"{path}: " in caplog.text
+    assert str(bad_rows_file) in caplog.text
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_file_is_an_error(case, write):
+    name, content, options, parts = BAD_FILES[case]
+    path = write(name, content)
+    with pytest.raises(InputError) as error:
+        read_pairs(path, **options)
+    for part in parts:
+        assert part in messages(error)
+
+
+@pytest.mark.parametrize("skip_bad_rows", [False, True])
+@pytest.mark.parametrize("name", ["f.tsv.gz", "f.csv.gz", "f.jsonl.gz", "f.parquet.gz"])
+def test_truncated_gzip_is_an_error_and_leaves_nothing(name, skip_bad_rows, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    rows = "".join(json.dumps({"sentence1": f"a{i * i}", "sentence2": f"b{i}"}) + "\n" for i in range(9000))
+    if "json" not in name:
+        rows = "".join(f"a{i * i}\tb{i}\n".replace("\t", "\t" if "tsv" in name else ",") for i in range(9000))
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(rows.encode())[:-500])
+    with pytest.raises(InputError, match="gzip data ends early, so rows are missing") as error:
+        read_pairs(path, skip_bad_rows=skip_bad_rows)
+    assert "Copy or download it again" in messages(error)
+    assert [file for file in (tmp_path / "cache").rglob("*") if file.is_file()] == []
+
+
+def test_damaged_gzip_is_an_error(tmp_path):
+    packed = bytearray(gzip.compress(GOOD.encode() * 99))
+    packed[-6] ^= 255
+    (tmp_path / "crc.tsv.gz").write_bytes(packed)
+    (tmp_path / "plain.tsv.gz").write_text(GOOD)
+    for name in ("crc.tsv.gz", "plain.tsv.gz"):
+        with pytest.raises(InputError, match=f"{name}: not valid gzip data"):
+            read_pairs(tmp_path / name)
+
+
+def test_damaged_parquet_page_is_an_error(tmp_path):
+    path = tmp_path / "f.parquet"
+    table = pa.table({"sentence1": [f"a{i}" for i in range(999)], "sentence2": [f"b{i}" for i in range(999)]})
+    parquet.write_table(table, path, compression="gzip", use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    data[200:900] = b"\xff" * 700
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="f.parquet: not a whole Parquet file, or a damaged one"):
+        read_pairs(path)
+
+
+def test_parquet_value_that_is_not_utf8_names_the_row(tmp_path):
+    path = tmp_path / "f.parquet"
+    bad = pa.array([b"a", b"caf\xe9"], pa.binary())
+    bad = pa.StringArray.from_buffers(2, bad.buffers()[1], bad.buffers()[2])
+    parquet.write_table(pa.table({"sentence1": bad, "sentence2": ["b", "c"]}), path)
+    with pytest.raises(InputError, match=r"f.parquet:2: sentence1 is not UTF-8. Read: \[b'caf\\xe9', 'c'\]"):
+        read_pairs(path)
+
+
+def test_parquet_of_another_type_and_without_rows(tmp_path):
+    path = tmp_path / "f.parquet"
+    parquet.write_table(pa.table({"sentence1": [1], "sentence2": ["b"]}), path)
+    with pytest.raises(InputError, match="f.parquet:1: sentence1 is 1, of type int"):
+        read_pairs(path)
+    parquet.write_table(pa.table({"sentence1": ["a"], "sentence2": ["b"]}).slice(0, 0), path)
+    with pytest.raises(InputError, match="f.parquet: no rows"):
+        read_pairs(path)
+
+
+def test_missing_file_says_where_it_looked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for source in ("pairs.tsv", str(tmp_path / "none" / "x.jsonl"), "./here", "a/b/c"):
+        with pytest.raises(InputError) as error:
+            read_pairs(source)
+        assert messages(error).startswith(f"{source}: no such file (looked in {tmp_path})")
+        assert ".tsv, .csv" in messages(error) and "mteb/sts12-sts" in messages(error)
+
+
+def test_folder_that_holds_no_data_set(tmp_path):
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(InputError) as error:
+        read_pairs(tmp_path)
+    assert "a folder, and no split is stated" in messages(error)
+    assert "<split>.jsonl.gz" in messages(
+        error
+    ) and "sub-folders, to be stated as config, are sub" in messages(error)
+
+
+def test_source_of_another_type():
+    for source in (None, 3, ["a"]):
+        with pytest.raises(InputError, match=f"the source is of type {type(source).__name__}"):
+            read_pairs(source)
+    with pytest.raises(InputError, match="empty text"):
+        read_pairs("")
+
+
+def test_mixed_line_ends_are_a_warning_and_leave_the_texts_clean(write, caplog):
+    dataset = read_pairs(write("f.tsv", "a\tb\r\nc\td\ne\tf\r\n"))
+    assert dataset["sentence2"][:] == ["b", "d", "f"]
+    assert "mixed line ends, LF after 1 rows and CRLF after 2" in caplog.text
+
+
+def test_line_ends_within_csv_quotes_are_not_mixed_line_ends(write, caplog):
+    dataset = read_pairs(write("f.csv", 'a,"b\nb"\r\nc,"d\re"\r\n'))
+    assert dataset["sentence2"][:] == ["b\nb", "d\re"]
+    assert "mixed" not in caplog.text
+
+
+def test_csv_row_number_is_the_line_where_the_row_starts(write):
+    with pytest.raises(InputError, match=r"f.csv:4: column 2 is empty"):
+        read_pairs(write("f.csv", 'a,"b\nb\nb"\nc,\n'))
+
+
+def test_duplicates_are_kept_counted_and_the_first_is_named(write, caplog):
+    path = write(
+        "f.tsv", "sentence1\tsentence2\tscore\n" + "a\tb\t1\n" + "c\td\t1\n" + "a\tb\t2\n" + "a\tb\t1\n" * 2
+    )
+    assert len(read_pairs(path)) == 5
+    assert (
+        f"{path}: 2 duplicate rows; the first: {path}:5 is the same as {path}:2; all are kept" in caplog.text
+    )
+
+
+def test_skipped_rows_and_duplicates_are_counted_and_written(write, tmp_path, caplog):
+    path = write("f.tsv", "a\tb\nc\t\na\tb\nd\te\tf\ng\th\na\tb\n")
+    dataset = read_pairs(path, skip_bad_rows=True, bad_rows_file=tmp_path / "bad.tsv")
+    assert dataset["sentence1"][:] == ["a", "g"]
+    assert (tmp_path / "bad.tsv").read_text().splitlines() == [
+        f"{path}:2\tcolumn 2 is empty\t['c', '']",
+        f"{path}:4\t3 fields where the first row has 2\t['d', 'e', 'f']",
+        f"{path}:3\tthe same as {path}:1\t['a', 'b']",
+        f"{path}:6\tthe same as {path}:1\t['a', 'b']",
+    ]
+    assert (
+        f"4 bad rows skipped: 2 x duplicate (first: {path}:3); 1 x column 2 is empty (first: {path}:2)"
+        in caplog.text
+    )
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["bad.tsv", "f.tsv"]
+
+
+def test_skipping_with_nothing_bad_writes_an_empty_file(write, tmp_path, caplog):
+    assert len(read_pairs(write("f.tsv", GOOD), skip_bad_rows=True, bad_rows_file=tmp_path / "bad.tsv")) == 1
+    assert (tmp_path / "bad.tsv").read_text() == ""
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_an_error_leaves_no_bad_rows_file(write, tmp_path):
+    with pytest.raises(InputError, match="not closed"):
+        read_pairs(write("f.csv", 'a,b\nc\n"d,e\n'), skip_bad_rows=True, bad_rows_file=tmp_path / "bad.tsv")
+    assert [file.name for file in tmp_path.iterdir()] == ["f.csv"]
+
+
+def test_bad_sentences(write, monkeypatch):
+    with pytest.raises(InputError, match=r"f.txt:2: text is empty. Read: \[''\]"):
+        read_sentences(write("f.txt", "one\n\ntwo\n"))
+    with pytest.raises(InputError, match="f.txt: plain text has neither columns nor a header"):
+        read_sentences(write("f.txt", "one\n"), header=True)
+    with pytest.raises(InputError, match="f.tsv:1: cannot tell whether"):
+        read_sentences(write("f.tsv", "sentence1\tsentence2\na\tb\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
+    with pytest.raises(InputError, match="<stdin>:2: 1 field where the first row has 2"):
+        read_sentences("-")

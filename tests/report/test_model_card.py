@@ -1,0 +1,82 @@
+"""The README.md of a saved model, as the hub reads it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from transencoder.report import model_card
+from transencoder.report.result import Form, Result
+
+
+def head_of(card: str) -> dict[str, Any]:
+    start, head, _ = card.split("---\n", 2)
+    assert start == ""
+    loaded: dict[str, Any] = yaml.safe_load(head)
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("form", "pipeline", "loader"),
+    [("bi", "sentence-similarity", "SentenceTransformer("), ("cross", "text-ranking", "CrossEncoder(")],
+)
+def test_the_card_of_each_form(form: Form, pipeline: str, loader: str, result: Result) -> None:
+    card = model_card(result, form)
+    head = head_of(card)
+    assert head["library_name"] == "sentence-transformers"
+    assert head["pipeline_tag"] == pipeline
+    assert head["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]
+    assert {"transencoder", "trans-encoder", "sentence-transformers"} <= set(head["tags"])
+    assert loader in card and f"from sentence_transformers import {loader[:-1]}" in card
+    for section in ("Use", "Method", "Data", "Metrics", "Limits", "How to make it again"):
+        assert f"\n## {section}\n" in card
+    assert "37,077 rows" in card and "`abababababab`" in card and "(transductive)" in card
+    assert "/home/somebody" not in card
+
+
+def test_each_card_has_its_own_numbers(result: Result) -> None:
+    bi, cross = model_card(result, "bi"), model_card(result, "cross")
+    assert "| average | 75.00 | 75.88 | +0.88 |" in bi and "| dev | 81.80 | 85.00 | +3.20 |" in bi
+    assert "| average | 75.00 | 75.50 | +0.50 |" in cross
+    assert (
+        "of cycle 2 of 2, the best on dev (85.00)" in bi
+        and "of cycle 1 of 2, the best on dev (83.00)" in cross
+    )
+
+
+def test_the_cross_encoder_is_based_on_its_own_start(result: Result) -> None:
+    result["config"]["members"][0]["cross_start"] = "nreimers/MiniLM-L6-H384-uncased"
+    assert head_of(model_card(result, "cross"))["base_model"] == ["nreimers/MiniLM-L6-H384-uncased"]
+    assert head_of(model_card(result, "bi"))["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]
+
+
+@pytest.mark.parametrize("start", ["../models/mini", "/models/mini", "./mini", "a/b/c"])
+def test_a_local_start_is_not_a_base_model(start: str, result: Result) -> None:
+    result["config"]["members"][0]["start"] = start
+    assert "base_model" not in head_of(model_card(result, "bi"))
+
+
+def test_a_local_folder_that_looks_like_a_hub_id_is_not_one(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "mini").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    result["config"]["members"][0]["start"] = "models/mini"
+    assert "base_model" not in head_of(model_card(result, "bi"))
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_missing_parts_read_well(form: Form, bare_result: Result) -> None:
+    card = model_card(bare_result, form)
+    assert (
+        "Nothing was measured" in card and "- dev: none" in card and "of cycle 2 of 2, the last one." in card
+    )
+    assert "None" not in card and "transductive" not in card
+
+
+def test_what_was_not_recorded_about_test_sentences_is_said(result: Result) -> None:
+    del result["data"]["pairs"]["transductive"]
+    assert "was not recorded" in model_card(result, "bi")
+    result["data"]["pairs"]["transductive"] = False
+    assert "(inductive)" in model_card(result, "bi")

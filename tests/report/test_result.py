@@ -1,0 +1,46 @@
+"""Reading result.json and log.jsonl, whole or not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import RunError
+from transencoder.report.result import Result, form_cycle, read_log, read_result
+
+MakeRun = Callable[[str, Result | None], Path]
+
+
+def test_a_result_is_read_as_it_was_written(result: Result, make_run: MakeRun) -> None:
+    read = read_result(make_run("a", result))
+    assert json.dumps(read) == json.dumps(result)
+    part = form_cycle(read["cycles"][1], "cross")
+    assert part is not None and part["dev"] == 84.0
+
+
+def test_an_unfinished_run_is_named(make_run: MakeRun, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="is not finished.*run the same command again"):
+        read_result(make_run("a", None))
+    with pytest.raises(RunError, match="no run folder at"):
+        read_result(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"method": "trans-', "is damaged"),
+        ('{"method": "trans-encoder"}', "lacks analysis, best, config"),
+        ("[]", "lacks"),
+    ],
+)
+def test_a_damaged_result_is_refused(text: str, message: str, result: Result, make_run: MakeRun) -> None:
+    folder = make_run("a", result)
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    with pytest.raises(RunError, match=message):
+        read_result(folder)
+
+
+def test_a_log_line_cut_off_by_a_kill_is_left_out(make_run: MakeRun, tmp_path: Path) -> None:
+    assert [line["event"] for line in read_log(make_run("a", None))] == ["stage_started"]
+    assert read_log(tmp_path) == []

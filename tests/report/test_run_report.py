@@ -1,0 +1,105 @@
+"""report.md and curves.png of full, partial and unfinished runs."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import RunError
+from transencoder.report import write_report
+from transencoder.report.curves import analysis_lines, plot_curves
+from transencoder.report.result import Result
+
+MakeRun = Callable[[str, Result | None], Path]
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    head = path.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    width, height = struct.unpack(">II", head[16:24])
+    return width, height
+
+
+def test_the_report_says_what_was_done_and_what_came_of_it(result: Result, make_run: MakeRun) -> None:
+    folder = make_run("a", result)
+    path = write_report(folder)
+    text = path.read_text(encoding="utf-8")
+    assert path == folder / "report.md"
+    assert text.startswith("# trans-encoder/minilm-sts\n")
+    assert "started from `sentence-transformers/all-MiniLM-L6-v2`" in text
+    assert "cycles 2, bi.epochs 3, bi.batch_size 128, bi.learning_rate 5e-05" in text and "seed 2021" in text
+    assert "| sts12 | 70.00 | 71.50 | +1.50 | 69.00 | -1.00 |" in text
+    assert "| cycle 1 | **83.00** | 84.00 |" in text and "| cycle 2 | 84.00 | **85.00** |" in text
+    assert "| labels/cycle-1/bi | 12.3 s | reused |" in text and "| whole run | 6.1 min |  |" in text
+    assert "37,077 rows of `pairs/sts-sickr`, fingerprint `abababababab`" in text
+    assert "transencoder recipes run trans-encoder/minilm-sts" in text and "`0123abc`" in text
+    assert "(transductive)" in text and "3 rows with the same sentence twice" in text
+    assert "![Dev metric against steps](curves.png)" in text
+    assert png_size(folder / "curves.png")[0] > 1000
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "curves.png",
+        "log.jsonl",
+        "report.md",
+        "result.json",
+    ]
+
+
+def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result: Result, make_run: MakeRun) -> None:
+    folder = make_run("a", bare_result)
+    (folder / "curves.png").write_bytes(b"of an earlier result")
+    text = write_report(folder).read_text(encoding="utf-8")
+    assert "Nothing was measured" in text and "The run had no dev set." in text
+    assert "the last checkpoint of the last cycle was kept" in text
+    assert "- dev: none" in text and "- test: none" in text and "`recipe.toml` is in the run folder" in text
+    assert "transductive" not in text and "None" not in text and "curves" not in text
+    assert not (folder / "curves.png").exists()
+
+
+def test_a_note_the_run_wrote_itself_is_not_said_twice(bare_result: Result, make_run: MakeRun) -> None:
+    bare_result["notes"] = ["No dev set: the last checkpoint is kept."]
+    text = write_report(make_run("a", bare_result)).read_text(encoding="utf-8")
+    assert "No dev set: the last checkpoint" in text and "There was no dev set" not in text
+
+
+def test_an_inductive_run_says_so(result: Result, make_run: MakeRun) -> None:
+    pairs = result["data"]["pairs"]
+    pairs["transductive"], pairs["excluded_rows"], pairs["missing_rows"] = False, 9000, 13358
+    text = write_report(make_run("a", result)).read_text(encoding="utf-8")
+    assert "9,000 pairs that hold a sentence of a test set were left out" in text
+    assert "13,358 of the paper's training pairs are missing" in text
+    assert "(transductive)" not in text
+
+
+def test_test_curves_are_drawn_when_they_were_recorded(result: Result, tmp_path: Path) -> None:
+    plot_curves(result, tmp_path / "dev.png")
+    result["analysis"] = {
+        "bi": [
+            (1, 200, {"sts12": 70.0, "stsb": 80.0}),
+            (1, 400, {"sts12": 71.0, "stsb": 81.0}),
+            (2, 200, {"sts12": 71.5, "stsb": 82.0}),
+        ]
+    }
+    assert analysis_lines(result, "bi")["sts12"] == [(200, 70.0), (400, 71.0), (600, 71.5)]
+    assert analysis_lines(result, "cross") == {}
+    plot_curves(result, tmp_path / "both.png")
+    (width, height), (both_width, both_height) = (
+        png_size(tmp_path / "dev.png"),
+        png_size(tmp_path / "both.png"),
+    )
+    assert both_width == width and both_height == 2 * height
+
+
+def test_undefined_points_are_left_out_of_the_plot(result: Result, tmp_path: Path) -> None:
+    for cycle in result["cycles"]:
+        for part in (cycle["bi"], cycle["cross"]):
+            part["curve"] = [(200, None), (400, float("nan"))]
+    assert plot_curves(result, tmp_path / "curves.png") is None
+    assert not (tmp_path / "curves.png").exists()
+
+
+def test_an_unfinished_run_has_no_report(make_run: MakeRun) -> None:
+    folder = make_run("a", None)
+    with pytest.raises(RunError, match="not finished"):
+        write_report(folder)
+    assert not (folder / "report.md").exists()

@@ -1,0 +1,157 @@
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import RunError
+from transencoder.runs import Run, atomic_write_bytes, read_log
+from transencoder.runs.disk_full import disk_full_error
+
+RECIPE = "seed = 1\n"
+
+
+def raise_enospc(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class FailingFrom:
+    """A system call that works until its n-th use and finds the disk full from then on."""
+
+    def __init__(self, call: Callable, nth: int):
+        self.call, self.left = call, nth
+
+    def __call__(self, *arguments):
+        self.left -= 1
+        return self.call(*arguments) if self.left > 0 else raise_enospc()
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(
+    tmp_path, monkeypatch, write_number, call
+):
+    def train(folder: Path) -> None:
+        with Run.open(folder, RECIPE, "test") as run:
+            record = run.stage("a", config={}, compute=write_number(1))
+            run.stage("b", config={}, inputs=[record.key], compute=write_number(2))
+            run.finish({})
+
+    def fails_at(nth: int) -> bool:
+        folder = tmp_path / str(nth)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, FailingFrom(getattr(os, call), nth))
+            try:
+                train(folder)
+                return False
+            except RunError as error:
+                assert f"no space is left for {folder}" in str(error)
+                assert "MiB free" in str(error) and "run the same command again" in str(error)
+        assert (
+            not (folder / "result.json").exists() or call == "fsync"
+        )  # replaced, its folder's fsync to come
+        train(folder)
+        return True
+
+    n_failures = next(nth for nth in range(1, 100) if not fails_at(nth)) - 1
+    assert n_failures >= 5
+
+
+def test_what_was_finished_before_the_disk_was_full_is_kept(open_run, write_number):
+    first, second = write_number(1), write_number(2)
+    with pytest.raises(RunError, match="no space is left"), open_run() as run:
+        run.stage("a", config={}, compute=first)
+        run.stage("b", config={}, compute=raise_enospc)
+    assert [entry["event"] for entry in read_log(run.folder)][-2:] == ["stage_failed", "run_failed"]
+    with open_run() as run:
+        assert run.stage("a", config={}, compute=first).reused
+        assert not run.stage("b", config={}, compute=second).reused
+    assert first.calls == second.calls == 1
+
+
+def test_a_full_disk_between_stages_is_explained(open_run):
+    with pytest.raises(RunError, match="no space is left"), open_run():
+        raise_enospc()
+
+
+def test_other_errors_pass_through(open_run):
+    with pytest.raises(FileNotFoundError), open_run() as run:
+        run.stage("a", config={}, compute=lambda folder: {"text": (folder / "absent").read_text()})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_full_disks_of_other_libraries_are_known(tmp_path, error):
+    assert isinstance(disk_full_error(error, tmp_path), RunError)
+    wrapped = ValueError("saving failed")
+    wrapped.__cause__ = error
+    assert isinstance(disk_full_error(wrapped, tmp_path), RunError)
+    assert disk_full_error(RunError(str(error)), tmp_path) is None
+
+
+def test_the_folder_of_the_failing_file_is_named(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    error = OSError(errno.ENOSPC, "No space left on device", str(cache / "file"))
+    assert f"left for {cache} (" in str(disk_full_error(error, tmp_path / "run"))
+
+
+def test_a_failed_atomic_write_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatch):
+    atomic_write_bytes(tmp_path / "file", b"old")
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="no space"):
+        patch.setattr(os, "fsync", raise_enospc)
+        atomic_write_bytes(tmp_path / "file", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB; mounting one needs root."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    try:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("there is no mount command here")
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_small_file_system_that_fills_up(small_disk: Path):
+    def compute(folder):
+        checkpoints = folder / "checkpoints"
+        checkpoints.mkdir(exist_ok=True)
+        for step in range(len(list(checkpoints.glob("step-*"))), 8):
+            atomic_write_bytes(checkpoints / f"step-{step}", bytes(100_000))
+            steps.append(step)
+        (folder / "weights.bin").write_bytes(bytes(100_000))
+        return {}
+
+    steps: list[int] = []
+    (small_disk / "filler").write_bytes(bytes(1_500_000))
+    with pytest.raises(RunError) as failure, Run.open(small_disk / "run", RECIPE, "test") as run:
+        run.stage("a", config={}, compute=compute)
+    assert str(small_disk / "run") in str(failure.value) and "run the same command again" in str(
+        failure.value
+    )
+    with (
+        pytest.raises(RunError, match="no space is left"),
+        Run.open(small_disk / "run", RECIPE, "test") as run,
+    ):
+        run.stage("a", config={}, compute=compute)
+    (small_disk / "filler").unlink()
+    with Run.open(small_disk / "run", RECIPE, "test") as run:
+        record = run.stage("a", config={}, compute=compute)
+        run.finish({})
+    assert steps == list(range(8))  # no step twice
+    assert record.outputs["weights.bin"]["size"] == 100_000

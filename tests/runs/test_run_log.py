@@ -1,0 +1,88 @@
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from transencoder.errors import InputError
+from transencoder.runs import describe_environment, read_log
+from transencoder.runs.environment import changes, source_commit
+
+
+def test_a_line_is_readable_at_once(open_run):
+    with open_run() as run:
+        run.log("dev", step=3, score=np.float32(0.5), loss=float("nan"), path=run.folder, nested={1: {2}})
+        last = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
+    assert last.pop("time").startswith("20")
+    assert last == {
+        "event": "dev",
+        "step": 3,
+        "score": 0.5,
+        "loss": "nan",
+        "path": run.folder.as_posix(),
+        "nested": {"1": "{2}"},
+    }
+
+
+def test_a_line_that_a_crash_cut_off_spoils_no_other(open_run):
+    with open_run() as run:
+        run.log("whole")
+    with open(run.folder / "log.jsonl", "a") as file:
+        file.write('{"time": "2026-01-01T00:0')
+    assert read_log(run.folder)[-1]["event"] == "whole"
+    with open_run() as run:
+        run.log("after")
+    events = [entry["event"] for entry in read_log(run.folder)]
+    assert events == ["run_opened", "whole", "run_opened", "after"]
+
+
+def test_taken_names_are_refused(open_run):
+    with open_run() as run, pytest.raises(InputError, match="'time' or 'event'"):
+        run.log("x", time=1)
+
+
+def test_a_run_without_a_log_has_no_entries(tmp_path):
+    assert read_log(tmp_path) == []
+
+
+def test_the_environment_is_written_and_has_what_matters(open_run):
+    with open_run(details={"device": "cpu"}) as run:
+        written = json.loads((run.folder / "environment.json").read_text())
+    assert written == run.environment
+    assert written["method"] == "trans-encoder" and written["details"] == {"device": "cpu"}
+    assert {"torch", "transformers", "transencoder", "scipy"} <= written["versions"].keys()
+    assert written["versions"]["numpy"] == np.__version__
+    assert {"time", "python", "platform", "cpu_count", "threads", "git"} <= written.keys()
+
+
+def test_stages_of_another_environment_are_reused_with_a_warning(open_run, write_number, monkeypatch, caplog):
+    compute = write_number(1)
+    with open_run() as run:
+        run.stage("a", config={}, compute=compute)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    with open_run() as run:
+        assert run.stage("a", config={}, compute=compute).reused
+    assert "threads.OMP_NUM_THREADS" in caplog.text and "-> 7" in caplog.text
+    assert "environment_changed" in [entry["event"] for entry in read_log(run.folder)]
+
+
+def test_changes_names_what_differs():
+    before, after = describe_environment(), describe_environment()
+    assert changes(before, after) == {}
+    after["versions"] = {**after["versions"], "torch": "9"}
+    assert changes(before, after) == {"versions.torch": [before["versions"]["torch"], "9"]}
+
+
+def test_the_commit_of_a_checkout(tmp_path):
+    assert source_commit(tmp_path) is None
+    (tmp_path / "src" / "transencoder").mkdir(parents=True)
+    (tmp_path / "src" / "transencoder" / "x.py").touch()
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=x", "-c", "user.email=x@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert source_commit(tmp_path) is None  # no commit yet
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    described = source_commit(tmp_path)
+    assert len(described["commit"]) == 40 and described["is_changed"] is False
+    (tmp_path / "src" / "transencoder" / "x.py").write_text("x")
+    assert source_commit(tmp_path)["is_changed"] is True

@@ -1,0 +1,247 @@
+import json
+import logging
+import shutil
+
+import pytest
+
+from transencoder.errors import InputError, RunError
+from transencoder.runs import Run, read_log, read_result, stage_key, stage_path
+
+RECIPE = 'method = "trans-encoder"\nseed = 1\n'
+
+
+def events(folder) -> list[str]:
+    return [entry["event"] for entry in read_log(folder)]
+
+
+def test_a_finished_stage_is_computed_once(open_run, write_number):
+    compute = write_number(1)
+    with open_run() as run:
+        first = run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute)
+    with open_run() as run:
+        second = run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute)
+    assert compute.calls == 1
+    assert not first.reused and second.reused
+    assert (first.key, first.result, first.outputs, first.started, first.seconds) == (
+        second.key,
+        second.result,
+        second.outputs,
+        second.started,
+        second.seconds,
+    )
+    assert (
+        first.folder
+        == run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}"
+        == stage_path(run.folder, first.key)
+    )
+    assert (
+        first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
+    )
+
+
+def test_the_result_is_the_same_fresh_and_reused(open_run):
+    def compute(folder):
+        return {"curve": ((1, 2.5),), "path": folder.parent.parent / "x"}
+
+    records = []
+    for _ in range(2):
+        with open_run() as run:
+            records.append(run.stage("a", config={}, compute=compute))
+    assert records[0].result == records[1].result
+    assert records[0].result["curve"] == [[1, 2.5]]
+
+
+def test_order_in_a_config_is_irrelevant_and_values_are_not(open_run, write_number):
+    compute = write_number(1)
+    with open_run() as run:
+        run.stage("a", config={"x": 1, "y": {"p": 2, "q": 3}}, compute=compute)
+        run.stage("a", config={"y": {"q": 3, "p": 2}, "x": 1}, compute=compute)
+        assert compute.calls == 1
+        run.stage("a", config={"x": 1, "y": {"p": 2, "q": 4}}, compute=compute)
+    assert compute.calls == 2
+
+
+def test_changing_a_late_stage_reuses_what_comes_before(open_run, write_number):
+    def train(bi_epochs):
+        with open_run(RECIPE + f"bi_epochs = {bi_epochs}\n") as run:
+            label = run.stage("label", config={}, inputs=["data"], compute=labels)
+            cross = run.stage("cross", config={}, inputs=[label.key], compute=crosses)
+            bi = run.stage("bi", config={"epochs": bi_epochs}, inputs=[cross.key], compute=bis)
+            return [label.reused, cross.reused, bi.reused]
+
+    labels, crosses, bis = write_number(1), write_number(2), write_number(3)
+    assert train(1) == [False, False, False]
+    assert train(2) == [True, True, False]
+    assert train(1) == [True, True, True]
+    assert (labels.calls, crosses.calls, bis.calls) == (1, 1, 2)
+
+
+@pytest.mark.parametrize("damage", ["changed", "shortened", "missing", "record", "foreign record"])
+def test_a_damaged_stage_is_done_again_with_a_warning(open_run, write_number, damage, caplog):
+    compute = write_number(1)
+    with open_run() as run:
+        record = run.stage("a", config={}, compute=compute)
+    weights, stage_json = record.folder / "model" / "weights.bin", record.folder / "stage.json"
+    match damage:
+        case "changed":
+            weights.write_bytes(bytes([2]) * 1000)
+        case "shortened":
+            weights.write_bytes(bytes([1]) * 999)
+        case "missing":
+            weights.unlink()
+        case "record":
+            stage_json.write_text("{")
+        case "foreign record":
+            stage_json.write_text(stage_json.read_text().replace(record.key, "0" * 64))
+    (record.folder / "stray.bin").touch()
+    with caplog.at_level(logging.WARNING), open_run() as run:
+        again = run.stage("a", config={}, compute=compute)
+    assert compute.calls == 2 and not again.reused
+    assert again.outputs == record.outputs
+    assert str(stage_json if "record" in damage else weights) in caplog.text
+    assert "stage_damaged" in events(run.folder)
+
+
+def test_a_failed_stage_keeps_its_folder_and_goes_on_from_its_checkpoint(open_run):
+    def compute(folder):
+        checkpoints = folder / "checkpoints" / "step-1"
+        if not checkpoints.exists():
+            checkpoints.mkdir(parents=True)
+            (folder / ".tmp-weights").touch()
+            (folder / "sub").mkdir()
+            (folder / "sub" / "x.tmp").touch()
+            raise ValueError("loss is nan")
+        (folder / "weights.bin").write_bytes(b"1")
+        return {}
+
+    with pytest.raises(ValueError, match="loss is nan"), open_run() as run:
+        run.stage("a", config={}, compute=compute)
+    failure = next(entry for entry in read_log(run.folder) if entry["event"] == "stage_failed")
+    assert failure["name"] == "a" and "loss is nan" in failure["error"]
+    assert "run_failed" in events(run.folder)
+    with open_run() as run:
+        record = run.stage("a", config={}, compute=compute)
+    assert record.outputs.keys() == {"weights.bin"}
+    left = {path.name for path in record.folder.rglob("*") if path.is_file()}
+    assert left == {"weights.bin", "stage.json"}
+    assert not (record.folder / "checkpoints").exists()
+
+
+def test_seconds_add_up_over_attempts(open_run):
+    def compute(folder):
+        return {}
+
+    with open_run() as run:
+        pass
+    key = stage_key("a", {}, [])
+    entries = [
+        ("2026-01-01T00:00:00.000+00:00", "stage_started", key),
+        ("2026-01-01T00:00:50.000+00:00", "loss", None),  # then killed
+        ("2026-01-01T02:00:00.000+00:00", "run_opened", None),
+        ("2026-01-01T02:00:10.000+00:00", "stage_started", key),
+        ("2026-01-01T02:00:40.000+00:00", "stage_failed", key),
+    ]
+    lines = [
+        json.dumps({"time": time, "event": event, "key": key, "recipe_sha256": ""})
+        for time, event, key in entries
+    ]
+    (run.folder / "log.jsonl").write_text("\n".join(lines) + "\n")
+    with open_run() as run:
+        record = run.stage("a", config={}, compute=compute)
+    assert 80 <= record.seconds < 90
+
+
+def test_ctrl_c_passes_through_after_a_log_line(open_run):
+    def compute(folder):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), open_run() as run:
+        run.stage("a", config={}, compute=compute)
+    assert events(run.folder)[-2:] == ["stage_interrupted", "run_interrupted"]
+
+
+def test_a_nan_in_a_result_is_refused_and_names_its_place(open_run):
+    with open_run() as run:
+        with pytest.raises(InputError, match=r"result\.dev\[1\] is nan"):
+            run.stage("a", config={}, compute=lambda folder: {"dev": [1.0, float("nan")]})
+        with pytest.raises(InputError, match=r"result.json.dev is inf"):
+            run.finish({"dev": float("inf")})
+    assert not (run.folder / "result.json").exists()
+
+
+def test_a_config_changed_by_compute_is_recorded_as_it_was(open_run):
+    config = {"epochs": 1}
+    with open_run() as run:
+        record = run.stage("a", config=config, compute=lambda folder: config.update(epochs=2) or {})
+    assert json.loads((record.folder / "stage.json").read_text())["config"] == {"epochs": 1}
+    assert "reused" not in json.loads((record.folder / "stage.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["", "../x", "/x", "a//b", ".tmp-x", "a b", "a/"])
+def test_names_that_cannot_be_folders_are_refused(open_run, name):
+    with open_run() as run, pytest.raises(InputError, match="stage name"):
+        run.stage(name, config={}, compute=lambda folder: {})
+
+
+def test_the_result_belongs_to_its_recipe(open_run, write_number, caplog):
+    def finish(recipe):
+        with open_run(recipe) as run:
+            had_result = (run.folder / "result.json").exists()
+            run.stage("a", config={}, compute=write_number(1))
+            run.finish({"scores": {"start": 1.5}})
+        return had_result
+
+    assert finish(RECIPE) is False
+    assert finish("# a comment\nseed = 1\nmethod = 'trans-encoder'") is True  # says the same
+    assert finish(RECIPE.replace("1", "2")) is False
+    assert "belongs to another recipe" in caplog.text
+
+
+def test_a_result_without_a_hash_is_removed_and_the_recipe_written(open_run):
+    with open_run() as run:
+        (run.folder / "result.json").write_text("{}")
+    with open_run() as run:
+        assert not (run.folder / "result.json").exists()
+    assert (run.folder / "recipe.toml").read_text() == RECIPE
+
+
+def test_finish_writes_the_sessions_stages(open_run, write_number):
+    with open_run() as run:
+        record = run.stage("a", config={}, compute=write_number(1))
+        run.stage("a", config={}, compute=write_number(1))
+        run.finish({"scores": {}})
+    result = read_result(run.folder)
+    assert result["stages"] == [{"name": "a", "key": record.key, "seconds": record.seconds, "reused": False}]
+
+
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path, open_run):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").touch()
+    with pytest.raises(RunError, match="not empty and is not a run"):
+        Run.open(tmp_path / "thesis", RECIPE, "trans-encoder")
+    assert [path.name for path in (tmp_path / "thesis").iterdir()] == ["chapter.tex"]
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="cannot be a folder"):
+        Run.open(tmp_path / "file", RECIPE, "trans-encoder")
+    (tmp_path / "empty").mkdir()
+    Run.open(tmp_path / "empty", RECIPE, "trans-encoder").close()
+
+
+def test_a_recipe_that_is_not_toml_is_refused(open_run, tmp_path):
+    with pytest.raises(InputError, match="not TOML"):
+        open_run("seed = ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_stage_has_no_path(open_run):
+    with open_run() as run, pytest.raises(RunError, match="has no stage"):
+        stage_path(run.folder, "0" * 64)
+
+
+def test_a_run_can_be_copied(open_run, write_number, tmp_path):
+    compute = write_number(1)
+    with open_run() as run:
+        run.stage("a", config={}, compute=compute)
+    shutil.copytree(run.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
+    with Run.open(tmp_path / "copy", RECIPE, "trans-encoder") as copy:
+        assert copy.stage("a", config={}, compute=compute).reused

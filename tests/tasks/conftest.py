@@ -1,0 +1,52 @@
+"""A small data folder in the hub's layout, made here, and the real one where it is at hand."""
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from transencoder.tasks import TASKS
+
+Row = tuple[str, str, float]
+
+
+def _write_split(folder: Path, split: str, rows: Iterable[Row], columns: tuple[str, str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with gzip.open(folder / f"{split}.jsonl.gz", "wt", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
+
+
+def _rows_of(name: str, split: str) -> list[Row]:
+    """Three pairs of its own, and one that all splits of all tasks share."""
+    own = [(f"{name} {split} left {row}", f"{name} {split} right {row}", 1.0 + row) for row in range(3)]
+    return [*own, ("A shared sentence.", "Another shared one.", 2.0)]
+
+
+@pytest.fixture
+def write_split() -> Callable[..., None]:
+    """Write rows as one split of a data set: folder, split, rows, columns."""
+    return _write_split
+
+
+@pytest.fixture
+def small_data(tmp_path: Path) -> Path:
+    """All seven tasks with four rows a split, without `pairs/sts-sickr`."""
+    folder = tmp_path / "data"
+    for task in TASKS.values():
+        for split in task.splits.values():
+            _write_split(folder / task.dataset, split, _rows_of(task.name, split), task.columns)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data; the test is skipped where there is none."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("TRANSENCODER_DATA") or beside)
+    if not folder.is_dir():
+        pytest.skip(f"real data not found at {folder}: set TRANSENCODER_DATA to the folder that holds it")
+    return folder

@@ -1,0 +1,72 @@
+"""Reading a task's splits from a folder in the hub's layout."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import InputError
+from transencoder.tasks import SUITES, TASKS, load
+
+
+def test_scores_keep_the_tasks_range_and_columns_get_our_names(small_data: Path, tmp_path: Path) -> None:
+    pairs = load("sickr", "test", data_folder=small_data, cache_folder=tmp_path / "cache")
+    assert set(pairs.column_names) == {"sentence1", "sentence2", "score"}
+    assert pairs["sentence1"][0] == "sickr test left 0"
+    assert list(pairs["score"]) == [1.0, 2.0, 3.0, 2.0]
+
+
+def test_each_role_is_its_own_split(small_data: Path, tmp_path: Path) -> None:
+    for role, split in (("train", "train"), ("dev", "validation"), ("test", "test")):
+        pairs = load(TASKS["stsb"], role, data_folder=small_data, cache_folder=tmp_path / "cache")  # type: ignore[arg-type]
+        assert pairs["sentence1"][0] == f"stsb {split} left 0"
+
+
+@pytest.mark.parametrize(("name", "owner"), [("sts", "stsb"), ("sts14", "stsb"), ("sickr", "sickr")])
+def test_dev_is_the_papers(name: str, owner: str, small_data: Path, tmp_path: Path) -> None:
+    pairs = load(name, "dev", data_folder=small_data, cache_folder=tmp_path / "cache")
+    assert pairs["sentence1"][0] == f"{owner} validation left 0"
+
+
+def test_a_sliced_split_gives_those_rows(small_data: Path, tmp_path: Path) -> None:
+    sliced = replace(TASKS["stsb"], splits={"dev": "validation[:1]", "test": "validation[1:]"})
+    dev = load(sliced, "dev", data_folder=small_data, cache_folder=tmp_path / "cache")
+    test = load(sliced, "test", data_folder=small_data, cache_folder=tmp_path / "cache")
+    assert [row["score"] for row in dev] == [1.0]
+    assert [row["score"] for row in test] == [2.0, 3.0, 2.0]
+
+
+def test_a_score_out_of_the_tasks_range_is_refused(
+    small_data: Path, tmp_path: Path, write_split: Callable[..., None]
+) -> None:
+    task = TASKS["sickr"]
+    write_split(small_data / task.dataset, "test", [("A.", "B.", 0.5), ("C.", "D.", 3.0)], task.columns)
+    with pytest.raises(InputError, match=r"0\.5"):
+        load(task, "test", data_folder=small_data, cache_folder=tmp_path / "cache")
+
+
+def test_a_role_the_task_lacks_is_refused_with_those_it_has(small_data: Path) -> None:
+    with pytest.raises(InputError, match="'sts12' has no train split; it has: test"):
+        load("sts12", "train", data_folder=small_data)
+
+
+def test_a_suite_has_no_single_test_set(small_data: Path) -> None:
+    with pytest.raises(InputError, match=r"'sts' is a suite of several tasks \(sts12, "):
+        load("sts", "test", data_folder=small_data)
+
+
+REAL_ROWS = dict(zip(SUITES["sts"], (3108, 1500, 3750, 3000, 1186, 1379, 4906), strict=True))
+
+
+@pytest.mark.parametrize("name", REAL_ROWS)
+def test_real_test_sets_have_the_papers_rows(name: str, real_data: Path, tmp_path: Path) -> None:
+    pairs = load(name, "test", data_folder=real_data, cache_folder=tmp_path)
+    assert len(pairs) == REAL_ROWS[name]
+    low, high = TASKS[name].score_range
+    assert low <= min(pairs["score"]) < max(pairs["score"]) <= high
+
+
+def test_the_real_dev_set_has_1500_rows(real_data: Path, tmp_path: Path) -> None:
+    assert len(load("sts", "dev", data_folder=real_data, cache_folder=tmp_path)) == 1500
+    assert len(load("sickr", "dev", data_folder=real_data, cache_folder=tmp_path)) == 495

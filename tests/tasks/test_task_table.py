@@ -1,0 +1,51 @@
+"""The tables of tasks and suites, and the names that users type."""
+
+import pytest
+
+from transencoder.errors import InputError
+from transencoder.evaluation import METRICS
+from transencoder.tasks import SUITE_DEV, SUITES, TASKS, Task, dev_task, expand
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+def test_every_task_is_complete(task: Task) -> None:
+    assert task.name == task.name.lower() and TASKS[task.name] is task
+    assert "test" in task.splits and task.unlabelled
+    assert task.score_range[0] < task.score_range[1]
+    assert task.metric in METRICS
+    assert "dev" in dev_task(task).splits
+    assert len(set(task.columns)) == 3
+
+
+def test_every_suite_is_of_known_tasks() -> None:
+    assert set(SUITE_DEV) == set(SUITES)
+    for names in SUITES.values():
+        assert set(names) <= set(TASKS)
+
+
+def test_a_suite_expands_in_order_and_each_task_once() -> None:
+    assert [task.name for task in expand("sts")] == list(SUITES["sts"])
+    assert [task.name for task in expand(["stsb", "sts"])][:2] == ["stsb", "sts12"]
+    assert len(expand(["stsb", "sts"])) == 7
+
+
+def test_the_suite_and_the_years_take_stsb_dev_but_sick_alone_its_own() -> None:
+    assert (
+        dev_task("sts").name
+        == dev_task("sts12").name
+        == dev_task("sts16").name
+        == dev_task("stsb").name
+        == "stsb"
+    )
+    assert dev_task("sickr").name == "sickr"
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [("stsbb", "did you mean 'stsb'"), ("STS12", "did you mean 'sts12'"), ("qwertz", "tasks: sts12")],
+)
+def test_an_unknown_name_gets_the_nearest_valid_one(typed: str, hint: str) -> None:
+    with pytest.raises(InputError, match=f"unknown task '{typed}'.*{hint}"):
+        expand(typed)
+    with pytest.raises(InputError, match=hint):
+        dev_task(typed)

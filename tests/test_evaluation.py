@@ -1,0 +1,170 @@
+"""Metrics against slow statements of their definitions, and what is refused."""
+
+import logging
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from transencoder import evaluation
+from transencoder.errors import InputError
+from transencoder.evaluation import average, evaluate, evaluate_tasks, roc_auc, spearman
+from transencoder.tasks import TASKS
+
+
+class FixedScorer:
+    """Gives the scores it was made with, and remembers the columns it was shown."""
+
+    def __init__(self, scores: list[float]) -> None:
+        self.scores = np.array(scores, dtype=np.float32)
+        self.columns: list[str] = []
+
+    def score(self, pairs: Dataset) -> np.ndarray:
+        self.columns = pairs.column_names
+        return self.scores
+
+
+def pairs_with(gold: list[float]) -> Dataset:
+    n = len(gold)
+    return Dataset.from_dict(
+        {
+            "sentence1": [f"left {i}" for i in range(n)],
+            "sentence2": [f"right {i}" for i in range(n)],
+            "score": gold,
+        }
+    )
+
+
+def slow_spearman(gold: np.ndarray, scores: np.ndarray) -> float:
+    """Pearson's correlation of mean ranks, from the definition."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        return np.array([(values < value).sum() + ((values == value).sum() + 1) / 2 for value in values])
+
+    first, second = ranks(gold), ranks(scores)
+    first, second = first - first.mean(), second - second.mean()
+    return 100 * float((first * second).sum() / math.sqrt((first**2).sum() * (second**2).sum()))
+
+
+def slow_roc_auc(gold: np.ndarray, scores: np.ndarray) -> float:
+    """Share of (positive, negative) pairs in the right order, ties half."""
+    wins = [
+        1.0 if positive > negative else 0.5 if positive == negative else 0.0
+        for positive in scores[gold == 1]
+        for negative in scores[gold == 0]
+    ]
+    return 100 * float(np.mean(wins))
+
+
+@pytest.mark.parametrize("n_pairs", [2, 3, 17, 200])
+@pytest.mark.parametrize("n_levels", [3, 1000])
+def test_spearman_is_its_definition(n_pairs: int, n_levels: int) -> None:
+    generator = np.random.default_rng(n_pairs)
+    gold = np.concatenate([[0.0, 5.0], generator.integers(0, 6, n_pairs - 2)])
+    scores = np.concatenate([[0.0, 1.0], generator.integers(0, n_levels, n_pairs - 2) / n_levels])
+    assert spearman(gold, scores) == pytest.approx(slow_spearman(gold, scores), abs=1e-9)
+
+
+@pytest.mark.parametrize("n_pairs", [2, 5, 60])
+def test_roc_auc_is_its_definition(n_pairs: int) -> None:
+    generator = np.random.default_rng(n_pairs)
+    gold = np.concatenate([[0, 1], generator.integers(0, 2, n_pairs - 2)])
+    scores = generator.integers(0, 10, n_pairs) / 10
+    assert roc_auc(gold, scores) == pytest.approx(slow_roc_auc(gold, scores), abs=1e-9)
+
+
+def test_scores_are_not_rounded_before_ranking() -> None:
+    scores = np.array([0.5, 0.5 + 1e-7, 0.5 + 2e-7], dtype=np.float64)
+    assert spearman([1, 2, 3], scores) == pytest.approx(100.0)
+
+
+def test_equal_scores_give_nan_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert math.isnan(spearman([1, 2, 3], [0.25, 0.25, 0.25]))
+    assert "the model's scores of all 3 pairs are 0.25" in caplog.text
+
+
+def test_equal_gold_gives_nan_and_names_the_gold(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert math.isnan(spearman([2, 2, 2], [0.1, 0.2, 0.3]))
+    assert "the gold scores of all 3 pairs are 2.0" in caplog.text
+
+
+@pytest.mark.parametrize("metric", [spearman, roc_auc])
+@pytest.mark.parametrize(
+    ("gold", "scores", "message"),
+    [
+        ([0, 1, 1], [0.1, 0.2], r"shape \(2,\); 3 pairs"),
+        ([0, 1], [[0.1], [0.2]], r"shape \(2, 1\)"),
+        ([[0, 1]], [0.1, 0.2], r"shape \(1, 2\)"),
+        (
+            [0, 1, 1],
+            [0.1, float("nan"), float("inf")],
+            r"2 of 3 model's scores are not finite numbers: rows 1, 2 ",
+        ),
+        ([0, float("nan")], [0.1, 0.2], r"1 of 2 gold scores are not finite"),
+    ],
+)
+def test_bad_scores_are_refused(metric: object, gold: list[float], scores: list[float], message: str) -> None:
+    assert callable(metric)
+    with pytest.raises(InputError, match=message):
+        metric(gold, scores)
+
+
+def test_spearman_of_one_pair_is_refused() -> None:
+    with pytest.raises(InputError, match="at least 2 pairs, got 1"):
+        spearman([1], [0.5])
+
+
+@pytest.mark.parametrize(("gold", "shown"), [([1, 1], "got 1"), ([0, 5], "got 0, 5"), ([], "got none")])
+def test_roc_auc_needs_both_labels(gold: list[float], shown: str) -> None:
+    with pytest.raises(InputError, match=shown):
+        roc_auc(gold, [0.1, 0.2][: len(gold)])
+
+
+def test_evaluate_shows_the_scorer_no_gold() -> None:
+    scorer = FixedScorer([0.1, 0.2, 0.9])
+    assert evaluate(scorer, pairs_with([0, 2.5, 5])) == pytest.approx(100.0)
+    assert scorer.columns == ["sentence1", "sentence2"]
+    assert evaluate(scorer, pairs_with([0, 1, 0]), "roc_auc") == pytest.approx(50.0)
+
+
+def test_evaluate_names_the_pairs_without_a_finite_score() -> None:
+    with pytest.raises(InputError, match=r"1 of 3 scores .* row 1: 'left 1' / 'right 1' -> nan"):
+        evaluate(FixedScorer([0.1, float("nan"), 0.9]), pairs_with([0, 1, 2]))
+
+
+def test_evaluate_refuses_another_number_of_scores() -> None:
+    with pytest.raises(InputError, match=r"shape \(2,\); 3 pairs"):
+        evaluate(FixedScorer([0.1, 0.9]), pairs_with([0, 1, 2]))
+
+
+def test_evaluate_refuses_data_without_gold_and_unknown_metrics() -> None:
+    with pytest.raises(InputError, match="this data has sentence1, sentence2"):
+        evaluate(FixedScorer([0.1]), pairs_with([1]).remove_columns("score"))
+    with pytest.raises(InputError, match="unknown metric 'pearson'; choose one of: spearman, roc_auc"):
+        evaluate(FixedScorer([0.1]), pairs_with([1]), "pearson")
+
+
+def test_evaluate_tasks_gives_each_task_its_own_test_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def load(task: object, role: str, *, data_folder: Path, cache_folder: None, token: None) -> Dataset:
+        asked.append((task, role, data_folder))
+        return pairs_with([0, 1, 5] if task is TASKS["sts13"] else [5, 1, 0])
+
+    monkeypatch.setattr(evaluation, "load", load)
+    scores = evaluate_tasks(FixedScorer([0.1, 0.2, 0.3]), ["sts13", "stsb"], data_folder=tmp_path)
+    assert asked == [(TASKS["sts13"], "test", tmp_path), (TASKS["stsb"], "test", tmp_path)]
+    assert scores == {"sts13": pytest.approx(100.0), "stsb": pytest.approx(-100.0)}
+
+
+def test_average_is_the_plain_mean() -> None:
+    assert average({"a": 70.0, "b": 80.5}) == 75.25
+    assert math.isnan(average({"a": 70.0, "b": float("nan")}))
+    with pytest.raises(InputError, match="no score to average"):
+        average({})

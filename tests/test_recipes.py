@@ -1,0 +1,339 @@
+import tomllib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+
+from transencoder.config import FitConfig, Member
+from transencoder.errors import InputError
+from transencoder.methods import METHODS, TransEncoder
+from transencoder.pairs import fingerprint
+from transencoder.recipes import find_recipe, list_recipes, load_recipe, recipe_toml
+from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
+from transencoder.settings.writing import method_name
+
+MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'
+
+FULL = TransEncoder(
+    pairs='odd "name"\t\\ é 🙂 \x7f.tsv',
+    members=(Member(start="x", cross_start="y", pooling="cls", revision="v1"),),
+    output="~/runs/$NAME",
+    dev="stsb",
+    tests=("sts", "mine.tsv"),
+    task_kind="binary",
+    is_symmetric=False,
+    cycles=2,
+    patience_cycles=1,
+    initialisation="sequential",
+    label_policy="raw",
+    start_weight=0.25,
+    label_both_orders=True,
+    head="linear",
+    bi=FitConfig(learning_rate=1e-7, epochs=3, max_grad_norm=float("inf")),
+    cross=FitConfig(learning_rate=1e16, warmup_ratio=0, gradient_checkpointing=True),
+    precision="fp32",
+    device="cpu",
+    seed=-1,
+    test_every_eval=True,
+    skip_bad_rows=True,
+    columns=("a", "b"),
+    exclude_test_sentences=True,
+    data_dir="d",
+    cache_dir="c",
+    report_to=("wandb",),
+)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(MINIMAL)
+    return path
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "config", [FULL, TransEncoder(pairs="a", members=(Member(start="x"),), output="run")]
+)
+def test_a_written_recipe_loads_back_to_an_equal_config(config, tmp_path):
+    assert load_recipe(written(tmp_path / "r.toml", recipe_toml(config))) == config
+
+
+def test_every_field_is_written_out_and_the_absent_ones_as_comments():
+    text = recipe_toml(build(TransEncoder, _table(MINIMAL), "x"))
+    keys = tomllib.loads(text)
+    for name, setting in settings_of(TransEncoder).items():
+        assert name in keys or f"# {name}: " in text, name
+        assert setting.help, name
+    assert "# dev: not set" in text
+    assert "# learning_rate: not set" in text
+    assert keys["bi"]["eval_steps"] == 200
+
+
+def _table(text):
+    table = tomllib.loads(text)
+    del table["method"]
+    return table
+
+
+def test_the_token_is_never_written():
+    text = recipe_toml(replace(FULL, token="hf_secret"))
+    assert "hf_secret" not in text
+    assert "# token: never written" in text
+
+
+def test_rows_given_in_python_are_written_as_their_fingerprint_and_cannot_be_loaded(tmp_path):
+    rows = Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "d"]})
+    other = Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["c", "e"]})
+    text = recipe_toml(replace(FULL, pairs=rows))
+    assert "# pairs: 2 rows given in Python" in text
+    assert tomllib.loads(text)["pairs"] == ROWS_MARK + fingerprint(rows)
+    assert tomllib.loads(text) != tomllib.loads(recipe_toml(replace(FULL, pairs=other)))
+    path = written(tmp_path / "r.toml", text)
+    with pytest.raises(InputError, match=r"r\.toml: pairs was rows given in Python .*file"):
+        load_recipe(path)
+    assert load_recipe(path, ["pairs=a.tsv"]).pairs == "a.tsv"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("[bi]\nepoch = 3", r"recipe\.toml: bi\.epoch is not a setting; the nearest is bi\.epochs"),
+        ("[by]\nepochs = 3", r"by is not a setting; the nearest is bi"),
+        ("[[members]]\nstrat = 'x'", r"members\.2\.strat is not a setting; the nearest is members\.1\.start"),
+        ("[bi]\nepochs = 'three'", r"bi\.epochs is 'three'\. It must be a whole number"),
+        ("[bi]\nepochs = 3.0", r"bi\.epochs is 3\.0\. It must be a whole number"),
+        ("[bi]\nepochs = true", r"bi\.epochs is True\. It must be a whole number"),
+        ("[bi]\nlearning_rate = '1e-4'", r"bi\.learning_rate is '1e-4'\. It must be a number"),
+        ("[bi]\ngradient_checkpointing = 1", r"It must be true or false"),
+        ("[bi]\nepochs = 0", r"recipe\.toml: bi\.epochs is 0; it must be at least 1"),
+        ("[bi]\nwarmup_ratio = 2", r"recipe\.toml: bi\.warmup_ratio is 2\.0; it is a share"),
+        ("[[members]]\npooling = 'cls'", r"members\.2\.start is not set\. It must be a text"),
+        (
+            "[[members]]\nstart = 'y'\npooling = 'clss'",
+            r"members\.2\.pooling is 'clss'.*one of: mean, cls, max; the nearest is cls",
+        ),
+        ("[dev]\nx = 1", r"dev is \{'x': 1\}\. It must be a text"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_dotted_name(lines, message, recipe):
+    recipe.write_text(MINIMAL + lines)
+    with pytest.raises(InputError, match=message):
+        load_recipe(recipe)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("tests = 'sts'", r"tests is 'sts'\. It must be a list, each a text"),
+        ("tests = ['sts', 1]", r"tests\.2 is 1\. It must be a list, each a text"),
+        ("bi = 3", r"bi is 3\. It must be a table"),
+        (
+            "label_policy = 'row'",
+            r"label_policy is 'row'.*one of: clip, affine, quantile, raw; the nearest is raw",
+        ),
+        ("start_weight = 1", r"recipe\.toml: start_weight is 1\.0; it is a share of the teachers"),
+        ("seed = 1\nseed = 2", r"recipe\.toml: not TOML: .*line"),
+    ],
+)
+def test_what_does_not_fit_at_the_top_is_refused(line, message, recipe):
+    recipe.write_text(line + "\n" + MINIMAL)
+    with pytest.raises(InputError, match=message):
+        load_recipe(recipe)
+
+
+def test_a_missing_field_a_missing_file_and_a_wrong_method_are_refused(recipe, tmp_path):
+    recipe.write_text(MINIMAL.replace('output = "run"\n', ""))
+    with pytest.raises(
+        InputError, match=r"recipe\.toml: output is not set\. It must be a text: The run folder"
+    ):
+        load_recipe(recipe)
+    with pytest.raises(InputError, match=r"none\.toml: the recipe cannot be read"):
+        load_recipe(tmp_path / "none.toml")
+    recipe.write_text(MINIMAL.replace("trans-encoder", "trans-encodr"))
+    with pytest.raises(InputError, match=r"method is 'trans-encodr'.*one of: .*the nearest is trans-encoder"):
+        load_recipe(recipe)
+    recipe.write_text('pairs = "a.tsv"')
+    with pytest.raises(InputError, match=r"method is not set"):
+        load_recipe(recipe)
+    recipe.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"not TOML"):
+        load_recipe(recipe)
+
+
+def test_overrides_win_and_are_read_by_the_type_of_their_field(recipe):
+    overrides = [
+        "bi.epochs=3",
+        "cross.learning_rate=1",
+        "label_policy=raw",
+        "is_symmetric=false",
+        "tests=sts12",
+        "columns=['a', 'b']",
+        "members.1.pooling=cls",
+        "output=2021",
+        'device="cpu"',
+        "dev=a=b",
+        "pairs = 'a b.tsv'",
+    ]
+    assert load_recipe(recipe, overrides) == TransEncoder(
+        pairs="a b.tsv",
+        members=(Member(start="x", pooling="cls"),),
+        output="2021",
+        dev="a=b",
+        device="cpu",
+        label_policy="raw",
+        is_symmetric=False,
+        tests=("sts12",),
+        columns=("a", "b"),
+        bi=FitConfig(epochs=3),
+        cross=FitConfig(learning_rate=1.0),
+    )
+
+
+def test_none_unsets_an_override(recipe):
+    recipe.write_text(MINIMAL.replace("pairs", 'dev = "stsb"\npairs') + "[bi]\nepochs = 3")
+    config = load_recipe(recipe, ["dev=none", "bi.epochs=none"])
+    assert config.dev is None
+    assert config.bi.epochs is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("bi.epochs", r"--set bi\.epochs: there is no '='"),
+        ("bi.epoch=3", r"--set bi\.epoch: there is no such setting; the nearest is bi\.epochs"),
+        ("epochs=3", r"the nearest is (bi|cross)\.epochs"),
+        ("bi=3", r"--set bi: there is no such setting"),
+        ("bi.epochs=x", r"--set bi\.epochs is 'x'\. It must be a whole number"),
+        ("is_symmetric=yes", r"--set is_symmetric is 'yes'\. It must be true or false"),
+        ("members.3.start=y", r"members\.3\.start: 3 given where 1 .*from 1 to 2"),
+        ("members.start=y", r"members\.start: no number given"),
+        (
+            "members.1.strat=y",
+            r"members\.1\.strat: there is no such setting; the nearest is members\.1\.start",
+        ),
+        ("label_policy=row", r"the nearest is raw"),
+        ("pairs=['a']", r"pairs is \['a'\]\. It must be a text"),
+    ],
+)
+def test_an_override_that_does_not_fit_is_refused(override, message, recipe):
+    with pytest.raises(InputError, match=message):
+        load_recipe(recipe, [override])
+
+
+def test_an_override_into_a_value_that_is_no_table_is_refused(recipe):
+    recipe.write_text("bi = 3\n" + MINIMAL)
+    with pytest.raises(InputError, match=r"the recipe's bi is 3, not a table"):
+        load_recipe(recipe, ["bi.epochs=3"])
+
+
+def test_home_and_environment_are_filled_in_when_used(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("NAME", "n")
+    config = replace(
+        FULL,
+        tests=("${NAME}.tsv",),
+        members=(Member(start="~/x$NAME"),),
+        token="~$NAME",
+    )
+    filled = expanded(config)
+    assert filled.output == "/home/me/runs/n"
+    assert filled.tests == ("n.tsv",)
+    assert filled.members[0].start == "/home/me/xn"
+    assert filled.token == "~$NAME"
+    assert filled.bi == config.bi
+    assert "$NAME" in recipe_toml(config)
+    monkeypatch.delenv("NAME")
+    with pytest.raises(InputError, match=r"output is '~/runs/\$NAME', but the environment has no NAME"):
+        expanded(FULL)
+
+
+def test_rows_pass_the_expansion_as_they_are():
+    rows = Dataset.from_dict({"sentence1": ["~"], "sentence2": ["$X"]})
+    config = TransEncoder(pairs=rows, members=(Member(start="x"),), output="run")
+    assert expanded(config).pairs is rows
+
+
+def test_methods_are_named_after_their_modules():
+    assert {name: method_name(config_class) for name, config_class in METHODS.items()} == {
+        name: name for name in METHODS
+    }
+
+
+def test_settings_know_types_defaults_and_docstrings():
+    @dataclass(frozen=True, kw_only=True)
+    class Inner:
+        size: int = 2
+        """How many."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Outer:
+        name: str
+        """A name
+        on two lines."""
+        inner: Inner = field(default_factory=Inner)
+        rate: float | None = None
+        """A rate."""
+
+    assert settings_of(Inner)["size"].default == 2
+    assert dotted_names(Outer) == ("name", "inner", "inner.size", "rate")
+    assert nested_settings(Outer)["name"].help == "A name on two lines."
+    assert nested_settings(Outer)["name"].is_required
+    assert nested_settings(Outer)["rate"].is_optional
+    assert nested_settings(Outer)["rate"].kind is float
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_each_recipe_parses_and_is_named_by_method_and_row(name):
+    path = list_recipes()[name]
+    config = load_recipe(path)
+    assert name == f"{method_name(type(config))}/{path.stem}"
+    assert config.output == f"runs/{name}"
+    assert path.read_text("utf-8").startswith("# ")
+    assert not [
+        start
+        for member in config.members
+        for start in (member.start, member.cross_start or "")
+        if start[:1] in "/~" and start
+    ]
+
+
+def test_the_paper_rows_start_from_the_models_of_table_17_with_the_settings_of_table_16():
+    starts = {
+        "simcse-bert-base": ("princeton-nlp/unsup-simcse-bert-base-uncased", "bert-base-uncased", 128),
+        "simcse-roberta-base": ("princeton-nlp/unsup-simcse-roberta-base", "roberta-base", 128),
+        "simcse-bert-large": ("princeton-nlp/unsup-simcse-bert-large-uncased", "bert-large-uncased", 64),
+        "simcse-roberta-large": ("princeton-nlp/unsup-simcse-roberta-large", "roberta-large", 64),
+    }
+    for row, (start, cross_start, batch_size) in starts.items():
+        config = load_recipe(find_recipe(f"trans-encoder/{row}"))
+        assert config.members == (Member(start=start, cross_start=cross_start, pooling="cls"),)
+        assert config.cycles == 3
+        assert (config.bi.learning_rate, config.bi.batch_size, config.bi.epochs, config.bi.max_length) == (
+            5e-5,
+            batch_size,
+            10,
+            32,
+        )
+        assert (
+            config.cross.learning_rate,
+            config.cross.batch_size,
+            config.cross.epochs,
+            config.cross.max_length,
+        ) == (2e-5, 32, 1, 64)
+
+
+def test_recipes_are_found_by_name_row_or_path(tmp_path, recipe):
+    assert (
+        find_recipe("minilm-sts")
+        == find_recipe("trans-encoder/minilm-sts")
+        == list_recipes()["trans-encoder/minilm-sts"]
+    )
+    assert find_recipe(str(recipe)) == recipe
+    with pytest.raises(InputError, match=r"trans-encoder/minilm-st is neither.*trans-encoder/minilm-sts"):
+        find_recipe("trans-encoder/minilm-st")
