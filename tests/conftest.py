@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 
 if importlib.util.find_spec("transencoder.losses") is not None:
     # Shapes are checked in tests only, where the signatures carry them.
-    install_import_hook("transencoder.losses", "typeguard.typechecked")
+    install_import_hook("transencoder.losses", "beartype.beartype")
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA_FOLDER = Path(os.environ.get("TRANSENCODER_DATA") or ROOT.parent / "shared" / "data").expanduser()
@@ -23,10 +23,7 @@ N_TOPICS = 24
 N_SYNONYMS = 3
 TOPICS_A_SENTENCE = 4
 WORDS = tuple(
-    f"{first}{second}{last}"
-    for first in "bdfgklmnprst"
-    for second in ("a", "e", "io")
-    for last in ("lo", "ma")
+    f"{first}{second}{last}" for first in "bdfgklmnprst" for second in ("a", "e", "io") for last in ("lo", "ma")
 )
 """72 words; word i belongs to topic i % N_TOPICS, so that a topic has three synonyms."""
 
@@ -66,9 +63,7 @@ def tiny_bi_encoder(tiny_plm: str) -> str:
     folder = Path(tiny_plm).with_name("tiny-bi-encoder")
     transformer = Transformer(tiny_plm, max_seq_length=64)
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(
-        str(folder), create_model_card=False
-    )
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder), create_model_card=False)
     return str(folder)
 
 
@@ -80,6 +75,44 @@ def tiny_pairs() -> "Dataset":  # noqa: F821
     rng = random.Random(0)
     rows = [_planted_pair(rng, n_shared=row % (TOPICS_A_SENTENCE + 1)) for row in range(200)]
     return Dataset.from_list(rows)
+
+
+@pytest.fixture(scope="session")
+def tiny_files(tmp_path_factory: pytest.TempPathFactory, tiny_pairs: "Dataset") -> Path:  # noqa: F821
+    """Folder with pairs.tsv (96 unlabelled pairs) and dev.tsv and test.tsv (40 planted scores each)."""
+    folder = tmp_path_factory.mktemp("files")
+    texts = tiny_pairs.select_columns(["sentence1", "sentence2"])
+    texts.select(range(96)).to_csv(folder / "pairs.tsv", sep="\t", index=False)
+    tiny_pairs.select(range(100, 140)).to_csv(folder / "dev.tsv", sep="\t", index=False)
+    tiny_pairs.select(range(140, 180)).to_csv(folder / "test.tsv", sep="\t", index=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_method(
+    tmp_path_factory: pytest.TempPathFactory, tiny_files: Path, tiny_bi_encoder: str
+) -> "Callable[..., TransEncoder]":  # noqa: F821
+    """Makes a config that trains in seconds: 6 steps a pass, one cycle, a new output; any field can be changed."""
+    from transencoder import FitConfig, Member, TransEncoder
+
+    fast = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
+
+    def make(**changes: object) -> TransEncoder:
+        fields: dict[str, object] = {
+            "pairs": str(tiny_files / "pairs.tsv"),
+            "members": (Member(start=tiny_bi_encoder),),
+            "output": str(tmp_path_factory.mktemp("runs") / "run"),
+            "dev": str(tiny_files / "dev.tsv"),
+            "cycles": 1,
+            "is_symmetric": False,
+            "bi": fast,
+            "cross": fast,
+            "precision": "fp32",
+            "device": "cpu",
+        }
+        return TransEncoder(**(fields | changes))
+
+    return make
 
 
 @pytest.fixture

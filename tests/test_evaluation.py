@@ -148,9 +148,7 @@ def test_evaluate_refuses_data_without_gold_and_unknown_metrics() -> None:
         evaluate(FixedScorer([0.1]), pairs_with([1]), "pearson")
 
 
-def test_evaluate_tasks_gives_each_task_its_own_test_set(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_evaluate_tasks_gives_each_task_its_own_test_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = []
 
     def load(task: object, role: str, *, data_folder: Path, cache_folder: None, token: None) -> Dataset:

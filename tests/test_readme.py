@@ -40,9 +40,7 @@ def test_python_names_exist(source):
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         called = names.get(getattr(call.func, "id", ""))
         if dataclasses.is_dataclass(called):
-            assert {word.arg for word in call.keywords} <= {
-                field.name for field in dataclasses.fields(called)
-            }
+            assert {word.arg for word in call.keywords} <= {field.name for field in dataclasses.fields(called)}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("transencoder.cli.models") is None, reason="no command line yet")

@@ -57,9 +57,7 @@ def written(path: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "config", [FULL, TransEncoder(pairs="a", members=(Member(start="x"),), output="run")]
-)
+@pytest.mark.parametrize("config", [FULL, TransEncoder(pairs="a", members=(Member(start="x"),), output="run")])
 def test_a_written_recipe_loads_back_to_an_equal_config(config, tmp_path):
     assert load_recipe(written(tmp_path / "r.toml", recipe_toml(config))) == config
 
@@ -149,9 +147,7 @@ def test_what_does_not_fit_at_the_top_is_refused(line, message, recipe):
 
 def test_a_missing_field_a_missing_file_and_a_wrong_method_are_refused(recipe, tmp_path):
     recipe.write_text(MINIMAL.replace('output = "run"\n', ""))
-    with pytest.raises(
-        InputError, match=r"recipe\.toml: output is not set\. It must be a text: The run folder"
-    ):
+    with pytest.raises(InputError, match=r"recipe\.toml: output is not set\. It must be a text: The run folder"):
         load_recipe(recipe)
     with pytest.raises(InputError, match=r"none\.toml: the recipe cannot be read"):
         load_recipe(tmp_path / "none.toml")

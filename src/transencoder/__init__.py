@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member
     from transencoder.methods import TransEncoder
+    from transencoder.methods.training import Trained, train
     from transencoder.pairs import read_pairs, read_sentences
     from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
-    from transencoder.methods.training import Trained, train
 
 __version__ = "0.1.0"
 

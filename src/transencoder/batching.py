@@ -1,5 +1,6 @@
 """Training batches: pairs of like length together, read from tokens that were made once."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ class LengthBucketSampler(BatchSampler):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return -(-len(self.lengths) // self.batch_size)
+        return math.ceil(len(self.lengths) / self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))

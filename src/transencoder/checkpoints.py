@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from transencoder import distributed
 from transencoder.runs import atomic_json
 
 _MARKER = "complete.json"
@@ -59,15 +60,17 @@ class KeepBest(TrainerCallback):
         if self._weights is not None:
             self.model.load_state_dict(self._weights)
 
-    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """One more evaluation at each epoch's end (paper, section 4), unless its last step had one."""
-        if args.eval_strategy != "no":
-            control.should_evaluate = not (self.curve and self.curve[-1][0] == state.global_step)
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """One more evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, Any], **_: Any
-    ) -> None:
+        Not in `on_epoch_end`: a run that resumed from that checkpoint would never make it up.
+        """
+        if args.eval_strategy != "no" and state.global_step % (state.max_steps // state.num_train_epochs) == 0:
+            control.should_evaluate = True
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Strictly better weights replace the best ones (released code)."""
+        metrics: dict[str, float] = kwargs["metrics"]
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
         others = {name[5:]: v for name, v in metrics.items() if name.startswith("eval_test_")}
@@ -79,6 +82,7 @@ class KeepBest(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Complete the checkpoint that was just written, then drop the one before."""
+        distributed.barrier()  # every rank writes its part: the state of its random numbers
         if not state.is_world_process_zero:
             return
         checkpoint = self.folder / f"checkpoint-{state.global_step}"

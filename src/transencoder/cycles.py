@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -24,21 +24,33 @@ _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""
 
 
-class Settings(Protocol):
+class _Settings(Protocol):
     """What the cycles need of a method's config, every field filled."""
 
-    initialisation: Any
-    label_policy: LabelPolicy
-    start_weight: float
-    label_both_orders: bool
-    head: Head
-    bi: FitConfig
-    cross: FitConfig
-    precision: Precision
-    is_symmetric: bool
-    patience_cycles: int | None
-    report_to: tuple[str, ...]
-    seed: int
+    @property
+    def initialisation(self) -> Literal["refreshing", "sequential"]: ...
+    @property
+    def label_policy(self) -> LabelPolicy: ...
+    @property
+    def start_weight(self) -> float: ...
+    @property
+    def label_both_orders(self) -> bool: ...
+    @property
+    def head(self) -> Head: ...
+    @property
+    def bi(self) -> FitConfig: ...
+    @property
+    def cross(self) -> FitConfig: ...
+    @property
+    def precision(self) -> Precision: ...
+    @property
+    def is_symmetric(self) -> bool: ...
+    @property
+    def patience_cycles(self) -> int | None: ...
+    @property
+    def report_to(self) -> tuple[str, ...]: ...
+    @property
+    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class Lab:
     """What every stage works with."""
 
     run: Run
-    settings: Settings
+    settings: _Settings
     pairs: Dataset
     pairs_fingerprint: str
     dev: Callable[[Scorer], float] | None
@@ -182,7 +194,8 @@ def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, 
 
 def read_targets(path: Path) -> np.ndarray:
     """The targets of a labels file, float32 (n,)."""
-    return pq.read_table(path, columns=["label"])["label"].to_numpy()
+    targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
+    return targets
 
 
 def _initialise(lab: Lab, form: Form, teacher: Model, seed: int) -> Encoder:
@@ -193,7 +206,11 @@ def _initialise(lab: Lab, form: Form, teacher: Model, seed: int) -> Encoder:
         student = load_bi(lab.start.folder, max_length=settings.bi.max_length, pooling=lab.pooling, device=lab.device)
     else:
         student = load_cross(
-            lab.cross_start, max_length=settings.cross.max_length, head=settings.head, seed=seed, device=lab.device
+            lab.cross_start,
+            max_length=settings.cross.max_length,
+            head=settings.head,
+            seed=seed,
+            device=lab.device,
         )
     if settings.initialisation == "sequential":
         transplant(load(lab, teacher), student)
@@ -239,7 +256,11 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
     }
     if form == "bi":
         return config | {"pooling": lab.pooling}
-    return config | {"head": settings.head, "both_orders": settings.is_symmetric, "dev_orders": settings.label_both_orders}
+    return config | {
+        "head": settings.head,
+        "both_orders": settings.is_symmetric,
+        "dev_orders": settings.label_both_orders,
+    }
 
 
 def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:

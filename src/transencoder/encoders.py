@@ -12,7 +12,8 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import set_seed
 
-from transencoder.config import Head, Pooling as PoolingMode
+from transencoder.config import Head
+from transencoder.config import Pooling as PoolingMode
 from transencoder.errors import InputError
 from transencoder.models import resolve_model
 
@@ -39,16 +40,18 @@ def fetch(name: str, *, revision: str | None = None, token: str | None = None, c
         folder = _download(name, resolved, revision, token, cache_folder)
     if not any(folder.rglob("*.safetensors")):
         raise InputError(
-            f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. Convert the model "
-            "once with transformers' save_pretrained and give that folder"
+            f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
+            "Convert the model once with transformers' save_pretrained and give that folder"
         )
     if not (folder / "config.json").exists():
-        raise InputError(f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model")
+        raise InputError(
+            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
+        )
     return folder
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """SHA-256 over a model folder's weights, configs and tokenizer: the same model, the same value, wherever it lies."""
+    """SHA-256 over a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern)):
         with path.open("rb") as file:
@@ -67,7 +70,11 @@ def count_parameters(folder: Path) -> int:
 
 
 def load_bi(
-    folder: Path, *, max_length: int | None = None, pooling: PoolingMode | None = None, device: str | None = None
+    folder: Path,
+    *,
+    max_length: int | None = None,
+    pooling: PoolingMode | None = None,
+    device: str | None = None,
 ) -> SentenceTransformer:
     """A bi-encoder from a sentence-transformers model, or from a plain pretrained one with a pooling.
 
@@ -76,10 +83,15 @@ def load_bi(
         max_length: Tokens of a sentence; None: the model's own.
         pooling: Pooling to use; None: the model's own, mean for a plain one.
         device: Where it goes; None: the best there is.
+
+    Raises:
+        InputError: A pooling for a model that has none.
     """
     model = SentenceTransformer(str(folder), device=device)
     if pooling is not None:
-        own = next(i for i, module in enumerate(model) if isinstance(module, Pooling))
+        own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
+        if own is None:
+            raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
         model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
     if max_length is not None:
         model.max_seq_length = max_length
@@ -87,7 +99,12 @@ def load_bi(
 
 
 def load_cross(
-    folder: Path, *, max_length: int | None = None, head: Head = "pooler", seed: int = 0, device: str | None = None
+    folder: Path,
+    *,
+    max_length: int | None = None,
+    head: Head = "pooler",
+    seed: int = 0,
+    device: str | None = None,
 ) -> CrossEncoder:
     """A cross-encoder with one output from any encoder; parts that the checkpoint lacks are new and come from `seed`.
 
@@ -99,13 +116,18 @@ def load_cross(
         device: Where it goes; None: the best there is.
     """
     set_seed(seed)
+    model: CrossEncoder
     if head == "pooler" or (folder / "modules.json").exists() and _form(folder) == "cross":
         model = CrossEncoder(str(folder), num_labels=1, device=device)
     else:
         transformer = Transformer(str(folder))
         width = transformer.get_embedding_dimension()
         linear = Dense(
-            width, 1, activation_function=None, module_input_name="sentence_embedding", module_output_name="scores"
+            width,
+            1,
+            activation_function=None,
+            module_input_name="sentence_embedding",
+            module_output_name="scores",
         )
         model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
     if max_length is not None:
@@ -115,22 +137,38 @@ def load_cross(
 
 def load_trained(folder: Path, device: str | None = None) -> SentenceTransformer | CrossEncoder:
     """A saved model in the form that it was saved in."""
-    return CrossEncoder(str(folder), device=device) if _form(folder) == "cross" else SentenceTransformer(str(folder), device=device)
+    return (
+        CrossEncoder(str(folder), device=device)
+        if _form(folder) == "cross"
+        else SentenceTransformer(str(folder), device=device)
+    )
 
 
 def transplant(source: SentenceTransformer | CrossEncoder, target: SentenceTransformer | CrossEncoder) -> None:
     """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
 
     The paper's sequential initialisation (section 5.2, Table 13).
+
+    Raises:
+        InputError: The two encoders differ in a weight's name or shape; `target` is as it was.
     """
-    weights = source.transformers_model.base_model.state_dict()
-    wrong = target.transformers_model.base_model.load_state_dict(weights, strict=False).unexpected_keys
-    foreign = [name for name in wrong if "pooler" not in name]
-    if foreign:
-        raise InputError(
-            f"sequential initialisation needs starts of one architecture; {foreign[0]} is only in one of them. "
-            "Use initialisation refreshing, or give the same model as start and cross_start"
-        )
+    weights, own = _backbone(source).state_dict(), _backbone(target).state_dict()
+    shapes, own_shapes = ({name: tuple(value.shape) for name, value in part.items()} for part in (weights, own))
+    for name in shapes | own_shapes:
+        found, wanted = shapes.get(name), own_shapes.get(name)
+        if found != wanted and not ("pooler" in name and None in (found, wanted)):
+            raise InputError(
+                f"sequential initialisation needs starts of one architecture; {name} is {found or 'missing'} in one "
+                f"and {wanted or 'missing'} in the other. Use initialisation refreshing, or give the same model as "
+                "start and cross_start"
+            )
+    _backbone(target).load_state_dict(weights, strict=False)
+
+
+def _backbone(model: SentenceTransformer | CrossEncoder) -> torch.nn.Module:
+    assert model.transformers_model is not None, "every model here has a transformer"
+    backbone: torch.nn.Module = model.transformers_model.base_model
+    return backbone
 
 
 def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
@@ -143,8 +181,9 @@ def _download(name: str, resolved: str, revision: str | None, token: str | None,
     except Exception as error:  # the hub's client raises errors of many kinds
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give it ({reason}). Give a folder that holds config.json "
-            "and model.safetensors, or check the id, the revision, the token and the network"
+            f"the model {name!r} is no local folder, and the hub did not give it ({reason}). "
+            "Give a folder that holds config.json and model.safetensors, "
+            "or check the id, the revision, the token and the network"
         ) from error
     return Path(found)
 

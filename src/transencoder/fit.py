@@ -96,6 +96,7 @@ def fit(
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     rows = np.arange(len(lengths), dtype=np.int32)
     data = Dataset.from_dict({"row": rows, "label": np.asarray(targets, np.float32)[rows % len(pairs)]})
+    batches = LengthBucketSampler(lengths, config.batch_size or 1, config.bucket_batches, seed)
     keep = KeepBest(student, folder)
     trainer_class, arguments_class = _CLASSES[type(student)]
     arguments = arguments_class(
@@ -108,11 +109,11 @@ def fit(
         loss=loss(student),
         evaluator=None if dev is None else _DevEvaluator(dev),
         data_collator=collator,
-        callbacks=[keep, _ShowProgress(type(student).__name__)],
+        callbacks=[keep, _TellEpoch(batches), _ShowProgress(type(student).__name__)],
     )
-    trainer.batches = LengthBucketSampler(lengths, config.batch_size or 1, config.bucket_batches, seed)
+    trainer.batches = batches
     trainer.remove_callback(PrinterCallback)
-    checkpoint = newest_checkpoint(folder)
+    checkpoint = distributed.broadcast(newest_checkpoint(folder) if distributed.rank() == 0 else None)
     keep.restore(checkpoint)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     n_steps = trainer.state.global_step
@@ -137,7 +138,12 @@ def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCa
 
 
 def _arguments(
-    student: Encoder, config: FitConfig, seed: int, precision: Precision, has_dev: bool, report_to: tuple[str, ...]
+    student: Encoder,
+    config: FitConfig,
+    seed: int,
+    precision: Precision,
+    has_dev: bool,
+    report_to: tuple[str, ...],
 ) -> dict[str, Any]:
     return {
         "num_train_epochs": config.epochs,
@@ -169,10 +175,15 @@ class _Quiet:
     """What our two trainers change: batches and token features are used as they come, and the model card is ours."""
 
     batches: LengthBucketSampler
+    model: Any
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBucketSampler:
-        """The bucketed batches: as a method, since training arguments are pickled into every checkpoint."""
+        """The bucketed batches."""
         return self.batches
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """The model in a checkpoint, without a card: for a small model writing it took 8 times as long as the rest."""
+        self.model.save_pretrained(output_dir, create_model_card=False)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card here: `report.model_card` writes it from the run's records."""
@@ -196,11 +207,23 @@ _CLASSES: dict[type, tuple[Any, Any]] = {
 
 class _DevEvaluator(BaseEvaluator):
     def __init__(self, metrics: DevMetrics) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.metrics = metrics
 
-    def __call__(self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1) -> dict[str, float]:
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
         return self.metrics(model)
+
+
+class _TellEpoch(TrainerCallback):
+    """Tells the batches their epoch: under torchrun the trainer does not, where it resumes inside an epoch."""
+
+    def __init__(self, batches: LengthBucketSampler) -> None:
+        self.batches = batches
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.batches.set_epoch(int(state.epoch or 0))
 
 
 class _ShowProgress(TrainerCallback):

@@ -19,7 +19,7 @@ from transencoder.scorers import Scorer
 
 logger = logging.getLogger(__name__)
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 13
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,8 @@ def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
 
 def clip(scores: np.ndarray) -> np.ndarray:
     """Scores below 0 become 0, above 1 become 1; the others stay. Our default."""
-    return np.clip(scores, 0.0, 1.0)
+    clipped: np.ndarray = np.clip(scores, 0.0, 1.0)
+    return clipped
 
 
 def raw(scores: np.ndarray) -> np.ndarray:
@@ -139,12 +140,14 @@ def raw(scores: np.ndarray) -> np.ndarray:
 def affine(scores: np.ndarray) -> np.ndarray:
     """Stretched linearly so that the smallest score is 0 and the largest 1; all equal: 0.5."""
     low, high = scores.min(), scores.max()
-    return (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
+    stretched: np.ndarray = (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
+    return stretched
 
 
 def quantile(scores: np.ndarray) -> np.ndarray:
     """Each score's rank among all, (rank - 1/2) / n, ties sharing theirs: uniform on (0, 1)."""
-    return ((rankdata(scores) - 0.5) / len(scores)).astype(np.float32)
+    ranks: np.ndarray = rankdata(scores)
+    return ((ranks - 0.5) / len(scores)).astype(np.float32)
 
 
 POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
@@ -156,9 +159,17 @@ POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _provenance(teacher: Teacher, weight: float, policy: str, scores: np.ndarray) -> Provenance:
-    outside = int(((scores < 0) | (scores > 1)).sum())
-    moments = [float(x) for x in (scores.min(), scores.max(), scores.mean(dtype=np.float64), scores.std(dtype=np.float64))]
-    return Provenance(teacher.name, teacher.fingerprint, weight, policy, *moments, n_outside=outside)
+    return Provenance(
+        teacher=teacher.name,
+        fingerprint=teacher.fingerprint,
+        weight=weight,
+        policy=policy,
+        raw_min=float(scores.min()),
+        raw_max=float(scores.max()),
+        raw_mean=float(scores.mean(dtype=np.float64)),
+        raw_std=float(scores.std(dtype=np.float64)),
+        n_outside=int(((scores < 0) | (scores > 1)).sum()),
+    )
 
 
 def as_record(provenance: Sequence[Provenance]) -> list[dict[str, Any]]:

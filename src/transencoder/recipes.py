@@ -45,9 +45,7 @@ def read_recipe(path: str | Path) -> tuple[str, dict[str, Any]]:
     try:
         table = tomllib.loads(Path(path).read_text("utf-8-sig"))
     except OSError as error:
-        raise InputError(
-            f"{path}: the recipe cannot be read ({error.strerror}). Give a TOML file."
-        ) from error
+        raise InputError(f"{path}: the recipe cannot be read ({error.strerror}). Give a TOML file.") from error
     except ValueError as error:
         raise InputError(f"{path}: not TOML: {error}. Correct the file at that place.") from error
     method = table.pop("method", None)

@@ -17,12 +17,12 @@ from sentence_transformers.util import batch_to_device
 from transencoder import progress
 from transencoder.config import Precision
 from transencoder.errors import InputError
-from transencoder.tokens import TokenCache, Tokens
+from transencoder.tokens import TokenCache, Tokens, allocate
 
 logger = logging.getLogger(__name__)
 
 _WINDOW = 1 << 16
-_IN_MEMORY_BYTES = 64 << 20
+_IN_MEMORY_BYTES = 16 << 20
 
 
 class Scorer(Protocol):
@@ -83,7 +83,7 @@ class BiScorer:
 
         Args:
             tokens: n sentences.
-            folder: Where embeddings that would take over 64 MB of memory are written.
+            folder: Where embeddings that would take over 16 MB of memory are written.
 
         Returns:
             float32 (n, dim).
@@ -93,12 +93,21 @@ class BiScorer:
         if shape[0] * shape[1] * 4 <= _IN_MEMORY_BYTES:
             embeddings = np.empty(shape, np.float32)
         else:
-            embeddings = np.lib.format.open_memmap(folder / "embeddings.npy", "w+", np.float32, shape)
+            embeddings = allocate(folder / "embeddings.npy", np.float32, shape)
 
         def forward(features: dict[str, Any]) -> torch.Tensor:
-            return self.model(features)["sentence_embedding"]
+            embeddings: torch.Tensor = self.model(features)["sentence_embedding"]
+            return embeddings
 
-        run_batches(self.model, tokens, forward, embeddings, self.precision, self.batch_tokens, "encode sentences")
+        run_batches(
+            self.model,
+            tokens,
+            forward,
+            embeddings,
+            precision=self.precision,
+            batch_tokens=self.batch_tokens,
+            description="encode sentences",
+        )
         return embeddings
 
 
@@ -147,7 +156,15 @@ class CrossScorer:
         def forward(features: dict[str, Any]) -> torch.Tensor:
             return torch.sigmoid(self.model(features)["scores"].float()).view(-1)
 
-        run_batches(self.model, tokens, forward, scores, self.precision, self.batch_tokens, "score pairs")
+        run_batches(
+            self.model,
+            tokens,
+            forward,
+            scores,
+            precision=self.precision,
+            batch_tokens=self.batch_tokens,
+            description="score pairs",
+        )
         return scores
 
 
@@ -170,8 +187,10 @@ class MeanScorer:
         """Weighted mean of the scorers' scores, float32 (n,)."""
         if len(self.scorers) == 1:
             return self.scorers[0].score(pairs)
-        parts = [weight * scorer.score(pairs) for weight, scorer in zip(self.weights, self.scorers, strict=True)]
-        return np.sum(parts, axis=0, dtype=np.float32)
+        mean = np.zeros(len(pairs), np.float32)
+        for weight, scorer in zip(self.weights, self.scorers, strict=True):
+            mean += np.float32(weight) * scorer.score(pairs)
+        return mean
 
 
 def default_prompt(model: SentenceTransformer | CrossEncoder) -> str | None:
@@ -184,6 +203,7 @@ def run_batches(
     tokens: Tokens,
     forward: Callable[[dict[str, Any]], torch.Tensor],
     output: np.ndarray,
+    *,
     precision: Precision,
     batch_tokens: int,
     description: str,
@@ -201,7 +221,11 @@ def run_batches(
     """
     was_training = model.training
     model.eval()
-    with torch.inference_mode(), autocast(model.device, precision), progress.task(description, len(tokens)) as advance:
+    with (
+        torch.inference_mode(),
+        autocast(model.device, precision),
+        progress.task(description, len(tokens)) as advance,
+    ):
         for start in range(0, len(tokens), _WINDOW):
             lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
             order = np.argsort(-lengths, kind="stable")
@@ -215,7 +239,9 @@ def run_batches(
                     if len(rows) == 1 or not _is_out_of_memory(error):
                         raise
                     batch_tokens //= 2
-                    logger.warning("out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens)
+                    logger.warning(
+                        "out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens
+                    )
                     continue
                 position += len(rows)
                 advance(len(rows))
@@ -226,9 +252,10 @@ def has_bf16(device: torch.device | str) -> bool:
     """Whether bf16 pays on this device: a GPU that has it, or a CPU with AVX512-BF16 or AMX."""
     device = torch.device(device)
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     flags = torch.backends.cpu.get_cpu_capability()
-    return device.type == "cpu" and flags.startswith("AVX512") and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    is_supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return device.type == "cpu" and flags.startswith("AVX512") and is_supported
 
 
 def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
@@ -243,7 +270,8 @@ def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractC
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    return np.clip(np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12), -1.0, 1.0)
+    cosines: np.ndarray = np.clip(np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12), -1.0, 1.0)
+    return cosines
 
 
 def _is_out_of_memory(error: Exception) -> bool:
@@ -255,9 +283,7 @@ def _finite(scores: np.ndarray, pairs: Dataset) -> np.ndarray:
     if len(bad):
         shown = "; ".join(f"row {i}: {pairs[int(i)]['sentence1']!r} / {pairs[int(i)]['sentence2']!r}" for i in bad[:3])
         raise InputError(
-            f"{len(bad)} of {len(scores)} scores are not finite numbers, the first for {shown}. The model is damaged or overflows: "
-            "try precision fp32, or another model"
+            f"{len(bad)} of {len(scores)} scores are not finite numbers, the first for {shown}. "
+            "The model is damaged or overflows: try precision fp32, or another model"
         )
     return scores
-
-

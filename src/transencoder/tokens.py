@@ -1,14 +1,16 @@
 """Texts tokenised once: flat token ids on disk, memory-mapped, read back as padded batches.
 
-Cost: about 2 s of tokenising per 40,000 sentences, once per text, tokenizer and length; on disk 5 bytes a token and 8 bytes a
-row; in memory nothing that grows with the rows but 2 bytes of length each.
+Cost: about 2 s of tokenising per 40,000 sentences, once per text, tokenizer and length; on disk 5 bytes a token
+and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of length each.
 """
 
 import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +25,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transencoder import progress
 from transencoder.pairs import fingerprint
 
-_CHUNK = 4096
+_CHUNK = 1024
 _PARTITIONS = 64
 
 Encoder = SentenceTransformer | CrossEncoder
@@ -53,7 +55,9 @@ class Tokens:
     @property
     def lengths(self) -> np.ndarray:
         """uint16 (n,): tokens of each row."""
-        return np.diff(self.offsets).astype(np.uint16)
+        # cast before the difference, block by block: no int64 copy of all rows
+        lengths: np.ndarray = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.uint16, casting="unsafe")
+        return lengths
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
         """The features of some rows, padded to the longest of them.
@@ -95,7 +99,8 @@ class SentenceTokens:
     @property
     def lengths(self) -> np.ndarray:
         """uint16 (n,): the longer side of each pair."""
-        return self.tokens.lengths[self.index].max(axis=1)
+        longest: np.ndarray = self.tokens.lengths[self.index].max(axis=1)
+        return longest
 
 
 class TokenCache:
@@ -106,9 +111,9 @@ class TokenCache:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._temporary = tempfile.TemporaryDirectory(prefix="transencoder-") if folder is None else None
-        self.folder = Path(self._temporary.name) if self._temporary else Path(folder or "")
-        self._opened: dict[str, Any] = {}
+        self.folder = Path(tempfile.mkdtemp(prefix="transencoder-")) if folder is None else folder
+        if folder is None:
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
         """The distinct sentences of `pairs` as `model` reads them."""
@@ -117,6 +122,7 @@ class TokenCache:
             firsts = _index_sentences(pairs, folder)
             texts = (_sentences_at(pairs, firsts[i : i + _CHUNK]) for i in range(0, len(firsts), _CHUNK))
             _write_tokens(model, texts, len(firsts), prompt, folder)
+            (folder / ".firsts.bin").unlink()
 
         folder = self._folder("sentences", model, pairs, prompt, build)
         index = np.load(folder / "index.npy", mmap_mode="r")
@@ -150,16 +156,36 @@ class TokenCache:
         return folder
 
 
+def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A new array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
+    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if sys.platform == "linux" and array.size:
+        with path.open("rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
 def _reader(model: Encoder) -> list[Any]:
     """What decides how `model` turns text into ids."""
     tokenizer = model.tokenizer
-    text = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else json.dumps(tokenizer.get_vocab(), sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return [type(model).__name__, digest, model.max_seq_length, tokenizer.padding_side, tokenizer.truncation_side]
+    if tokenizer.is_fast:
+        # Less the truncation and padding of its last call, which it remembers: a used one reads like a fresh one.
+        table = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+    else:
+        table = tokenizer.get_vocab()
+    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+    return [
+        type(model).__name__,
+        digest,
+        model.max_seq_length,
+        tokenizer.padding_side,
+        tokenizer.truncation_side,
+    ]
 
 
 def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: str | None, folder: Path) -> None:
-    lengths = [np.zeros(1, np.int64)]
+    offsets = np.lib.format.open_memmap(folder / "offsets.npy", "w+", np.int64, (total + 1,))
+    row = 0
     extras: dict[str, Any] = {}
     with (
         (folder / "ids.bin").open("wb") as ids,
@@ -172,11 +198,16 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
             ids.write(features["input_ids"][mask].numpy().astype(np.int32).tobytes())
             if "token_type_ids" in features:
                 types.write(features["token_type_ids"][mask].numpy().astype(np.uint8).tobytes())
-            lengths.append(mask.sum(1).numpy().astype(np.int64))
+            offsets[row + 1 : row + 1 + len(chunk)] = offsets[row] + np.cumsum(mask.sum(1).numpy())
+            row += len(chunk)
             extras = {name: value for name, value in features.items() if not isinstance(value, torch.Tensor)}
             advance(len(chunk))
-    np.save(folder / "offsets.npy", np.cumsum(np.concatenate(lengths)))
-    about = {"pad_id": model.tokenizer.pad_token_id or 0, "pad_left": model.tokenizer.padding_side == "left", "extras": extras}
+    offsets.flush()
+    about = {
+        "pad_id": model.tokenizer.pad_token_id or 0,
+        "pad_left": model.tokenizer.padding_side == "left",
+        "extras": extras,
+    }
     (folder / "about.json").write_text(json.dumps(about))
 
 
@@ -204,32 +235,39 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
         int64 (n_distinct,): position 2 * row + side of each distinct sentence's first appearance, memory-mapped.
     """
     n = 2 * len(pairs)
-    hashes = np.lib.format.open_memmap(folder / ".hashes.npy", "w+", np.uint64, (n,))
+    hashes = allocate(folder / ".hashes.npy", np.uint64, (n,))
     for i in range(0, len(pairs), _CHUNK):
         batch = pairs[i : i + _CHUNK]
         for side in (0, 1):
             column = batch[f"sentence{side + 1}"]
-            hashes[2 * i + side : 2 * (i + len(column)) : 2] = [xxhash.xxh64_intdigest(text.encode()) for text in column]
-    first = np.lib.format.open_memmap(folder / ".first.npy", "w+", np.int64, (n,))
+            hashes[2 * i + side : 2 * (i + len(column)) : 2] = [
+                xxhash.xxh64_intdigest(text.encode()) for text in column
+            ]
+    first = allocate(folder / ".first.npy", np.int64, (n,))
     for partition in range(_PARTITIONS):
-        where = np.concatenate([_positions(hashes, i, partition) for i in range(0, n, 1 << 18)] or [np.empty(0, np.int64)])
+        where = np.concatenate(
+            [_positions(hashes, i, partition) for i in range(0, n, 1 << 18)] or [np.empty(0, np.int64)]
+        )
         _, firsts, inverse = np.unique(hashes[where], return_index=True, return_inverse=True)
         first[where] = where[firsts][inverse]
-    index = np.lib.format.open_memmap(folder / "index.npy", "w+", np.int32, (len(pairs), 2))
-    flat, numbers = index.reshape(-1), np.lib.format.open_memmap(folder / ".numbers.npy", "w+", np.int32, (n,))
-    firsts_found, n_distinct = [], 0
-    for i in range(0, n, 1 << 18):
-        positions = np.arange(i, min(i + (1 << 18), n))
-        is_first = first[i : i + (1 << 18)] == positions
-        numbers[positions] = n_distinct + np.cumsum(is_first) - 1
-        flat[positions] = numbers[first[positions]]
-        firsts_found.append(positions[is_first])
-        n_distinct += int(is_first.sum())
-    np.save(folder / ".firsts.npy", np.concatenate(firsts_found) if firsts_found else np.empty(0, np.int64))
+    index = allocate(folder / "index.npy", np.int32, (len(pairs), 2))
+    flat, numbers = (
+        index.reshape(-1),
+        allocate(folder / ".numbers.npy", np.int32, (n,)),
+    )
+    n_distinct = 0
+    with (folder / ".firsts.bin").open("wb") as firsts_found:
+        for i in range(0, n, 1 << 18):
+            positions = np.arange(i, min(i + (1 << 18), n))
+            is_first = first[i : i + (1 << 18)] == positions
+            numbers[positions] = n_distinct + np.cumsum(is_first) - 1
+            flat[positions] = numbers[first[positions]]
+            firsts_found.write(positions[is_first].tobytes())
+            n_distinct += int(is_first.sum())
     index.flush()
     for name in (".hashes.npy", ".first.npy", ".numbers.npy"):
         (folder / name).unlink()
-    return np.load(folder / ".firsts.npy", mmap_mode="r")
+    return _memory_map(folder / ".firsts.bin", np.int64)
 
 
 def _positions(hashes: np.ndarray, start: int, partition: int) -> np.ndarray:

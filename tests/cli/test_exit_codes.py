@@ -52,9 +52,7 @@ def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
     assert "goes on from" not in err
 
 
-@pytest.mark.parametrize(
-    "typed", [(), ("trian",), ("train",), ("train", "simce"), ("runs", "lst"), ("score", "x")]
-)
+@pytest.mark.parametrize("typed", [(), ("trian",), ("train",), ("train", "simce"), ("runs", "lst"), ("score", "x")])
 def test_a_command_that_is_not_there_or_not_whole_is_code_2(typed, run):
     code, out, err = run(*typed)
     assert (code, out) == (2, "")

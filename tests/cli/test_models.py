@@ -177,9 +177,7 @@ def test_a_file_that_cannot_be_written_is_the_users_to_solve(run, loaded, pairs,
 
 
 @pytest.mark.parametrize("order", [(), ("--both-orders",)])
-def test_real_models_score_as_in_python_each_in_its_own_form(
-    order, run, pairs, tmp_path, tiny_bi_encoder, tiny_plm
-):
+def test_real_models_score_as_in_python_each_in_its_own_form(order, run, pairs, tmp_path, tiny_bi_encoder, tiny_plm):
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
     cross = CrossEncoder(tiny_plm, num_labels=1, device="cpu")

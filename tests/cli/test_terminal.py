@@ -19,9 +19,7 @@ def test_bars_show_the_time_left_and_vanish():
     assert "0:00:00" in stream.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("n_bytes", "shown"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2 * 10**9, "2.0 GB")]
-)
+@pytest.mark.parametrize(("n_bytes", "shown"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2 * 10**9, "2.0 GB")])
 def test_sizes_are_shown_in_the_unit_that_fits(n_bytes, shown):
     assert terminal.size(n_bytes) == shown
 

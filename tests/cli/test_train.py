@@ -58,9 +58,7 @@ def test_a_start_begins_new_members_and_drops_the_recipes(run, training, recipe)
 
 
 def test_flags_after_a_start_belong_to_it(run, training):
-    code, _, err = run(
-        "train", "trans-encoder", *BASE, "--start", "z", "--pooling", "cls", "--cross-start", "y"
-    )
+    code, _, err = run("train", "trans-encoder", *BASE, "--start", "z", "--pooling", "cls", "--cross-start", "y")
     assert code == 2
     assert "2 members given; mutual distillation is not there yet" in err
 
@@ -102,9 +100,7 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, run, trai
 def test_the_summary_goes_to_stdout(run, training):
     code, out, err = run("train", "trans-encoder", *BASE)
     assert (code, err) == (0, "")
-    assert all(
-        text in out for text in ("start", "stsb", "80.00", "+1.50", "+2.00", "run/bi-encoder", "report.md")
-    )
+    assert all(text in out for text in ("start", "stsb", "80.00", "+1.50", "+2.00", "run/bi-encoder", "report.md"))
 
 
 def test_other_ranks_are_silent(run, training, monkeypatch):

@@ -19,9 +19,7 @@ def read(name):
 
 
 def folded(dataset):
-    return {
-        " ".join(text.casefold().split()) for name in ("sentence1", "sentence2") for text in dataset[name]
-    }
+    return {" ".join(text.casefold().split()) for name in ("sentence1", "sentence2") for text in dataset[name]}
 
 
 def test_questions_are_many_and_distinct():
@@ -33,10 +31,7 @@ def test_questions_are_many_and_distinct():
 
 
 def test_readers_take_the_files_as_they_are():
-    assert (
-        read_sentences(DATA / "questions.tsv", column="text", header=True)["text"][0]
-        == read_questions()[0][1]
-    )
+    assert read_sentences(DATA / "questions.tsv", column="text", header=True)["text"][0] == read_questions()[0][1]
     assert read("pairs").column_names == ["sentence1", "sentence2"]
     assert read("dev").column_names == ["sentence1", "sentence2", "score"]
 

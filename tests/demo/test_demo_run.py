@@ -53,9 +53,7 @@ def test_next_commands_parse(shown):
     from transencoder import cli
 
     commands = [
-        shlex.split(line.partition(" transencoder ")[2])
-        for line in shown.splitlines()
-        if " transencoder " in line
+        shlex.split(line.partition(" transencoder ")[2]) for line in shown.splitlines() if " transencoder " in line
     ]
     assert {command[0] for command in commands} == {"train", "score", "runs"}
     for command in commands:

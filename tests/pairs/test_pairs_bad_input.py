@@ -380,9 +380,7 @@ def test_folder_that_holds_no_data_set(tmp_path):
     with pytest.raises(InputError) as error:
         read_pairs(tmp_path)
     assert "a folder, and no split is stated" in messages(error)
-    assert "<split>.jsonl.gz" in messages(
-        error
-    ) and "sub-folders, to be stated as config, are sub" in messages(error)
+    assert "<split>.jsonl.gz" in messages(error) and "sub-folders, to be stated as config, are sub" in messages(error)
 
 
 def test_source_of_another_type():
@@ -411,13 +409,9 @@ def test_csv_row_number_is_the_line_where_the_row_starts(write):
 
 
 def test_duplicates_are_kept_counted_and_the_first_is_named(write, caplog):
-    path = write(
-        "f.tsv", "sentence1\tsentence2\tscore\n" + "a\tb\t1\n" + "c\td\t1\n" + "a\tb\t2\n" + "a\tb\t1\n" * 2
-    )
+    path = write("f.tsv", "sentence1\tsentence2\tscore\n" + "a\tb\t1\n" + "c\td\t1\n" + "a\tb\t2\n" + "a\tb\t1\n" * 2)
     assert len(read_pairs(path)) == 5
-    assert (
-        f"{path}: 2 duplicate rows; the first: {path}:5 is the same as {path}:2; all are kept" in caplog.text
-    )
+    assert f"{path}: 2 duplicate rows; the first: {path}:5 is the same as {path}:2; all are kept" in caplog.text
 
 
 def test_skipped_rows_and_duplicates_are_counted_and_written(write, tmp_path, caplog):
@@ -431,8 +425,7 @@ def test_skipped_rows_and_duplicates_are_counted_and_written(write, tmp_path, ca
         f"{path}:6\tthe same as {path}:1\t['a', 'b']",
     ]
     assert (
-        f"4 bad rows skipped: 2 x duplicate (first: {path}:3); 1 x column 2 is empty (first: {path}:2)"
-        in caplog.text
+        f"4 bad rows skipped: 2 x duplicate (first: {path}:3); 1 x column 2 is empty (first: {path}:2)" in caplog.text
     )
     assert sorted(file.name for file in tmp_path.iterdir()) == ["bad.tsv", "f.tsv"]
 

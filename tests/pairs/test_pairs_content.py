@@ -31,10 +31,7 @@ def made(n_rows, seed=0):
 def test_fingerprint_does_not_depend_on_chunks_order_of_columns_or_arrow_types():
     whole = made(9000)
     expected = fingerprint(whole)
-    assert (
-        fingerprint(concatenate_datasets([whole.select(range(13)), whole.select(range(13, 9000))]))
-        == expected
-    )
+    assert fingerprint(concatenate_datasets([whole.select(range(13)), whole.select(range(13, 9000))])) == expected
     assert fingerprint(whole.select_columns(["score", "sentence2", "sentence1"])) == expected
     assert fingerprint(whole.select(range(8999, -1, -1)).select(range(8999, -1, -1))) == expected
     assert fingerprint(whole.cast_column("sentence1", _feature("large_string"))) == expected
@@ -43,9 +40,7 @@ def test_fingerprint_does_not_depend_on_chunks_order_of_columns_or_arrow_types()
 
 
 def test_numbers_are_the_same_as_whole_numbers():
-    assert fingerprint(Dataset.from_dict({"score": [1, 0]})) == fingerprint(
-        Dataset.from_dict({"score": [1.0, -0.0]})
-    )
+    assert fingerprint(Dataset.from_dict({"score": [1, 0]})) == fingerprint(Dataset.from_dict({"score": [1.0, -0.0]}))
 
 
 def _feature(dtype):
@@ -152,17 +147,13 @@ print(len(dataset), (peak - before) * 1024)
 """
 
 
-@pytest.mark.skipif(
-    not Path("/proc/self/smaps_rollup").exists(), reason="anonymous memory is read from Linux's /proc"
-)
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="anonymous memory is read from Linux's /proc")
 @pytest.mark.parametrize("name", ["f.tsv", "f.jsonl.gz", "f.parquet"])
 def test_memory_does_not_grow_with_the_texts(name, tmp_path):
     """200,000 pairs of 600 characters (120 MB): at most 16 bytes a sentence and 50 MB of anonymous memory."""
     n_rows, path, filler = 200_000, tmp_path / name, "x" * 290
     if name == "f.parquet":
-        sides = {
-            side: [f"{row} {side} {filler}" for row in range(n_rows)] for side in ("sentence1", "sentence2")
-        }
+        sides = {side: [f"{row} {side} {filler}" for row in range(n_rows)] for side in ("sentence1", "sentence2")}
         Dataset.from_dict(sides).to_parquet(path)
     elif name == "f.tsv":
         path.write_text("".join(f"{row} a {filler}\t{row} b {filler}\n" for row in range(n_rows)))
@@ -176,9 +167,7 @@ def test_memory_does_not_grow_with_the_texts(name, tmp_path):
         "TRANSENCODER_CACHE": str(tmp_path / "cache"),
         "OMP_NUM_THREADS": "1",
     }
-    printed = subprocess.run(
-        script, env=environment, capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+    printed = subprocess.run(script, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout
     rows, grown = map(int, printed.split())
     assert rows == n_rows
     assert grown <= 2 * n_rows * 16 + 50e6

@@ -129,9 +129,7 @@ def test_header_and_columns(case, write, caplog):
 def test_score_is_read_when_present_and_by_position_when_asked(write):
     assert read_pairs(write("f.tsv", "a\tb\t4.5\n")).column_names == ["sentence1", "sentence2"]
     assert read_pairs(write("f.tsv", "a\tb\t4.5\n"), score_column="3")["score"][:] == [4.5]
-    assert read_pairs(write("f.jsonl", '{"score": 1, "premise": "a", "hypothesis": "b"}\n'))["score"][:] == [
-        1.0
-    ]
+    assert read_pairs(write("f.jsonl", '{"score": 1, "premise": "a", "hypothesis": "b"}\n'))["score"][:] == [1.0]
 
 
 def test_dataset_is_used_where_it_is(tmp_path):
@@ -159,9 +157,9 @@ def test_dataset_is_checked_and_numbers_become_scores():
 
 
 def test_dataset_with_skipping_drops_bad_rows_and_duplicates():
-    dataset = Dataset.from_dict(
-        {"sentence1": ["a", "a", " ", "c"], "sentence2": ["b", "b", "b", "d"]}
-    ).select([3, 0, 1, 2])
+    dataset = Dataset.from_dict({"sentence1": ["a", "a", " ", "c"], "sentence2": ["b", "b", "b", "d"]}).select(
+        [3, 0, 1, 2]
+    )
     assert read_pairs(dataset, skip_bad_rows=True)["sentence1"][:] == ["c", "a"]
 
 
@@ -257,10 +255,7 @@ def test_sentences_from_every_source(write, write_format, tmp_path, monkeypatch)
     for name, content in files.items():
         assert read_sentences(write(name, content)).to_list() == expected, name
     assert read_sentences(write_format(expected, "f.parquet")).to_list() == expected
-    assert (
-        read_sentences(Dataset.from_list(expected).rename_column("text", "x"), column="x").to_list()
-        == expected
-    )
+    assert read_sentences(Dataset.from_list(expected).rename_column("text", "x"), column="x").to_list() == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(files["f.txt"].encode())))
     assert read_sentences("-", file_format="txt").to_list() == expected
 
@@ -322,9 +317,7 @@ def test_real_pairs(caplog):
     assert "duplicate" not in caplog.text
     with gzip.open(REAL_DATA / "pairs" / "sts-sickr" / "train.jsonl.gz", "rt") as file:
         plain = [json.loads(line) for line in file]
-    assert fingerprint(dataset) == fingerprint(
-        Dataset.from_list(plain).select_columns(["sentence1", "sentence2"])
-    )
+    assert fingerprint(dataset) == fingerprint(Dataset.from_list(plain).select_columns(["sentence1", "sentence2"]))
 
 
 @needs_real_data

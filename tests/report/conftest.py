@@ -37,9 +37,7 @@ def result() -> Result:
         "finished": "2026-11-21T10:00:00+00:00",
         "seed": 2021,
         "config": {
-            "members": [
-                {"start": "sentence-transformers/all-MiniLM-L6-v2", "cross_start": None, "pooling": None}
-            ],
+            "members": [{"start": "sentence-transformers/all-MiniLM-L6-v2", "cross_start": None, "pooling": None}],
             "cycles": 2,
             "output": "/home/somebody/runs/a",
             "bi": {"epochs": 3, "batch_size": 128, "learning_rate": 5e-05},

@@ -39,10 +39,7 @@ def test_each_card_has_its_own_numbers(result: Result) -> None:
     bi, cross = model_card(result, "bi"), model_card(result, "cross")
     assert "| average | 75.00 | 75.88 | +0.88 |" in bi and "| dev | 81.80 | 85.00 | +3.20 |" in bi
     assert "| average | 75.00 | 75.50 | +0.50 |" in cross
-    assert (
-        "of cycle 2 of 2, the best on dev (85.00)" in bi
-        and "of cycle 1 of 2, the best on dev (83.00)" in cross
-    )
+    assert "of cycle 2 of 2, the best on dev (85.00)" in bi and "of cycle 1 of 2, the best on dev (83.00)" in cross
 
 
 def test_the_cross_encoder_is_based_on_its_own_start(result: Result) -> None:
@@ -69,9 +66,7 @@ def test_a_local_folder_that_looks_like_a_hub_id_is_not_one(
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_missing_parts_read_well(form: Form, bare_result: Result) -> None:
     card = model_card(bare_result, form)
-    assert (
-        "Nothing was measured" in card and "- dev: none" in card and "of cycle 2 of 2, the last one." in card
-    )
+    assert "Nothing was measured" in card and "- dev: none" in card and "of cycle 2 of 2, the last one." in card
     assert "None" not in card and "transductive" not in card
 
 

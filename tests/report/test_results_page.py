@@ -19,10 +19,7 @@ def test_each_number_stands_beside_its_run(result: Result, make_run: MakeRun, tm
     assert "| run | form | dev | sts12 | stsb | average | seed | commit | device | minutes |" in text
     assert "| `runs/a` | start | 81.80 | 70.00 | 80.00 | 75.00 | 2021 | 0123abc | cpu | 6.1 |" in text
     assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 2021 | 0123abc | cpu | 6.1 |" in text
-    assert (
-        "| `runs/b` | cross-encoder | 83.00 | 69.00 | 82.00 | 75.50 | 7 | unknown | NVIDIA H100 | 6.1 |"
-        in text
-    )
+    assert "| `runs/b` | cross-encoder | 83.00 | 69.00 | 82.00 | 75.50 | 7 | unknown | NVIDIA H100 | 6.1 |" in text
     assert "- `runs/a`: The training pairs contain the test sentences" in text
 
 
@@ -41,17 +38,12 @@ def test_runs_without_a_result_are_listed_as_such(result: Result, make_run: Make
     (damaged / "result.json").write_text("{", encoding="utf-8")
     folders = [make_run("a", result), unfinished, damaged, tmp_path / "runs" / "d"]
     text = results_page(folders, tmp_path / "results" / "README.md").read_text(encoding="utf-8")
-    assert (
-        "`runs/b`: not finished; last event `stage_started` at 2026-11-21T09:00:00 (stage fit/cycle-1/cross)"
-        in text
-    )
+    assert "`runs/b`: not finished; last event `stage_started` at 2026-11-21T09:00:00 (stage fit/cycle-1/cross)" in text
     assert "`runs/c`: its result.json cannot be read" in text and "`runs/d`: no such folder" in text
 
 
 def test_no_path_of_the_machine_is_published(result: Result, make_run: MakeRun, tmp_path: Path) -> None:
-    page = results_page(
-        [make_run("a", result), make_run("b", None)], tmp_path / "project" / "results" / "README.md"
-    )
+    page = results_page([make_run("a", result), make_run("b", None)], tmp_path / "project" / "results" / "README.md")
     text = page.read_text(encoding="utf-8")
     assert "/home/somebody" not in text and str(tmp_path) not in text and "/secret" not in text
     assert "`runs/a`" in text

@@ -47,9 +47,7 @@ def test_an_average_over_fewer_sets_is_not_given(result: Result) -> None:
 
 def test_without_test_sets_the_dev_set_is_shown(result: Result) -> None:
     result["scores"] = {}
-    assert [(row.name, row.start, row.bi, row.cross) for row in score_rows(result)] == [
-        ("dev", 81.8, 85.0, 83.0)
-    ]
+    assert [(row.name, row.start, row.bi, row.cross) for row in score_rows(result)] == [("dev", 81.8, 85.0, 83.0)]
     result["scores"] = {"start": {}, "bi": {}, "cross": {}}
     assert [row.name for row in score_rows(result)] == ["dev"]
 

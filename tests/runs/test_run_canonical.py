@@ -41,15 +41,11 @@ class Config:
 )
 def test_values_that_say_the_same_have_one_form(value, same):
     text = canonical_json({"x": value})
-    assert (
-        text == canonical_json({"x": same}) == json.dumps({"x": same}, sort_keys=True, separators=(",", ":"))
-    )
+    assert text == canonical_json({"x": same}) == json.dumps({"x": same}, sort_keys=True, separators=(",", ":"))
     assert stage_key("a", {"x": value}) == stage_key("a", {"x": same})
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [(1, True), (1, 1.0), (1, "1"), (None, "None"), (0.1, np.float32(0.1))]
-)
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (1, "1"), (None, "None"), (0.1, np.float32(0.1))])
 def test_values_that_differ_have_other_forms(one, other):
     assert canonical_json(one) != canonical_json(other)
 

@@ -29,9 +29,7 @@ class FailingFrom:
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(
-    tmp_path, monkeypatch, write_number, call
-):
+def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(tmp_path, monkeypatch, write_number, call):
     def train(folder: Path) -> None:
         with Run.open(folder, RECIPE, "test") as run:
             record = run.stage("a", config={}, compute=write_number(1))
@@ -48,9 +46,7 @@ def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(
             except RunError as error:
                 assert f"no space is left for {folder}" in str(error)
                 assert "MiB free" in str(error) and "run the same command again" in str(error)
-        assert (
-            not (folder / "result.json").exists() or call == "fsync"
-        )  # replaced, its folder's fsync to come
+        assert not (folder / "result.json").exists() or call == "fsync"  # replaced, its folder's fsync to come
         train(folder)
         return True
 
@@ -141,9 +137,7 @@ def test_a_small_file_system_that_fills_up(small_disk: Path):
     (small_disk / "filler").write_bytes(bytes(1_500_000))
     with pytest.raises(RunError) as failure, Run.open(small_disk / "run", RECIPE, "test") as run:
         run.stage("a", config={}, compute=compute)
-    assert str(small_disk / "run") in str(failure.value) and "run the same command again" in str(
-        failure.value
-    )
+    assert str(small_disk / "run") in str(failure.value) and "run the same command again" in str(failure.value)
     with (
         pytest.raises(RunError, match="no space is left"),
         Run.open(small_disk / "run", RECIPE, "test") as run,

@@ -85,11 +85,7 @@ def test_cleaning_removes_what_the_result_does_not_use(used_run, open_run, write
     assert done.names[1].endswith("/checkpoints")
     assert (done.names, done.bytes_freed) == (plan.names, plan.bytes_freed)
     log_growth = 1000
-    assert (
-        before - done.bytes_freed
-        <= list_runs(used_run)[0].disk_bytes
-        < before - done.bytes_freed + log_growth
-    )
+    assert before - done.bytes_freed <= list_runs(used_run)[0].disk_bytes < before - done.bytes_freed + log_growth
     assert clean_run(used_run).names == ()
     assert read_result(used_run) is not None
     compute = write_number(2)

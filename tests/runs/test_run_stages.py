@@ -29,14 +29,8 @@ def test_a_finished_stage_is_computed_once(open_run, write_number):
         second.started,
         second.seconds,
     )
-    assert (
-        first.folder
-        == run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}"
-        == stage_path(run.folder, first.key)
-    )
-    assert (
-        first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
-    )
+    assert first.folder == run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}" == stage_path(run.folder, first.key)
+    assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
 
 def test_the_result_is_the_same_fresh_and_reused(open_run):
@@ -142,8 +136,7 @@ def test_seconds_add_up_over_attempts(open_run):
         ("2026-01-01T02:00:40.000+00:00", "stage_failed", key),
     ]
     lines = [
-        json.dumps({"time": time, "event": event, "key": key, "recipe_sha256": ""})
-        for time, event, key in entries
+        json.dumps({"time": time, "event": event, "key": key, "recipe_sha256": ""}) for time, event, key in entries
     ]
     (run.folder / "log.jsonl").write_text("\n".join(lines) + "\n")
     with open_run() as run:

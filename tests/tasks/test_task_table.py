@@ -30,13 +30,7 @@ def test_a_suite_expands_in_order_and_each_task_once() -> None:
 
 
 def test_the_suite_and_the_years_take_stsb_dev_but_sick_alone_its_own() -> None:
-    assert (
-        dev_task("sts").name
-        == dev_task("sts12").name
-        == dev_task("sts16").name
-        == dev_task("stsb").name
-        == "stsb"
-    )
+    assert dev_task("sts").name == dev_task("sts12").name == dev_task("sts16").name == dev_task("stsb").name == "stsb"
     assert dev_task("sickr").name == "sickr"
 
 

@@ -16,9 +16,7 @@ def as_tuples(pairs: Dataset) -> list[tuple[str, str]]:
 
 
 def test_all_splits_are_taken_without_scores_and_each_pair_once(small_data: Path, tmp_path: Path) -> None:
-    pairs, provenance = unlabelled_pairs(
-        ["stsb", "sickr"], data_folder=small_data, cache_folder=tmp_path / "cache"
-    )
+    pairs, provenance = unlabelled_pairs(["stsb", "sickr"], data_folder=small_data, cache_folder=tmp_path / "cache")
     assert pairs.column_names == ["sentence1", "sentence2"]
     rows = as_tuples(pairs)
     assert len(rows) == len(set(rows)) == 2 * 3 * 3 + 1
@@ -88,12 +86,8 @@ def test_a_test_sentence_is_found_on_either_side_in_any_case_and_spacing(
 
 
 def test_nothing_left_is_an_error(small_data: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match="no unlabelled pair is left of sts12: all 4 hold a sentence of a test split"
-    ):
-        unlabelled_pairs(
-            "sts12", exclude_test_sentences=True, data_folder=small_data, cache_folder=tmp_path / "cache"
-        )
+    with pytest.raises(InputError, match="no unlabelled pair is left of sts12: all 4 hold a sentence of a test split"):
+        unlabelled_pairs("sts12", exclude_test_sentences=True, data_folder=small_data, cache_folder=tmp_path / "cache")
 
 
 def test_the_real_set_is_the_papers(real_data: Path, tmp_path: Path) -> None:
@@ -117,9 +111,7 @@ def test_the_real_inductive_set_shares_no_sentence_with_a_test_set(real_data: Pa
         assert training.isdisjoint(test["sentence1"]) and training.isdisjoint(test["sentence2"])
 
 
-def test_real_pairs_built_from_the_hubs_splits_lack_only_the_unscored(
-    real_data: Path, tmp_path: Path
-) -> None:
+def test_real_pairs_built_from_the_hubs_splits_lack_only_the_unscored(real_data: Path, tmp_path: Path) -> None:
     """The numbers in `Task.unscored_pairs` are what the local set has more than the tasks' own splits."""
     hub_only = tmp_path / "data"
     for task in TASKS.values():

@@ -7,9 +7,7 @@ from transencoder.cli.options import Commands, add_command
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(
-        commands, "demo", _run, "train on a small domain that comes along, in about three minutes"
-    )
+    parser = add_command(commands, "demo", _run, "train on a small domain that comes along, in about three minutes")
     parser.add_argument("--output", default="demo-run", help="the run folder (default: demo-run)")
 
 

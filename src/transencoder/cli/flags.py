@@ -33,9 +33,7 @@ def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespac
     Raises:
         InputError: A value of another type, or a member's field without a start to belong to.
     """
-    given = {
-        name.removeprefix(_PREFIX): value for name, value in vars(args).items() if name.startswith(_PREFIX)
-    }
+    given = {name.removeprefix(_PREFIX): value for name, value in vars(args).items() if name.startswith(_PREFIX)}
     for name, setting in nested_settings(config_class).items():
         if name in given:
             value = given[name]

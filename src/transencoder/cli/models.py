@@ -34,9 +34,7 @@ _PAIRS_HELP = "TSV, CSV, JSONL or Parquet file, - for stdin, hub id"
 
 def add(commands: Commands) -> None:
     """Add the commands."""
-    parser = add_command(
-        commands, "evaluate", _evaluate, "measure models on tasks, or on your own scored pairs"
-    )
+    parser = add_command(commands, "evaluate", _evaluate, "measure models on tasks, or on your own scored pairs")
     add_model_options(parser)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks or suites, such as sts or stsb sickr")
@@ -54,14 +52,10 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "score", _score, "score pairs: sentence1, sentence2, score")
     add_model_options(parser)
     parser.add_argument("--pairs", required=True, help=_PAIRS_HELP)
-    parser.add_argument(
-        "--output", default=STDOUT, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet (default: -)"
-    )
+    parser.add_argument("--output", default=STDOUT, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet (default: -)")
     _add_reading(parser)
 
-    parser = add_command(
-        commands, "label", _label, "label pairs with models: pseudo-labels any trainer can read"
-    )
+    parser = add_command(commands, "label", _label, "label pairs with models: pseudo-labels any trainer can read")
     add_model_options(parser)
     parser.add_argument("--pairs", required=True, help=_PAIRS_HELP)
     parser.add_argument(
@@ -81,9 +75,7 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(args: argparse.Namespace) -> None:
     if args.tasks and (args.score_column or args.columns or args.split or args.skip_bad_rows):
-        raise InputError(
-            "--score-column, --columns, --split and --skip-bad-rows are for --pairs; a task has its own"
-        )
+        raise InputError("--score-column, --columns, --split and --skip-bad-rows are for --pairs; a task has its own")
     from transencoder.evaluation import average
 
     metrics, scores = _task_scores(args) if args.tasks else _pairs_score(args)

@@ -27,9 +27,7 @@ def add_command(commands: Commands, name: str, run: Command, description: str) -
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=summary, description=description, allow_abbrev=False
     )
-    parser.add_argument(
-        "--verbose", action="store_true", help="log details too, also those of other libraries"
-    )
+    parser.add_argument("--verbose", action="store_true", help="log details too, also those of other libraries")
     parser.add_argument("--quiet", action="store_true", help="log warnings and errors only, show no progress")
     parser.set_defaults(run=run, parser=parser)
     return parser
@@ -37,29 +35,21 @@ def add_command(commands: Commands, name: str, run: Command, description: str) -
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Where data sets come from."""
-    parser.add_argument(
-        "--data-dir", help="folder with data sets in the hub's layout (default: TRANSENCODER_DATA)"
-    )
-    parser.add_argument(
-        "--cache-dir", help="folder for hub downloads and Arrow files (default: the usual ones)"
-    )
+    parser.add_argument("--data-dir", help="folder with data sets in the hub's layout (default: TRANSENCODER_DATA)")
+    parser.add_argument("--cache-dir", help="folder for hub downloads and Arrow files (default: the usual ones)")
     parser.add_argument("--token", help="hub access token (default: the one you are logged in with)")
 
 
 def add_pairs_options(parser: argparse.ArgumentParser) -> None:
     """How a file of pairs is read."""
-    parser.add_argument(
-        "--columns", nargs=2, metavar=("FIRST", "SECOND"), help="names of the two text columns"
-    )
+    parser.add_argument("--columns", nargs=2, metavar=("FIRST", "SECOND"), help="names of the two text columns")
     parser.add_argument("--split", help="split of a hub id or folder, such as test or validation[:1000]")
     parser.add_argument("--skip-bad-rows", action="store_true", help="count and leave out bad rows")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Which models score, and how."""
-    parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="folder, hub id, or minilm; several: their mean"
-    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="folder, hub id, or minilm; several: their mean")
     parser.add_argument("--revision", help="hub revision of the models")
     parser.add_argument("--device", help="such as cpu or cuda:0 (default: the best there is)")
     parser.add_argument(
@@ -68,9 +58,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="auto: bf16 where the hardware has it",
     )
-    parser.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help="cut longer texts (default: the model's)"
-    )
+    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="cut longer texts (default: the model's)")
     parser.add_argument(
         "--both-orders", action="store_true", help="average a cross-encoder's scores of both orders of a pair"
     )

@@ -9,9 +9,7 @@ from transencoder.cli.terminal import show
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(
-        commands, "pairs", _run, "write the unlabelled, deduplicated training pairs of tasks"
-    )
+    parser = add_command(commands, "pairs", _run, "write the unlabelled, deduplicated training pairs of tasks")
     parser.add_argument("tasks", nargs="+", metavar="TASK", help="task or suite, such as sts or sickr")
     parser.add_argument(
         "--output", required=True, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet; -: TSV to stdout"

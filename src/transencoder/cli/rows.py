@@ -30,9 +30,7 @@ def check_output(output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".json
     if Path(output).suffix not in formats and (output != STDOUT or ".tsv" not in formats):
         raise InputError(f"--output is {output!r}. Its name must end in {' or '.join(formats)}.")
     if output != STDOUT and not Path(output).parent.is_dir():
-        raise InputError(
-            f"--output is {output!r}, but there is no folder {Path(output).parent}. Make it first."
-        )
+        raise InputError(f"--output is {output!r}, but there is no folder {Path(output).parent}. Make it first.")
 
 
 def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
@@ -55,9 +53,7 @@ def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) ->
         _FORMATS[Path(output).suffix](_batches(pairs, scores), temporary)
         os.replace(temporary, output)
     except OSError as error:
-        raise InputError(
-            f"{output} cannot be written ({error.strerror}). Choose another --output."
-        ) from error
+        raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -78,8 +74,7 @@ def _write_tsv(batches: Iterator[dict[str, list[Any]]], file: TextIO) -> None:
         for row in zip(*batch.values(), strict=True):
             if any(mark in text for text in row[:2] for mark in "\t\n\r"):
                 raise InputError(
-                    f"a text holds a tab or a line end, which TSV cannot: {row[:2]!r}. "
-                    "Write .jsonl, .csv or .parquet."
+                    f"a text holds a tab or a line end, which TSV cannot: {row[:2]!r}. Write .jsonl, .csv or .parquet."
                 )
             file.write("\t".join(map(str, row)) + "\n")
 

@@ -16,12 +16,8 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("runs", help=summary, description=summary)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     parser = add_command(actions, "list", _list, "list the runs in a folder: state, stages done, disk use")
-    parser.add_argument(
-        "folder", nargs="?", default="runs", help="folder that holds the runs (default: runs)"
-    )
-    parser = add_command(
-        actions, "clean", _clean, "remove what a run no longer needs: unused and half-done stages"
-    )
+    parser.add_argument("folder", nargs="?", default="runs", help="folder that holds the runs (default: runs)")
+    parser = add_command(actions, "clean", _clean, "remove what a run no longer needs: unused and half-done stages")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     parser.add_argument("--everything", action="store_true", help="remove all stages; the final models stay")
@@ -37,9 +33,7 @@ def _list(args: argparse.Namespace) -> None:
     table = Table("run", "method", "state", "started", "stages", "disk")
     for run in found:
         started = (run.started or "")[:16].replace("T", " ")
-        table.add_row(
-            str(run.folder), run.method, run.state, started, str(run.n_stages), size(run.disk_bytes)
-        )
+        table.add_row(str(run.folder), run.method, run.state, started, str(run.n_stages), size(run.disk_bytes))
     show(table)
     show(f"{len(found)} runs, {size(sum(run.disk_bytes for run in found))}")
 

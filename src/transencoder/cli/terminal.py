@@ -56,9 +56,7 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
 def show(result: object) -> None:
     """Print a table or text on stdout; the first rank alone."""
     if is_first_rank():
-        _console(is_stderr=False).print(
-            result, markup=False, highlight=False, soft_wrap=isinstance(result, str)
-        )
+        _console(is_stderr=False).print(result, markup=False, highlight=False, soft_wrap=isinstance(result, str))
 
 
 def say_error(message: str) -> None:

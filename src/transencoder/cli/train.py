@@ -21,9 +21,7 @@ def add(commands: Commands) -> None:
     for name, config_class in METHODS.items():
         summary = str(config_class.__doc__).partition("\n")[0]
         parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
-        parser.usage = (
-            f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
-        )
+        parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.set_defaults(method=name)
         parser.add_argument("--recipe", metavar="FILE", help="recipe to begin from: a TOML file, or a name")
@@ -67,9 +65,7 @@ def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None
         method, table = read_recipe(path)
         origin = str(path)
     if method != args.method:
-        raise InputError(
-            f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}"
-        )
+        raise InputError(f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}")
     for override in args.set:
         put(table, METHODS[method], override)
     put_flags(table, METHODS[method], args)

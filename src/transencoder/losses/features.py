@@ -21,11 +21,13 @@ def embed_pairs(
         The embeddings of both sides.
     """
     left, right = features
+    if _settings(left) != _settings(right):  # such as prompts of two lengths
+        return model(left)["sentence_embedding"], model(right)["sentence_embedding"]
     width = max(left["input_ids"].shape[1], right["input_ids"].shape[1])
-    joined = {
-        name: torch.cat([_widen(left[name], width), _widen(right[name], width)]) if isinstance(value, Tensor) else value
-        for name, value in left.items()
-    }
+    joined = dict(left)
+    for name, value in left.items():
+        if isinstance(value, Tensor):
+            joined[name] = torch.cat([_widen(value, width), _widen(right[name], width)])
     first, second = model(joined)["sentence_embedding"].chunk(2)
     return first, second
 
@@ -33,3 +35,7 @@ def embed_pairs(
 def _widen(values: Tensor, width: int) -> Tensor:
     # The attention mask is 0 there, so the fill does not matter.
     return pad(values, (0, width - values.shape[1])) if values.ndim == 2 and values.shape[1] < width else values
+
+
+def _settings(side: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in side.items() if not isinstance(value, Tensor)}

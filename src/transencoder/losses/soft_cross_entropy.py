@@ -15,8 +15,8 @@ def soft_cross_entropy(logits: Float[Tensor, " pairs"], targets: Float[Tensor, "
     """Mean over pairs of -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))) (Trans-Encoder, equation 2).
 
     Never negative for targets in [0, 1], where its gradient is (sigmoid(x) - y) / N; the paper's equation 4 prints the
-    opposite sign. Unbounded below for targets outside [0, 1]. Its sibling `cosine_regression` punishes any difference of
-    scores; this one forgives at both ends, which keeps student and teacher apart (paper, section 2.3).
+    opposite sign. Unbounded below for targets outside [0, 1]. Its sibling `cosine_regression` punishes any difference
+    of scores; this one forgives at both ends, which keeps student and teacher apart (paper, section 2.3).
 
     Args:
         logits: The cross-encoder's raw outputs, any real number.
@@ -47,7 +47,8 @@ class SoftCrossEntropyLoss(nn.Module):
         """The loss of a batch.
 
         Args:
-            inputs: The two columns of texts (the plain trainer), or one dictionary of token features (`transencoder.fit`).
+            inputs: The two columns of texts (the plain trainer), or one dictionary of token
+                features (`transencoder.fit`).
             labels: (pairs,) targets, in [0, 1].
             prompt: Prompt put before the texts, as sentence-transformers has it.
             task: Task for routed models, as sentence-transformers has it.

@@ -12,6 +12,7 @@ def check_targets(targets: Tensor) -> None:
     low, high = targets.aminmax()
     if not (low >= 0 and high <= 1):
         raise ValueError(
-            f"targets range from {low.item():g} to {high.item():g}; allowed is [0, 1]. Choose a label policy that maps scores "
-            "there (clip, affine, quantile), or allow_outside=True for what the released Trans-Encoder code does"
+            f"targets range from {low.item():g} to {high.item():g}; allowed is [0, 1]. Choose a label policy "
+            "that maps scores there (clip, affine, quantile), or allow_outside=True "
+            "for what the released Trans-Encoder code does"
         )

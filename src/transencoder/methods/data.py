@@ -67,10 +67,12 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
             cache_folder=config.cache_dir,
             token=config.token,
         )
-        more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}  # type: ignore[literal-required]
+        more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}
         return pairs, _record(str(config.pairs), pairs) | more  # type: ignore[return-value]
     if config.exclude_test_sentences:
-        raise InputError(f"exclude_test_sentences needs pairs to be a task or suite, not {config.pairs!r}; leave it out")
+        raise InputError(
+            f"exclude_test_sentences needs pairs to be a task or suite, not {config.pairs!r}; leave it out"
+        )
     pairs = read_pairs(
         config.pairs,
         columns=config.columns or None,
@@ -97,7 +99,8 @@ def _scored(config: TransEncoder, source: str | Dataset, role: Any) -> Scored:
     pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
     if "score" not in pairs.column_names:
         raise InputError(
-            f"{_source(source)} is given as {role} and has no column `score`; its columns are {', '.join(pairs.column_names)}. "
+            f"{_source(source)} is given as {role} and has no column `score`; its columns are "
+            f"{', '.join(pairs.column_names)}. "
             "Give a labelled file with a header sentence1, sentence2, score"
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role

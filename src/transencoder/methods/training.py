@@ -20,7 +20,7 @@ from transencoder.methods.data import Data, Scored, read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.report import model_card, write_report
-from transencoder.report.result import Result
+from transencoder.report.result import Environment, Result
 from transencoder.runs import Run, atomic_write_text
 from transencoder.scorers import Scorer, uses_bf16
 from transencoder.settings import expanded, recipe_toml
@@ -60,10 +60,10 @@ class Plan:
         """The plan as a person reads it."""
         cycles = self.config.cycles
         return (
-            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder {self.cross_steps} steps, label, "
-            f"train a bi-encoder {self.bi_steps} steps.\nAbout {self.seconds / 60:.0f} minutes of training on "
-            f"{self.config.device} ({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
-            f"{self.config.output}."
+            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder "
+            f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
+            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} ({self.config.precision}; a rough estimate), "
+            f"{self.disk_bytes / 1e9:.1f} GB of disk in {self.config.output}."
         )
 
 
@@ -115,7 +115,7 @@ def plan(config: TransEncoder) -> Plan:
         "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
         "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
     }
-    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, with padding; vocabulary tables are not multiplied.
+    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply.
     work = {
         "cross": 6 * n_parameters["cross"] * 0.5 * 35 * steps["cross"] * (config.cross.batch_size or 1),
         "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
@@ -137,7 +137,10 @@ def _prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pa
         cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
     device = usable.device or _device()
     n_parameters = max(count_parameters(start), count_parameters(cross_start))
-    chosen: dict[str, Any] = {"device": device, "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32"}
+    chosen: dict[str, Any] = {
+        "device": device,
+        "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32",
+    }
     given, usable = (replace(fill(each, n_parameters), **chosen) for each in (config, usable))
     return given, usable, start, cross_start
 
@@ -200,7 +203,12 @@ def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> dict[str, float]:
 
 
 def _result(
-    lab: Lab, config: TransEncoder, data: Data, cycles: list[tuple[Model, Model]], best: dict[str, Model], seconds: float
+    lab: Lab,
+    config: TransEncoder,
+    data: Data,
+    cycles: list[tuple[Model, Model]],
+    best: dict[str, Model],
+    seconds: float,
 ) -> Result:
     tests = {test.name: test for test in data.tests}
     scores = {}
@@ -216,14 +224,16 @@ def _result(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.seed,
         "config": _plain(config),
-        "environment": lab.run.environment,  # type: ignore[typeddict-item]
+        "environment": _environment(lab.run.environment),
         "data": data.as_record(),
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
         "cycles": [
-            {"cycle": i, "cross": _form_record(cross), "bi": _form_record(bi)} for i, (cross, bi) in enumerate(cycles, 1)
+            {"cycle": i, "cross": _form_record(cross), "bi": _form_record(bi)}
+            for i, (cross, bi) in enumerate(cycles, 1)
         ],
         "best": {
-            form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": folder} for form, folder in _FOLDERS.items()
+            form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": folder}
+            for form, folder in _FOLDERS.items()
         },
         "dev": dev,
         "scores": scores,
@@ -231,6 +241,18 @@ def _result(
         "stages": stages,  # type: ignore[typeddict-item]
         "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
         "notes": _notes(config),
+    }
+
+
+def _environment(recorded: dict[str, Any]) -> Environment:
+    """What result.json says of environment.json."""
+    git, details = recorded["git"], recorded["details"]
+    return {
+        "commit": None if git is None else git["commit"] + ("-dirty" if git["is_changed"] else ""),
+        "device": details["device"],
+        "threads": details["threads"],
+        "python": recorded["python"],
+        "versions": {name: version for name, version in recorded["versions"].items() if version is not None},
     }
 
 

@@ -68,9 +68,7 @@ class BadRows:
         self._examples.setdefault(kind, row.number)
         if self._file is not None and self._path is not None:
             with write_faults(self._path, advice=_ADVICE):
-                self._file.write(
-                    f"{self._name}:{row.number}\t{_flat(row.reason)}\t{shorten(row.read, _READ_LIMIT)}\n"
-                )
+                self._file.write(f"{self._name}:{row.number}\t{_flat(row.reason)}\t{shorten(row.read, _READ_LIMIT)}\n")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -100,9 +98,7 @@ class BadRows:
         return f"{plural(self.count, 'bad row')} skipped: {reasons}"
 
     def _report(self) -> None:
-        written = (
-            f"written to {self._path}" if self._path else "written nowhere: state bad_rows_file to have them"
-        )
+        written = f"written to {self._path}" if self._path else "written nowhere: state bad_rows_file to have them"
         logger.warning("%s: %s; %s", self._name, self.summary(), written)
 
 
@@ -122,13 +118,13 @@ def checked_rows(
         if isinstance(row, BadRow):
             bad_rows.add(row)
             continue
-        bad = _text_fault(row, table.columns, n_texts)
+        bad, values = _text_fault(row, table.columns, n_texts), row.values
         if bad is None and has_score:
             score = _score(row.values[n_texts], parse=table.has_text_scores)
             bad = _score_fault(row, table.columns[n_texts], score, score_range)
-            row = Row(row.number, (*row.values[:n_texts], score))
+            values = (*row.values[:n_texts], score)
         if bad is None:
-            yield row
+            yield Row(row.number, values)
         else:
             bad_rows.add(bad)
 
@@ -188,20 +184,14 @@ def _score(value: object, *, parse: bool) -> float | None:
     return None
 
 
-def _score_fault(
-    row: Row, column: str, score: float | None, score_range: tuple[float, float] | None
-) -> BadRow | None:
+def _score_fault(row: Row, column: str, score: float | None, score_range: tuple[float, float] | None) -> BadRow | None:
     value = row.values[-1]
-    allowed = "A score is a finite number" + (
-        f" from {score_range[0]:g} to {score_range[1]:g}" if score_range else ""
-    )
+    allowed = "A score is a finite number" + (f" from {score_range[0]:g} to {score_range[1]:g}" if score_range else "")
     if score is None:
         reason = f"{_column(column)} is {shorten(value)} ({type(value).__name__}), not a number"
         return BadRow(row.number, reason, f"{allowed}, with a point and without quotes", list(row.values))
     if not math.isfinite(score):
-        return BadRow(
-            row.number, f"{_column(column)} is {shorten(value)}, not finite", allowed, list(row.values)
-        )
+        return BadRow(row.number, f"{_column(column)} is {shorten(value)}, not finite", allowed, list(row.values))
     if score_range and not score_range[0] <= score <= score_range[1]:
         return BadRow(row.number, f"{_column(column)} is {score:g}, out of range", allowed, list(row.values))
     return None

@@ -76,9 +76,7 @@ def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[l
     return [str(position) for position in range(1, len(first_row) + 1)], False
 
 
-def choose_columns(
-    names: Sequence[str], wanted: Wanted, name: str, *, may_take_first: bool
-) -> tuple[str, ...]:
+def choose_columns(names: Sequence[str], wanted: Wanted, name: str, *, may_take_first: bool) -> tuple[str, ...]:
     """The columns to read: the texts', then the score's if it was asked for or is called `score`.
 
     Args:
@@ -149,8 +147,7 @@ def _require(chosen: Sequence[str], names: Sequence[str], name: str) -> None:
             )
     if len(set(chosen)) < len(chosen):
         raise InputError(
-            f"{name}: a column is stated twice: {', '.join(chosen)}. Each must be another one of "
-            f"{_listed(names)}."
+            f"{name}: a column is stated twice: {', '.join(chosen)}. Each must be another one of {_listed(names)}."
         )
 
 

@@ -103,7 +103,5 @@ def _equal_rows(
 
 
 def _equal(left: Any, right: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - pyarrow has no types
-    equal: NDArray[np.bool_] = pc.equal(left.combine_chunks(), right.combine_chunks()).to_numpy(
-        zero_copy_only=False
-    )
+    equal: NDArray[np.bool_] = pc.equal(left.combine_chunks(), right.combine_chunks()).to_numpy(zero_copy_only=False)
     return equal

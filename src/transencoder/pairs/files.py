@@ -36,6 +36,5 @@ def write_faults(path: Path, *, advice: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"{path} cannot be written: {error.strerror or error}. It needs a writable folder with room. "
-            f"{advice}."
+            f"{path} cannot be written: {error.strerror or error}. It needs a writable folder with room. {advice}."
         ) from error

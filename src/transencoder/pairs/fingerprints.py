@@ -58,17 +58,9 @@ def _add_column(digest: Any, name: str, values: Any) -> None:  # noqa: ANN401 - 
         )
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if (
-        pa.types.is_string(values.type)
-        or pa.types.is_large_string(values.type)
-        or pa.types.is_string_view(values.type)
-    ):
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
         _add_texts(digest, values)
-    elif (
-        pa.types.is_integer(values.type)
-        or pa.types.is_floating(values.type)
-        or pa.types.is_boolean(values.type)
-    ):
+    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
         digest.update(b"n")
         for chunk in values.chunks:
             numbers = chunk.cast(pa.uint8()) if pa.types.is_boolean(chunk.type) else chunk

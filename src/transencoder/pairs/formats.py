@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 4096
 
 _TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
-_CSV_ADVICE = (
-    "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
-)
+_CSV_ADVICE = "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
 _CR_ADVICE = "Some programs end a row there: end rows with LF or CRLF, and take the CR out of texts"
 _JSON_ADVICE = "Each line must be one JSON object"
 
@@ -183,9 +181,7 @@ def _json_rows(lines: Lines) -> Iterator[Row | BadRow]:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
             blank = not line or line.isspace()
-            yield BadRow(
-                lines.number, "a blank line" if blank else f"not valid JSON: {error}", _JSON_ADVICE, line
-            )
+            yield BadRow(lines.number, "a blank line" if blank else f"not valid JSON: {error}", _JSON_ADVICE, line)
             continue
         if isinstance(value, dict):
             yield Row(lines.number, [value])
@@ -224,9 +220,7 @@ def _python_values(column: Any) -> list[object]:  # noqa: ANN401 - an Arrow arra
     try:
         values: list[object] = column.to_pylist()
     except UnicodeDecodeError:  # some value is not UTF-8: give bytes as they are, for the checks to report
-        values = [
-            value if value is None else _decoded(value) for value in column.cast(pa.binary()).to_pylist()
-        ]
+        values = [value if value is None else _decoded(value) for value in column.cast(pa.binary()).to_pylist()]
     return values
 
 

@@ -51,9 +51,7 @@ def load_from_hub(
         )
     except Exception as error:  # load_dataset raises many kinds, most without the id
         asked = ", ".join(
-            f"{key} {value}"
-            for key, value in (("config", config), ("split", split), ("revision", revision))
-            if value
+            f"{key} {value}" for key, value in (("config", config), ("split", split), ("revision", revision)) if value
         )
         raise InputError(
             f"{hub_id}{f' ({asked})' if asked else ''} could not be loaded. Tried: a path of that name "

@@ -171,9 +171,7 @@ def read_sentences(
         data_folder=_path(data_folder),
         file_format=file_format,
     )
-    return _read(
-        source, wanted, place, _Checks(skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file))
-    )
+    return _read(source, wanted, place, _Checks(skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file)))
 
 
 def _read(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place, checks: _Checks) -> Dataset:
@@ -187,8 +185,7 @@ def _read(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place
         names = (*wanted.result, "score")[: len(table.columns)]
         if checks.score_range is not None and len(names) == n_texts:
             raise InputError(
-                f"{name}: score_range is stated, but no score column is found. State its name with "
-                "score_column."
+                f"{name}: score_range is stated, but no score column is found. State its name with score_column."
             )
         rows = _not_empty(checked_rows(table, n_texts, checks.score_range, bad_rows), table, bad_rows)
         if not isinstance(found, File) and not checks.skip_bad_rows:
@@ -239,16 +236,14 @@ def _not_empty(rows: Iterator[Row], table: Table, bad_rows: BadRows) -> Iterator
         )
     what = "a header and no rows" if table.has_header else "no rows"
     raise InputError(
-        f"{table.name}: {what}. At least one row is needed. Was it written to the end, and is the split "
-        "right?"
+        f"{table.name}: {what}. At least one row is needed. Was it written to the end, and is the split right?"
     )
 
 
 def _names(columns: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
     if isinstance(columns, str):
         raise InputError(
-            f"{option} is the text {columns!r}. A list of names is needed, such as ['sentence1', "
-            "'sentence2']."
+            f"{option} is the text {columns!r}. A list of names is needed, such as ['sentence1', 'sentence2']."
         )
     return None if columns is None else tuple(columns)
 

@@ -46,12 +46,7 @@ def shorten(value: object, limit: int = 80) -> str:
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])
     elif isinstance(value, list | tuple):
-        text = (
-            "["
-            + ", ".join(shorten(item, limit) for item in value[:20])
-            + (", ..." if len(value) > 20 else "")
-            + "]"
-        )
+        text = "[" + ", ".join(shorten(item, limit) for item in value[:20]) + (", ..." if len(value) > 20 else "") + "]"
     else:
         text = repr(value)
     return text if len(text) <= limit + 2 else text[:limit] + "..."

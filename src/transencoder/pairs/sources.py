@@ -126,11 +126,7 @@ def _file_of_split(folder: Path, name: str, place: Place) -> File:
     files = (
         {}
         if not inner.is_dir()
-        else {
-            path: path.name[: -len(suffix)]
-            for path in sorted(inner.iterdir())
-            if (suffix := _suffix(path.name))
-        }
+        else {path: path.name[: -len(suffix)] for path in sorted(inner.iterdir()) if (suffix := _suffix(path.name))}
     )
     splits = sorted(set(files.values()))
     split = place.split_name or (splits[0] if len(splits) == 1 else None)
@@ -162,9 +158,7 @@ def _file_of_split(folder: Path, name: str, place: Place) -> File:
     )
 
 
-def _file(
-    path: Path | None, name: str, place: Place, what: str, rows: tuple[int, int | None] = (0, None)
-) -> File:
+def _file(path: Path | None, name: str, place: Place, what: str, rows: tuple[int, int | None] = (0, None)) -> File:
     _refuse_unused(place, name, what)
     stated = place.file_format or (_suffix(name) if path else ".tsv")
     suffix = "." + stated.lower().removeprefix(".")
@@ -174,9 +168,7 @@ def _file(
             if place.file_format
             else "unknown kind of file by its name"
         )
-        raise InputError(
-            f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--format tsv)."
-        )
+        raise InputError(f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--format tsv).")
     return File(
         name="<stdin>" if path is None else name,
         path=path,

@@ -61,9 +61,7 @@ def open_stream(file: File, *, seekable_in: Path | None = None) -> Iterator[Bina
         stream: IO[bytes]
         with source_faults(file.name):
             stream = (
-                sys.stdin.buffer
-                if file.path is None
-                else stack.enter_context(open(file.path, "rb", _BUFFER_BYTES))
+                sys.stdin.buffer if file.path is None else stack.enter_context(open(file.path, "rb", _BUFFER_BYTES))
             )
         if file.is_gzip:
             unpacked = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))

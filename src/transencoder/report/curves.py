@@ -105,9 +105,7 @@ def _draw_row(row: "Sequence[Axes]", kind: str, lines: dict[Form, dict[str, Poin
         axes.set_xlabel("step" if kind == "dev" else "step, cycles one after another")
         axes.grid(visible=True, alpha=0.3)
     row[0].set_ylabel(metric_title(result["metric"]), fontsize=9)
-    row[-1].legend(
-        handles.values(), handles.keys(), loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=9
-    )
+    row[-1].legend(handles.values(), handles.keys(), loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=9)
 
 
 def _style(position: int) -> _Style:

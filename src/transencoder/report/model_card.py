@@ -76,9 +76,7 @@ def base_models(result: Result, form: Form) -> list[str]:
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
     return [
-        start
-        for start in starts
-        if isinstance(start, str) and _HUB_ID.fullmatch(start) and not Path(start).exists()
+        start for start in starts if isinstance(start, str) and _HUB_ID.fullmatch(start) and not Path(start).exists()
     ]
 
 

@@ -123,21 +123,18 @@ def read_result(run_folder: str | Path) -> Result:
         raise RunError(f"no run folder at {path.parent}; give the folder that --output named")
     if not path.exists():
         raise RunError(
-            f"the run in {path.parent} is not finished (it has no result.json); "
-            "run the same command again to go on"
+            f"the run in {path.parent} is not finished (it has no result.json); run the same command again to go on"
         )
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunError(
-            f"{path} is damaged ({error}); "
-            "delete it and run the same command again: finished stages are reused"
+            f"{path} is damaged ({error}); delete it and run the same command again: finished stages are reused"
         ) from error
     absent = sorted(Result.__required_keys__ - set(record)) if isinstance(record, dict) else ["everything"]
     if absent:
         raise RunError(
-            f"{path} lacks {', '.join(absent)}; it was not written by this version: "
-            "run the same command again"
+            f"{path} lacks {', '.join(absent)}; it was not written by this version: run the same command again"
         )
     result: Result = record
     return result

@@ -75,9 +75,7 @@ def _run_rows(shown: str, result: Result, tests: list[str]) -> list[tuple[str, .
         scores = result["scores"].get(form, {})
         average = [number(mean_over(scores, tests))] if len(tests) > 1 else []
         dev = number((result["dev"] or {}).get(form))
-        rows.append(
-            (f"`{shown}`", title, dev, *(number(scores.get(name)) for name in tests), *average, *origin)
-        )
+        rows.append((f"`{shown}`", title, dev, *(number(scores.get(name)) for name in tests), *average, *origin))
     return rows
 
 

@@ -121,16 +121,12 @@ def _data(result: Result) -> list[str]:
     return [
         f"- training pairs, unlabelled: {data_line(data['pairs'])}",
         f"- dev: {data_line(dev)}" if dev else "- dev: none",
-        *(
-            [f"- test {name}: {data_line(record)}" for name, record in data["tests"].items()]
-            or ["- test: none"]
-        ),
+        *([f"- test {name}: {data_line(record)}" for name, record in data["tests"].items()] or ["- test: none"]),
     ]
 
 
 def _times(result: Result) -> list[str]:
     rows = [
-        (stage["name"], duration(stage["seconds"]), "reused" if stage["reused"] else "")
-        for stage in result["stages"]
+        (stage["name"], duration(stage["seconds"]), "reused" if stage["reused"] else "") for stage in result["stages"]
     ]
     return markdown_table(("stage", "time", ""), [*rows, ("whole run", duration(result["seconds"]), "")])

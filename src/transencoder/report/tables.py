@@ -38,9 +38,7 @@ def score_rows(result: Result) -> list[ScoreRow]:
 
 def scored_tests(result: Result) -> list[str]:
     """The scored test sets, in the order of the record."""
-    return list(
-        dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {}))
-    )
+    return list(dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {})))
 
 
 def mean_over(scores: dict[str, float], names: list[str]) -> float | None:
@@ -60,9 +58,7 @@ def summary_table(result: Result) -> Table:
     for row in rows:
         if row.name == "average":
             table.add_section()
-        table.add_row(
-            *(_coloured(cell) if column in (3, 5) else cell for column, cell in enumerate(_cells(row)))
-        )
+        table.add_row(*(_coloured(cell) if column in (3, 5) else cell for column, cell in enumerate(_cells(row))))
     return table
 
 
@@ -75,8 +71,7 @@ def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
     """A Markdown table whose first column is text and the others numbers."""
     rule = ["---"] + ["---:"] * (len(header) - 1)
     return [
-        "| " + " | ".join(cells) + " |"
-        for cells in (header, rule, *([_escaped(cell) for cell in row] for row in rows))
+        "| " + " | ".join(cells) + " |" for cells in (header, rule, *([_escaped(cell) for cell in row] for row in rows))
     ]
 
 

@@ -94,9 +94,7 @@ def notes_of(result: Result) -> list[str]:
 def starts_of(result: Result) -> list[str]:
     """The models the run's bi-encoders started from, as far as the config says."""
     members = result["config"].get("members") or []
-    starts = [member.get("start") for member in members if isinstance(member, dict)] or [
-        result["config"].get("start")
-    ]
+    starts = [member.get("start") for member in members if isinstance(member, dict)] or [result["config"].get("start")]
     return [shown_source(str(start)) for start in starts if start]
 
 

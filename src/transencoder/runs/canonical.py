@@ -104,9 +104,7 @@ def _unwrapped(value: object) -> object:
 
 def _finite(number: float, where: str) -> float:
     if not math.isfinite(number):
-        raise InputError(
-            f"{where or 'the value'} is {number}; only finite numbers can be recorded; correct it."
-        )
+        raise InputError(f"{where or 'the value'} is {number}; only finite numbers can be recorded; correct it.")
     return number + 0.0  # -0.0 and 0.0 are one number
 
 

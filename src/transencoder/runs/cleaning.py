@@ -43,9 +43,7 @@ def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = F
     """
     folder = Path(folder)
     if not is_run(folder):
-        raise RunError(
-            f"{folder} is not a run; runs have a recipe.toml and an environment.json; list them first."
-        )
+        raise RunError(f"{folder} is not a run; runs have a recipe.toml and an environment.json; list them first.")
     lock = take_lock(folder)
     try:
         doomed = list(_doomed_folders(folder, everything))

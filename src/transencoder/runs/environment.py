@@ -61,9 +61,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
         if isinstance(old, dict) and isinstance(new, dict):
             parts = sorted(old.keys() | new.keys())
             differing |= {
-                f"{name}.{part}": [old.get(part), new.get(part)]
-                for part in parts
-                if old.get(part) != new.get(part)
+                f"{name}.{part}": [old.get(part), new.get(part)] for part in parts if old.get(part) != new.get(part)
             }
         elif old != new:
             differing[name] = [old, new]
@@ -83,7 +81,7 @@ def source_commit(root: Path = _ROOT) -> dict[str, Any] | None:
 def _git(root: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=10
+            ["git", "-C", str(root), *arguments], capture_output=True, check=False, text=True, timeout=10
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

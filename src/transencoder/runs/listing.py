@@ -117,9 +117,7 @@ def _find_runs(folder: Path, depth: int) -> Iterator[Path]:
         if is_run(folder):
             yield folder
             return
-        children = sorted(
-            path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")
-        )
+        children = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     except PermissionError:
         return
     for child in children if depth else ():

@@ -104,7 +104,7 @@ def _refusal(folder: Path, content: bytes) -> str:
 
 def _keep_from_children(descriptor: int) -> None:
     """Close the lock in forked children (data-loader workers): they must not hold it when we are killed."""
-    global _is_fork_hook_set
+    global _is_fork_hook_set  # noqa: PLW0603 - a process can take the hook once only
     _held.add(descriptor)
     if not _is_fork_hook_set:
         os.register_at_fork(after_in_child=_close_in_child)

@@ -37,9 +37,7 @@ class LogWriter:
             RunError: when the disk is full.
         """
         if {"time", "event"} & fields.keys():
-            raise InputError(
-                f"a log field of {event!r} is named 'time' or 'event'; the log has these; rename it."
-            )
+            raise InputError(f"a log field of {event!r} is named 'time' or 'event'; the log has these; rename it.")
         entry = {"time": now(), "event": event, **{name: readable(value) for name, value in fields.items()}}
         line = ("\n" if self._is_torn else "") + json.dumps(entry, allow_nan=False) + "\n"
         self._is_torn = True

@@ -32,9 +32,7 @@ def take_folder(folder: Path) -> int:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError, PermissionError) as error:
-        raise RunError(
-            f"{folder} cannot be a folder ({error.strerror}); choose another output folder."
-        ) from error
+        raise RunError(f"{folder} cannot be a folder ({error.strerror}); choose another output folder.") from error
     if any(folder.iterdir()) and not is_run(folder):
         raise RunError(
             f"{folder} is not empty and is not a run; a run needs a folder of its own; "

@@ -81,9 +81,7 @@ def stage_path(folder: str | Path, key: str) -> Path:
     """
     found = sorted((Path(folder) / STAGES_NAME).glob(f"*-{key[:12]}")) if len(key) >= 12 else []
     if not found:
-        raise RunError(
-            f"{folder} has no stage {key!r}; its stages are in {STAGES_NAME}/; run its recipe again."
-        )
+        raise RunError(f"{folder} has no stage {key!r}; its stages are in {STAGES_NAME}/; run its recipe again.")
     return found[0]
 
 
@@ -94,15 +92,11 @@ def stage_folder_name(name: str, key: str) -> str:
         InputError: when the name cannot be a folder's.
     """
     if not _STAGE_NAME.fullmatch(name):
-        raise InputError(
-            f"the stage name {name!r} is wrong; use letters, digits and '._-', in parts separated by '/'."
-        )
+        raise InputError(f"the stage name {name!r} is wrong; use letters, digits and '._-', in parts separated by '/'.")
     return f"{name.replace('/', '-')}-{key[:12]}"
 
 
-def write_record(
-    folder: Path, draft: StageDraft, result: Mapping[str, Any], *, seconds: float
-) -> StageRecord:
+def write_record(folder: Path, draft: StageDraft, result: Mapping[str, Any], *, seconds: float) -> StageRecord:
     """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
     content = {
         "format": 1,

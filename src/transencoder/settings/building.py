@@ -39,14 +39,10 @@ def _built(
                 f"{origin}: {prefix}{name} is not a setting; the nearest is {nearest(prefix + name, names)}. "
                 "Correct the name or take the line out."
             )
-    values = {
-        name: _value(settings[name], value, origin, prefix + name, names) for name, value in table.items()
-    }
+    values = {name: _value(settings[name], value, origin, prefix + name, names) for name, value in table.items()}
     for name, setting in settings.items():
         if setting.is_required and name not in values:
-            raise InputError(
-                f"{origin}: {prefix}{name} is not set. It must be {setting.allowed}: {setting.help}"
-            )
+            raise InputError(f"{origin}: {prefix}{name} is not set. It must be {setting.allowed}: {setting.help}")
     try:
         return config_class(**values)
     except InputError as error:
@@ -57,9 +53,7 @@ def _value(setting: Setting, value: Any, origin: str, name: str, names: tuple[st
     if setting.is_list:
         if not isinstance(value, list | tuple):
             raise _refusal(setting, value, origin, name)
-        return tuple(
-            _item(setting, item, origin, f"{name}.{number}", names) for number, item in enumerate(value, 1)
-        )
+        return tuple(_item(setting, item, origin, f"{name}.{number}", names) for number, item in enumerate(value, 1))
     return _item(setting, value, origin, name, names)
 
 

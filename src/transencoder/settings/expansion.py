@@ -46,7 +46,5 @@ def _expanded(value: Any, name: str) -> Any:
 def _variable(match: re.Match[str], text: str, name: str) -> str:
     variable = match[1] or match[2]
     if variable not in os.environ:
-        raise InputError(
-            f"{name} is {text!r}, but the environment has no {variable}. Set it, or give the path itself."
-        )
+        raise InputError(f"{name} is {text!r}, but the environment has no {variable}. Set it, or give the path itself.")
     return os.environ[variable]

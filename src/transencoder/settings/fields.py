@@ -47,10 +47,7 @@ def settings_of(config_class: type) -> dict[str, Setting]:
     """The settings of a config dataclass by name, in the order of its fields."""
     hints = get_type_hints(config_class, localns={"Dataset": _Rows})
     helps = _docstrings(config_class)
-    return {
-        field.name: _setting(field, hints[field.name], helps.get(field.name, ""))
-        for field in fields(config_class)
-    }
+    return {field.name: _setting(field, hints[field.name], helps.get(field.name, "")) for field in fields(config_class)}
 
 
 def nested_settings(config_class: type) -> dict[str, Setting]:
@@ -116,7 +113,5 @@ def _docstrings(config_class: type) -> dict[str, str]:
         field.target.id: " ".join(text.value.value.split())
         for field, text in zip(body, body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-        if isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }

@@ -62,9 +62,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
         if setting.is_list:
             inner = _numbered(inner, parents.pop(0) if parents else "", name)
         if not isinstance(inner, dict):
-            raise InputError(
-                f"--set {name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it."
-            )
+            raise InputError(f"--set {name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
         table, inner_class = inner, setting.kind
     found = settings_of(inner_class).get(last)
     if found is None or found.is_nested:

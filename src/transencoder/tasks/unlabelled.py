@@ -62,15 +62,10 @@ def unlabelled_pairs(
         InputError: unknown task, or no pair is left.
     """
     chosen = expand(tasks)
-    pairs, source, missing = _all_pairs(
-        chosen, data_folder=data_folder, cache_folder=cache_folder, token=token
-    )
+    pairs, source, missing = _all_pairs(chosen, data_folder=data_folder, cache_folder=cache_folder, token=token)
     n_all = len(pairs)
     if exclude_test_sentences:
-        tests = [
-            load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token)
-            for task in chosen
-        ]
+        tests = [load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token) for task in chosen]
         pairs = _without_sentences(pairs, _sentences(tests))
     if not len(pairs):
         raise InputError(
@@ -139,10 +134,7 @@ def _warn_of_missing(tasks: Iterable[Task], *, rows: int, missing: int) -> None:
 
 def _sentences(datasets: Iterable[Dataset]) -> set[str]:
     return {
-        _normalised(text)
-        for dataset in datasets
-        for column in ("sentence1", "sentence2")
-        for text in dataset[column]
+        _normalised(text) for dataset in datasets for column in ("sentence1", "sentence2") for text in dataset[column]
     }
 
 
@@ -150,9 +142,7 @@ def _without_sentences(pairs: Dataset, sentences: set[str]) -> Dataset:
     kept: list[int] = []
     for offset in range(0, len(pairs), _BATCH_ROWS):
         batch = pairs[offset : offset + _BATCH_ROWS]
-        for row, (first, second) in enumerate(
-            zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset
-        ):
+        for row, (first, second) in enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset):
             if _normalised(first) not in sentences and _normalised(second) not in sentences:
                 kept.append(row)
     return pairs.select(kept)

@@ -1,0 +1,51 @@
+"""What one side of a comparison reports about itself: seconds by stage, seconds of imports, peak memory."""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class Usage:
+    """A stopwatch by stage.
+
+    Create it after the imports: it notes how long the process has run until then.
+    """
+
+    def __init__(self) -> None:
+        self.import_seconds = _seconds_since_start()
+        self.stages: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time what happens inside."""
+        started = time.perf_counter()
+        yield
+        self.stages[name] = time.perf_counter() - started
+
+    def write(self, path: Path, **more: Any) -> None:
+        """Write the record; the cycle ends here."""
+        record = {
+            "seconds": time.perf_counter() - self._started,
+            "import_seconds": self.import_seconds,
+            "peak_rss_bytes": peak_rss_bytes(),
+            "stages": self.stages,
+        }
+        path.write_text(json.dumps(record | more))
+
+
+def peak_rss_bytes() -> int:
+    """Largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _seconds_since_start() -> float:
+    """Wall time since this process was started, from the time that the parent put into the environment."""
+    return time.time() - float(os.environ["BENCHMARK_STARTED"])

@@ -1,0 +1,151 @@
+"""Equation 3: its values and gradient from a slow statement of it, one forward for two sides, and a plain trainer."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from transencoder.losses import CosineRegressionLoss, cosine_regression
+from transencoder.losses.features import embed_pairs
+
+SHORT = ["balo", "bama dalo", "gelo"]
+LONG = ["balo bama dalo dama felo", "kama", "lelo memo " * 6]
+
+
+def slow_cosine_regression(cosines: np.ndarray, targets: np.ndarray) -> float:
+    return sum((x - y) ** 2 for x, y in zip(cosines.tolist(), targets.tolist(), strict=True)) / len(cosines)
+
+
+def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1, 1, n), rng.random(n)
+
+
+class CountingModel(torch.nn.Module):
+    """Passes on to a model and remembers how many rows each forward had."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.rows: list[int] = []
+
+    def forward(self, features):
+        self.rows.append(len(features["input_ids"]))
+        return self.model(features)
+
+
+@pytest.fixture(scope="module")
+def bi(tiny_bi_encoder):
+    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+
+
+def read(model: SentenceTransformer, *sides: list[str]) -> list[dict[str, object]]:
+    return [dict(model.preprocess(side)) for side in sides]
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 64])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_is_equation_3(n, seed):
+    cosines, targets = draw(n, seed)
+    loss = cosine_regression(torch.from_numpy(cosines).float(), torch.from_numpy(targets).float())
+    assert loss.shape == ()
+    assert loss.item() == pytest.approx(slow_cosine_regression(cosines, targets), rel=1e-5)
+    assert loss >= 0
+
+
+def test_is_zero_only_at_the_targets():
+    targets = torch.tensor([0.0, 0.4, 1.0])
+    assert cosine_regression(targets, targets) == 0
+    assert cosine_regression(targets - 0.01, targets) > 0
+
+
+@pytest.mark.parametrize("n", [1, 5, 33])
+def test_gradient_is_twice_the_difference_over_n(n):
+    cosines, targets = (torch.from_numpy(values).float() for values in draw(n, seed=n))
+    cosines.requires_grad_()
+    cosine_regression(cosines, targets).backward()
+    torch.testing.assert_close(cosines.grad, 2 * (cosines.detach() - targets) / n)
+
+
+def test_bf16_cosines_are_compared_in_fp32():
+    cosines, targets = (torch.from_numpy(values) for values in draw(1000, seed=0))
+    loss = cosine_regression(cosines.bfloat16(), targets.float())
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(
+        slow_cosine_regression(cosines.bfloat16().double().numpy(), targets.numpy()), rel=1e-5
+    )
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(Exception, match="cosine_regression|shape|type"):
+        cosine_regression(torch.zeros(2, 1), torch.zeros(2))
+
+
+def test_module_is_the_equation_on_the_models_cosines(bi):
+    targets = np.array([0.1, 0.5, 0.9])
+    first, second = bi.encode(SHORT).astype(np.float64), bi.encode(LONG).astype(np.float64)
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    loss = CosineRegressionLoss(bi)(read(bi, SHORT, LONG), torch.from_numpy(targets).float())
+    assert loss.item() == pytest.approx(slow_cosine_regression(cosines, targets), rel=1e-5)
+
+
+@pytest.mark.parametrize(("left", "right"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
+def test_one_forward_for_both_sides_equals_two(bi, left, right):
+    sides = read(bi, left, right)
+    widths = [side["input_ids"].shape[1] for side in sides]
+    assert (widths[0] == widths[1]) == (left is right)
+    model = CountingModel(bi)
+    with torch.no_grad():
+        joined = embed_pairs(model, sides)
+        apart = [bi(dict(side))["sentence_embedding"] for side in sides]
+    assert model.rows == [6]
+    for one, two in zip(joined, apart, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+
+
+def test_prompts_of_two_lengths_that_pooling_leaves_out(tiny_bi_encoder):
+    """Was: the first side's prompt length was used for both."""
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+    model[1] = Pooling(32, pooling_mode="mean", include_prompt=False)
+    sides = [model.preprocess(SHORT, prompt="balo: "), model.preprocess(LONG, prompt="dalo felo kama: ")]
+    with torch.no_grad():
+        joined = embed_pairs(model, [dict(side) for side in sides])
+        apart = [model(dict(side))["sentence_embedding"] for side in sides]
+    for one, two in zip(joined, apart, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [[0.5, 0.5, 1.01], [-0.01, 0.5, 0.5], [0.5, float("nan"), 0.5]])
+def test_targets_outside_the_range_are_refused(bi, bad):
+    with pytest.raises(ValueError, match=r"allowed is \[0, 1\].*allow_outside"):
+        CosineRegressionLoss(bi)(read(bi, SHORT, LONG), torch.tensor(bad))
+
+
+def test_targets_outside_the_range_are_taken_when_allowed(bi):
+    loss = CosineRegressionLoss(bi, allow_outside=True)
+    assert loss(read(bi, SHORT, SHORT), torch.tensor([-1.0, 3.0, 1.0])).item() == pytest.approx(8 / 3, rel=1e-5)
+    assert loss.get_config_dict() == {"allow_outside": True}
+
+
+def test_trains_in_a_plain_trainer(tiny_bi_encoder, tiny_pairs, tmp_path):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    rows = tiny_pairs.select(range(8)).map(lambda row: {"label": row["score"] / 5}, remove_columns="score")
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        per_device_train_batch_size=4,
+        learning_rate=1e-2,
+        report_to="none",
+        save_strategy="no",
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+    )
+    loss = CosineRegressionLoss(model)
+    result = SentenceTransformerTrainer(model=model, args=args, train_dataset=rows, loss=loss).train()
+    assert result.global_step == 2
+    assert 0 < result.training_loss < 1
+    changed = [name for name, value in model.state_dict().items() if not torch.equal(value, before[name])]
+    assert len(changed) > len(before) / 2

@@ -1,0 +1,50 @@
+"""Table 16 of the paper, written out again."""
+
+import pytest
+
+from transencoder.config import FitConfig, Member
+from transencoder.methods import TransEncoder
+from transencoder.methods.defaults import LARGE_PARAMETERS, fill
+
+BASE, LARGE = 110_000_000, 340_000_000
+
+
+def config(**changes):
+    return TransEncoder(pairs="a.tsv", members=(Member(start="x"),), output="run", **changes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_parameters", "cycles", "cross_epochs", "bi_epochs", "bi_batch"),
+    [
+        ("graded", BASE, 3, 1, 10, 128),
+        ("graded", LARGE, 3, 1, 10, 64),
+        ("binary", BASE, 5, 3, 15, 128),
+        ("binary", LARGE, 5, 3, 15, 64),
+    ],
+)
+def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch):
+    filled = fill(config(task_kind=kind), n_parameters)
+    assert filled.cycles == cycles
+    cross, bi = filled.cross, filled.bi
+    assert (cross.learning_rate, cross.batch_size, cross.epochs, cross.max_length) == (
+        2e-5,
+        32,
+        cross_epochs,
+        64,
+    )
+    assert (bi.learning_rate, bi.batch_size, bi.epochs, bi.max_length) == (5e-5, bi_batch, bi_epochs, 32)
+    assert (cross.warmup_ratio, bi.warmup_ratio) == (0.1, 0.0)  # released code
+    assert cross.eval_steps == bi.eval_steps == 200
+
+
+def test_large_begins_between_bert_base_and_large():
+    assert BASE < LARGE_PARAMETERS < LARGE
+    assert fill(config(), LARGE_PARAMETERS - 1).bi.batch_size == 128
+    assert fill(config(), LARGE_PARAMETERS).bi.batch_size == 64
+
+
+def test_what_was_given_stays():
+    given = FitConfig(learning_rate=0.0, batch_size=7, epochs=2, max_length=9, warmup_ratio=0.0)
+    filled = fill(config(cycles=1, bi=given, cross=given), LARGE)
+    assert (filled.cycles, filled.bi, filled.cross) == (1, given, given)
+    assert fill(filled, BASE) == filled

@@ -1,0 +1,279 @@
+"""Whole runs of a tiny model; the first is shared, and others go on from copies of its folder."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer, util
+
+from transencoder import BiScorer, CrossScorer, Member, read_pairs, train
+from transencoder.cli import main
+from transencoder.errors import InputError, RunError
+from transencoder.evaluation import evaluate
+from transencoder.methods.training import plan
+from transencoder.report.result import Result, read_result
+from transencoder.runs import Run
+from transencoder.tokens import TokenCache
+
+STAGES = [
+    "cycle-1/labels-for-cross",
+    "cycle-1/cross-encoder",
+    "cycle-1/labels-for-bi",
+    "cycle-1/bi-encoder",
+    "cycle-2/labels-for-cross",
+    "cycle-2/cross-encoder",
+    "cycle-2/labels-for-bi",
+    "cycle-2/bi-encoder",
+    "scores/start",
+    "scores/cross",
+    "scores/bi",
+    "scores/start-on-dev",
+]
+
+
+def weights(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for form in ("bi-encoder", "cross-encoder")
+        for path in sorted((Path(folder) / form).rglob("*.safetensors"))
+    }
+
+
+def reused(result):
+    return {stage["name"]: stage["reused"] for stage in result["stages"]}
+
+
+@pytest.fixture(scope="module")
+def config(tiny_method, tiny_files):
+    return tiny_method(cycles=2, is_symmetric=True, tests=(str(tiny_files / "test.tsv"),))
+
+
+@pytest.fixture(scope="module")
+def trained(config):
+    return train(config)
+
+
+@pytest.fixture
+def copied(config, trained, tmp_path):
+    """The config in a copy of the finished run's folder."""
+    shutil.copytree(trained.folder, tmp_path / "copy")
+    return replace(config, output=str(tmp_path / "copy"))
+
+
+def test_the_result_is_whole_and_on_disk(config, trained):
+    result = trained.result
+    assert set(result) >= Result.__required_keys__
+    on_disk = read_result(trained.folder)
+    assert on_disk == json.loads(json.dumps(result)) | {"recipe_sha256": on_disk["recipe_sha256"]}
+    assert (result["method"], result["seed"], result["metric"]) == ("trans-encoder", 2021, "spearman")
+    assert [stage["name"] for stage in result["stages"]] == STAGES
+    assert not any(reused(result).values())
+    assert result["analysis"] is None
+    assert set(result["scores"]) == {"start", "bi", "cross"}
+    assert all(set(scores) == {"test"} for scores in result["scores"].values())
+    assert set(result["dev"]) == {"start", "bi", "cross"}
+    assert [cycle["cycle"] for cycle in result["cycles"]] == [1, 2]
+    assert result["data"]["pairs"]["rows"] == 96
+    assert result["environment"]["device"] == "cpu"
+    names = {path.name for path in trained.folder.iterdir()}
+    assert names >= {"recipe.toml", "environment.json", "log.jsonl", "result.json", "report.md", "stages"}
+    assert trained.folder == Path(config.output)
+
+
+def test_every_default_is_written_out(trained):
+    values = trained.result["config"]
+    assert (values["bi"]["max_length"], values["cross"]["max_length"]) == (32, 64)
+    assert (values["bi"]["warmup_ratio"], values["cross"]["warmup_ratio"]) == (0.0, 0.1)
+    assert (values["precision"], values["device"]) == ("fp32", "cpu")
+    assert "warmup_ratio = 0.1" in (trained.folder / "recipe.toml").read_text()
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_the_best_cycle_of_each_form_is_chosen_by_dev(form, trained):
+    devs = [cycle[form]["dev"] for cycle in trained.result["cycles"]]
+    best = trained.result["best"][form]
+    assert best["dev"] == max(devs) == trained.result["dev"][form]
+    assert best["cycle"] == 1 + devs.index(max(devs))
+    name = f"cycle-{best['cycle']}/{form}-encoder"
+    key = next(stage["key"] for stage in trained.result["stages"] if stage["name"] == name)
+    (stage,) = trained.folder.glob(f"stages/*-{key[:12]}/model/model.safetensors")
+    assert stage.read_bytes() == (trained.folder / best["path"] / "model.safetensors").read_bytes()
+
+
+def test_plain_sentence_transformers_gives_the_same_scores(trained, tiny_files):
+    pairs = read_pairs(str(tiny_files / "dev.tsv"))
+    first, second = pairs["sentence1"][:], pairs["sentence2"][:]
+    bi = SentenceTransformer(str(trained.folder / "bi-encoder"), device="cpu")
+    cosines = util.pairwise_cos_sim(bi.encode(first), bi.encode(second)).numpy()
+    ours = BiScorer(trained.bi_encoder, precision="fp32", cache=TokenCache()).score(pairs)
+    assert np.allclose(cosines, ours, atol=1e-5)
+    cross = CrossEncoder(str(trained.folder / "cross-encoder"), device="cpu")
+    probabilities = cross.predict(list(zip(first, second, strict=True)))
+    ours = CrossScorer(trained.cross_encoder, precision="fp32", cache=TokenCache()).score(pairs)
+    assert np.allclose(probabilities, ours, atol=1e-5)
+    assert (bi.max_seq_length, cross.max_seq_length) == (32, 64)
+    assert "transencoder" in (trained.folder / "bi-encoder" / "README.md").read_text()
+
+
+def test_the_recorded_metrics_are_those_of_the_saved_models(trained, tiny_files):
+    dev, test = (read_pairs(str(tiny_files / f"{name}.tsv")) for name in ("dev", "test"))
+    for form, scorer in (
+        ("bi", BiScorer(trained.bi_encoder, precision="fp32")),
+        ("cross", CrossScorer(trained.cross_encoder, precision="fp32")),
+    ):
+        assert evaluate(scorer, dev) == pytest.approx(trained.result["best"][form]["dev"], abs=0.1)
+        assert evaluate(scorer, test) == pytest.approx(trained.result["scores"][form]["test"], abs=0.1)
+
+
+def test_the_same_command_again_reuses_everything(copied, trained):
+    again = train(copied)
+    assert all(reused(again.result).values())
+    assert [stage["key"] for stage in again.result["stages"]] == [stage["key"] for stage in trained.result["stages"]]
+    for name in ("cycles", "best", "dev", "scores", "data", "metric"):
+        assert again.result[name] == json.loads(json.dumps(trained.result[name])), name
+    assert weights(again.folder) == weights(trained.folder)
+    events = [json.loads(line)["event"] for line in (again.folder / "log.jsonl").read_text().splitlines()]
+    assert events[events.index("run_finished") :].count("stage_reused") == len(STAGES)
+
+
+def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
+    again = train(replace(copied, bi=replace(copied.bi, epochs=2)))
+    flags = reused(again.result)
+    assert [name for name, flag in flags.items() if flag] == [
+        *STAGES[:3],
+        "scores/start",
+        *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
+        "scores/start-on-dev",
+    ]
+    assert len(again.result["cycles"][0]["bi"]["curve"]) > len(trained.result["cycles"][0]["bi"]["curve"])
+
+
+def test_a_damaged_stage_is_done_again_with_the_same_bytes(copied, trained):
+    (damaged,) = Path(copied.output).glob("stages/cycle-1-cross-encoder-*/model/model.safetensors")
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1])
+    again = train(copied)
+    assert [name for name, flag in reused(again.result).items() if not flag] == ["cycle-1/cross-encoder"]
+    assert damaged.read_bytes() == content
+
+
+def test_a_run_in_use_is_refused(copied):
+    with (
+        Run.open(copied.output, (Path(copied.output) / "recipe.toml").read_text(), "trans-encoder"),
+        pytest.raises(RunError, match="is in use by process .* choose another output folder"),
+    ):
+        train(copied)
+
+
+def test_a_folder_with_other_things_is_refused(tiny_method, tmp_path):
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(RunError, match="is not empty and is not a run"):
+        train(tiny_method(output=str(tmp_path)))
+
+
+def test_without_dev_and_tests_the_last_is_kept_and_the_output_says_so(tiny_method):
+    trained = train(tiny_method(dev=None, cycles=2))
+    result = trained.result
+    assert [best["cycle"] for best in result["best"].values()] == [2, 2]
+    assert result["dev"] is None
+    assert result["scores"] == {}  # test scoring is off by default
+    assert [stage["name"] for stage in result["stages"]] == STAGES[:8]
+    for path in ("report.md", "bi-encoder/README.md", "cross-encoder/README.md"):
+        assert "no dev set" in (trained.folder / path).read_text().lower(), path
+
+
+def test_analysis_mode_records_test_curves_and_says_so(tiny_method, tiny_files, trained):
+    config = tiny_method(tests=(str(tiny_files / "test.tsv"),), test_every_eval=True)
+    result = train(config).result
+    for form in ("cross", "bi"):
+        steps = [step for step, _ in result["cycles"][0][form]["curve"]]
+        assert [(cycle, step) for cycle, step, _ in result["analysis"][form]] == [(1, step) for step in steps]
+        assert all(set(values) == {"test"} for _, _, values in result["analysis"][form])
+    assert any("Analysis mode" in note for note in result["notes"])
+
+
+def test_the_token_is_written_nowhere(tiny_method, tiny_files):
+    token = "hf_TheSecretToken"
+    trained = train(tiny_method(token=token, tests=(str(tiny_files / "test.tsv"),)))
+    files = [path for path in trained.folder.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    assert [path for path in files if token.encode() in path.read_bytes()] == []
+    assert token not in json.dumps(trained.result)
+
+
+def test_the_token_is_not_in_a_checkpoint_either(tiny_method, monkeypatch):
+    token = "hf_TheSecretToken"
+    config = tiny_method(token=token)
+    monkeypatch.setattr(SentenceTransformer, "save_pretrained", _stop)
+    monkeypatch.setattr(CrossEncoder, "save_pretrained", _save_checkpoints_only)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    files = [path for path in Path(config.output).rglob("*") if path.is_file()]
+    assert any("checkpoint-" in str(path) for path in files)
+    assert [path for path in files if token.encode() in path.read_bytes()] == []
+
+
+def test_the_command_line_is_the_api(tiny_method, tiny_files, tiny_bi_encoder, tmp_path, monkeypatch, capsys):
+    folders = []
+    for name in ("api", "cli"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        if name == "api":
+            train(tiny_method(output="run"))
+        else:
+            fit = "learning-rate=1e-3 batch-size=16 epochs=1 eval-steps=4 checkpoint-steps=4".split()
+            options = [f"--{form}.{setting}" for form in ("bi", "cross") for setting in fit]
+            base = f"--pairs {tiny_files}/pairs.tsv --start {tiny_bi_encoder} --output run --dev {tiny_files}/dev.tsv"
+            more = "--cycles 1 --no-is-symmetric --precision fp32 --device cpu --quiet"
+            code = main(["train", "trans-encoder", *base.split(), *more.split(), *options])
+            assert code == 0, capsys.readouterr().err
+        folders.append(Path("run").resolve())
+    api, cli = folders
+    assert (api / "recipe.toml").read_bytes() == (cli / "recipe.toml").read_bytes()
+    assert weights(api) == weights(cli)
+
+
+def test_a_run_repeats_its_bytes_and_another_seed_does_not(tiny_method):
+    first, second, other = (weights(train(tiny_method(seed=seed)).folder) for seed in (1, 1, 2))
+    assert first == second
+    assert all(first[name] != other[name] for name in first)
+
+
+def test_a_plan_counts_the_steps_and_trains_nothing(tiny_method, trained, config):
+    planned = plan(config)
+    assert (planned.n_pairs, planned.cross_steps, planned.bi_steps) == (96, 12, 6)
+    assert planned.cross_steps == trained.result["cycles"][0]["cross"]["curve"][-1][0]
+    assert planned.disk_bytes > 100_000
+    assert planned.seconds > 0
+    assert "2 cycles; each cycle: label, train a cross-encoder 12 steps" in str(planned)
+    unstarted = tiny_method()
+    plan(unstarted)
+    assert not Path(unstarted.output).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": "/nowhere/pairs.tsv"}, "/nowhere/pairs.tsv"),
+        ({"dev": "/nowhere/dev.tsv"}, "/nowhere/dev.tsv"),
+        ({"members": (Member(start="/nowhere/model"),)}, "'/nowhere/model' is no local folder"),
+        ({"tests": ("stsbb",)}, "stsbb"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(tiny_method, changes, message):
+    with pytest.raises(InputError) as refusal:
+        train(tiny_method(**changes))
+    assert message in str(refusal.value)
+
+
+def _stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+def _save_checkpoints_only(model, path, *arguments, **options):
+    if "checkpoint-" not in path:
+        raise KeyboardInterrupt
+    return model.save(path, *arguments, **options)

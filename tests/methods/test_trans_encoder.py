@@ -1,0 +1,58 @@
+"""What a config refuses, named as the user typed it."""
+
+import pytest
+
+from transencoder import FitConfig, Member, TransEncoder
+from transencoder.errors import InputError
+
+FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"members": ()}, "members is empty; give at least one start"),
+        ({"members": (Member(start="x"), Member(start="y"))}, "2 members given"),
+        ({"start_weight": 1.0}, r"start_weight is 1\.0; it is a share of the teachers, 0 to below 1"),
+        ({"start_weight": -0.1}, r"start_weight is -0\.1"),
+        ({"start_weight": float("nan")}, "start_weight is nan"),
+        ({"cycles": 0}, "cycles is 0; it must be at least 1"),
+        ({"patience_cycles": 0, "dev": "stsb"}, "patience_cycles is 0"),
+        ({"patience_cycles": 1}, "patience_cycles needs a dev set"),
+        ({"test_every_eval": True}, "test_every_eval needs tests and dev"),
+        ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests and dev"),
+        ({"test_every_eval": True, "tests": ("stsb",)}, "test_every_eval needs tests and dev"),
+    ],
+)
+def test_contradictions_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        TransEncoder(**FIELDS | changes)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("batch_size", 0),
+        ("epochs", 0),
+        ("max_length", 0),
+        ("eval_steps", 0),
+        ("checkpoint_steps", -1),
+        ("gradient_accumulation_steps", 0),
+        ("bucket_batches", 0),
+        ("learning_rate", -1e-5),
+        ("learning_rate", float("nan")),
+        ("weight_decay", -0.1),
+        ("max_grad_norm", -1.0),
+        ("warmup_ratio", 1.1),
+        ("warmup_ratio", -0.1),
+    ],
+)
+def test_a_fit_that_cannot_be_is_refused(field, value):
+    with pytest.raises(InputError, match=f"^{field} is "):
+        FitConfig(**{field: value})
+
+
+def test_the_defaults_are_the_papers():
+    config = TransEncoder(**FIELDS)
+    assert (config.initialisation, config.label_policy, config.start_weight) == ("refreshing", "clip", 0.0)
+    assert (config.is_symmetric, config.head, config.seed, config.tests) == (True, "pooler", 2021, ())

@@ -1,0 +1,134 @@
+"""Every row once an epoch, in an order that seed and epoch decide, with less padding; collators give the model's features."""
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler
+from transencoder.tokens import TokenCache
+
+SENTENCE1 = ["balo bama", "dalo dama felo fema kama", "balo bama", "kama"]
+SENTENCE2 = ["dalo", "balo bama", "gelo lelo memo dioma tiolo", "x"]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return Dataset.from_dict({"sentence1": SENTENCE1, "sentence2": SENTENCE2})
+
+
+@pytest.fixture(params=["right", "left"])
+def side(request):
+    return request.param
+
+
+def skewed_lengths(n: int) -> np.ndarray:
+    return np.random.default_rng(0).geometric(0.06, n).clip(4, 128).astype(np.uint16)
+
+
+def padded_tokens(lengths: np.ndarray, batches: list[list[int]]) -> int:
+    return sum(len(rows) * int(lengths[rows].max()) for rows in batches)
+
+
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 1000])
+@pytest.mark.parametrize("window_batches", [1, 4, 64])
+def test_every_row_is_met_once_an_epoch(n, window_batches):
+    sampler = LengthBucketSampler(skewed_lengths(n), 32, window_batches, seed=0)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        batches = list(sampler)
+        assert len(batches) == len(sampler) == -(-n // 32)
+        assert sorted(row for rows in batches for row in rows) == list(range(n))
+        assert sum(len(rows) < 32 for rows in batches) == (n % 32 > 0)
+
+
+def test_seed_and_epoch_decide_the_batches():
+    def batches(seed: int, epoch: int) -> list[list[int]]:
+        sampler = LengthBucketSampler(skewed_lengths(300), 16, 8, seed)
+        sampler.set_epoch(epoch)
+        np.random.seed(epoch + 17)  # noqa: NPY002 - other code's draws must not matter
+        assert list(sampler) == (found := list(sampler)), "a second pass of one epoch, as after a resume"
+        return found
+
+    assert batches(0, 0) == batches(0, 0)
+    assert batches(0, 1) == batches(0, 1)
+    different = [batches(0, 0), batches(0, 1), batches(1, 0), batches(1, 1)]
+    assert len({str(found) for found in different}) == 4
+
+
+def test_window_of_one_batch_is_a_plain_shuffle():
+    lengths = skewed_lengths(300)
+    flat = [row for rows in LengthBucketSampler(lengths, 16, 1, 3) for row in rows]
+    assert flat != list(range(300))
+    assert flat == [row for rows in LengthBucketSampler(lengths[::-1], 16, 1, 3) for row in rows], (
+        "lengths play no part"
+    )
+
+
+def test_buckets_need_fewer_tokens_than_random_batches():
+    lengths = skewed_lengths(4096)
+    plain = padded_tokens(lengths, list(LengthBucketSampler(lengths, 32, 1, 0)))
+    bucketed = padded_tokens(lengths, list(LengthBucketSampler(lengths, 32, 64, 0)))
+    assert int(lengths.sum()) <= bucketed < 0.5 * plain
+
+
+def test_rows_of_a_batch_come_from_one_window():
+    lengths = skewed_lengths(512)
+    order = np.arange(512, dtype=np.int32)
+    np.random.default_rng((5, 0)).shuffle(order)
+    for number, rows in enumerate(LengthBucketSampler(lengths, 8, 4, 5)):
+        window = order[number // 4 * 32 :][:32]
+        assert set(rows) <= set(window.tolist())
+        ordered = np.sort(lengths[window])
+        assert lengths[rows].tolist() in ordered.reshape(4, 8).tolist()
+
+
+def test_batches_are_not_met_from_short_to_long():
+    lengths = skewed_lengths(2048)
+    means = [lengths[rows].mean() for rows in LengthBucketSampler(lengths, 32, 64, 0)]
+    assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5
+
+
+def test_bi_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_path, side):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    model.tokenizer.padding_side = side
+    collate = BiCollator(TokenCache(tmp_path).sentences(model, pairs, "balo: "))
+    rows = [2, 0, 3]
+    batch = collate([{"row": row, "label": row / 10} for row in rows])
+    torch.testing.assert_close(batch.pop("label"), torch.tensor([0.2, 0.0, 0.3]))
+    both = model.preprocess(
+        [SENTENCE1[row] for row in rows] + [SENTENCE2[row] for row in rows],
+        prompt="balo: ",
+    )
+    expected = {
+        f"sentence{i + 1}_{name}": values.chunk(2)[i] if isinstance(values, torch.Tensor) else values
+        for name, values in both.items()
+        for i in (0, 1)
+    }
+    assert set(batch) == set(expected)
+    for name, values in expected.items():
+        assert torch.equal(batch[name], values) if isinstance(values, torch.Tensor) else batch[name] == values
+
+
+@pytest.mark.parametrize("rows", [[0, 1], [4, 6], [3, 6, 1, 4, 0], [5, 2]])
+def test_cross_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_path, side, rows):
+    """Rows from 4 on are the pairs turned round; they stand beside the others in one batch."""
+    model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+    model.tokenizer.padding_side = side
+    cache = TokenCache(tmp_path)
+    collate = CrossCollator([cache.pairs(model, pairs), cache.pairs(model, pairs, swapped=True)])
+    batch = collate([{"row": row, "label": 0.5} for row in rows])
+    assert torch.equal(batch.pop("label"), torch.full((len(rows),), 0.5))
+    texts = [(SENTENCE1[row], SENTENCE2[row]) if row < 4 else (SENTENCE2[row - 4], SENTENCE1[row - 4]) for row in rows]
+    expected = {f"pair_{name}": values for name, values in model.preprocess(texts).items()}
+    assert set(batch) == set(expected)
+    for name, values in expected.items():
+        assert torch.equal(batch[name], values) if isinstance(values, torch.Tensor) else batch[name] == values
+
+
+def test_cross_collator_of_one_order(tiny_bi_encoder, pairs, tmp_path):
+    model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+    batch = CrossCollator([TokenCache(tmp_path).pairs(model, pairs)])([{"row": 3, "label": 1}])
+    assert torch.equal(batch["pair_input_ids"], model.preprocess([("kama", "x")])["input_ids"])
+    assert batch["label"].dtype == torch.float32

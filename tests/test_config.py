@@ -1,0 +1,66 @@
+"""Settings that contradict themselves are refused by the name the user typed."""
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from transencoder.config import FitConfig, Member, member_folder_name, nearest
+from transencoder.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("batch_size", 0),
+        ("epochs", 0),
+        ("max_length", 0),
+        ("eval_steps", 0),
+        ("checkpoint_steps", -1),
+        ("gradient_accumulation_steps", 0),
+        ("bucket_batches", 0),
+        ("learning_rate", -1e-5),
+        ("learning_rate", float("nan")),
+        ("weight_decay", -0.1),
+        ("max_grad_norm", -1.0),
+        ("warmup_ratio", 1.1),
+        ("warmup_ratio", -0.1),
+        ("warmup_ratio", float("nan")),
+    ],
+)
+def test_values_that_cannot_be_trained_with_are_refused(name, bad):
+    with pytest.raises(InputError, match=rf"^{name} is {bad}; it "):
+        FitConfig(**{name: bad})
+
+
+def test_the_edges_are_allowed():
+    FitConfig(warmup_ratio=0.0, max_grad_norm=0.0, weight_decay=0.0, batch_size=1, epochs=1, max_length=1)
+    FitConfig(warmup_ratio=1.0, eval_steps=1, checkpoint_steps=1, bucket_batches=1)
+
+
+def test_settings_are_frozen_and_named():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        FitConfig().epochs = 3
+    with pytest.raises(TypeError):
+        Member("minilm")
+    assert Member(start="minilm").cross_start is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("learning-rat", "learning_rate"), ("epoch", "epochs"), ("batchsize", "batch_size"), ("zzz", None)],
+)
+def test_nearest_name(typed, meant):
+    names = [field.name for field in dataclasses.fields(FitConfig)]
+    found = nearest(typed, names)
+    assert found == meant if meant else found in names
+
+
+def test_member_folders_count_from_one():
+    assert [member_folder_name(i) for i in range(2)] == ["member-1", "member-2"]
+
+
+def test_importing_it_loads_nothing_heavy():
+    code = "import sys, transencoder.config; print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

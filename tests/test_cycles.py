@@ -1,0 +1,227 @@
+"""The order of stages, what each starts from and learns; the fit itself is replaced where it does not matter."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import CrossEncoder, SentenceTransformer, util
+
+from transencoder import FitConfig, Member, cycles, train
+from transencoder.cycles import Model, self_distil
+from transencoder.errors import InputError
+from transencoder.fit import Fitted
+
+FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
+
+
+@pytest.fixture
+def students(monkeypatch):
+    """Fits that train nothing: each student as it was handed to `fit`, with targets; then its weights are nudged."""
+    seen = []
+
+    def fake(student, loss, pairs, targets, dev, config, **options):
+        weights = {name: tensor.clone() for name, tensor in student.state_dict().items()}
+        seen.append(
+            {"student": student, "weights": weights, "targets": np.array(targets), "loss": loss(student)} | options
+        )
+        with torch.no_grad():
+            for parameter in student.parameters():
+                parameter.add_(0.01 * len(seen))
+        return Fitted(float(len(seen)), 1, [(1, float(len(seen)))], [], 1, 0.0)
+
+    monkeypatch.setattr(cycles, "fit", fake)
+    return seen
+
+
+def encoder(weights):
+    """The encoder's weights alone: what a bi-encoder, a cross-encoder and a plain model have in common."""
+    found = {}
+    for name, tensor in weights.items():
+        parts = name.split(".")
+        if "encoder" in parts or "embeddings" in parts:
+            first = min(parts.index(part) for part in ("encoder", "embeddings") if part in parts)
+            found[".".join(parts[first:])] = tensor
+    assert len(found) > 30
+    return found
+
+
+def same_encoder(weights, others):
+    weights, others = encoder(weights), encoder(others)
+    return weights.keys() == others.keys() and all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def nudged(weights, n_th):
+    return {name: tensor + 0.01 * n_th for name, tensor in weights.items()}
+
+
+def of(folder):
+    return load_file(Path(folder) / "model.safetensors")
+
+
+def labels_of(folder, form, cycle=1):
+    (path,) = Path(folder).glob(f"stages/cycle-{cycle}-labels-for-{form}-*/labels.parquet")
+    return pq.read_table(path)
+
+
+def test_refreshing_starts_each_student_from_the_start(students, tiny_method, tiny_bi_encoder):
+    train(tiny_method(cycles=2))
+    assert [type(each["student"]) for each in students] == [CrossEncoder, SentenceTransformer] * 2
+    assert all(same_encoder(each["weights"], of(tiny_bi_encoder)) for each in students)
+
+
+def test_sequential_goes_on_from_the_teachers_encoder(students, tiny_method, tiny_bi_encoder):
+    train(tiny_method(cycles=2, initialisation="sequential"))
+    assert same_encoder(students[0]["weights"], of(tiny_bi_encoder))
+    for n_th in (1, 2, 3):
+        assert same_encoder(students[n_th]["weights"], nudged(students[n_th - 1]["weights"], n_th))
+
+
+def test_the_cross_encoder_may_start_elsewhere(students, tiny_method, tiny_bi_encoder, tiny_plm, tmp_path):
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    other = AutoModelForMaskedLM.from_pretrained(tiny_plm)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(1.5)
+    other.save_pretrained(tmp_path / "other")
+    AutoTokenizer.from_pretrained(tiny_plm).save_pretrained(tmp_path / "other")
+    train(tiny_method(cycles=2, members=(Member(start=tiny_bi_encoder, cross_start=str(tmp_path / "other")),)))
+    cross, bi, cross_again, _ = (each["weights"] for each in students)
+    assert same_encoder(cross, of(tmp_path / "other"))
+    assert same_encoder(cross_again, of(tmp_path / "other"))
+    assert same_encoder(bi, of(tiny_bi_encoder))
+    assert not same_encoder(cross, bi)
+
+
+@pytest.mark.parametrize("head", ["pooler", "linear"])
+def test_heads(students, tiny_method, head):
+    trained = train(tiny_method(head=head))
+    names = {type(module).__name__ for module in students[0]["student"].modules()}
+    assert ("Dense" in names) == (head == "linear")
+    assert ("BertForSequenceClassification" in names) == (head == "pooler")
+    scores = CrossEncoder(str(trained.folder / "cross-encoder")).predict([("balo", "bama"), ("balo", "balo")])
+    assert np.allclose(scores, trained.cross_encoder.predict([("balo", "bama"), ("balo", "balo")]))
+    assert scores.shape == (2,)
+
+
+def test_a_new_head_comes_from_the_stages_seed(students, tiny_method):
+    for seed in (1, 1, 2):
+        train(tiny_method(seed=seed, head="linear"))
+    first, second, other = (students[n_th]["weights"] for n_th in (0, 2, 4))
+    heads = [name for name in first if not torch.equal(first[name], other[name])]
+    assert heads
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert students[0]["seed"] != students[1]["seed"] != students[4]["seed"]
+
+
+@pytest.mark.parametrize("is_symmetric", [True, False])
+def test_only_symmetric_tasks_train_the_cross_encoder_on_both_orders(students, tiny_method, is_symmetric):
+    train(tiny_method(is_symmetric=is_symmetric))
+    assert [each["both_orders"] for each in students] == [is_symmetric, False]
+
+
+def test_the_cross_encoder_learns_the_starts_clipped_cosines(students, tiny_method, tiny_bi_encoder):
+    trained = train(tiny_method())
+    table = labels_of(trained.folder, "cross")
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    cosines = util.pairwise_cos_sim(
+        model.encode(table["sentence1"].to_pylist()), model.encode(table["sentence2"].to_pylist())
+    ).numpy()
+    assert np.allclose(table["raw:start"].to_numpy(), cosines, atol=1e-5)
+    assert np.array_equal(students[0]["targets"], np.clip(table["raw:start"].to_numpy(), 0, 1))
+
+
+def test_the_bi_encoder_learns_the_cross_encoders_probabilities(students, tiny_method):
+    trained = train(tiny_method())
+    table = labels_of(trained.folder, "bi")
+    assert table.column_names[3:] == ["raw:cycle-1/cross-encoder"]
+    raw = table["raw:cycle-1/cross-encoder"].to_numpy()
+    pairs = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
+    assert np.allclose(raw, trained.cross_encoder.predict(pairs), atol=1e-5)
+    assert np.array_equal(students[1]["targets"], raw)
+
+
+def test_the_start_may_teach_the_bi_encoder_too(students, tiny_method):
+    trained = train(tiny_method(start_weight=0.25))
+    table = labels_of(trained.folder, "bi")
+    cross, start = (table[f"raw:{name}"].to_numpy() for name in ("cycle-1/cross-encoder", "start"))
+    assert np.allclose(students[1]["targets"], 0.75 * cross + 0.25 * np.clip(start, 0, 1), atol=1e-6)
+    assert "raw:start" in labels_of(trained.folder, "cross").column_names
+    assert np.allclose(students[0]["targets"], np.clip(start, 0, 1), atol=1e-6)
+
+
+def test_raw_labels_may_leave_the_range_and_the_losses_are_told(students, tiny_method):
+    trained = train(tiny_method(label_policy="raw"))
+    table = labels_of(trained.folder, "cross")
+    assert np.array_equal(students[0]["targets"], table["raw:start"].to_numpy())
+    assert all(each["loss"].allow_outside for each in students)
+    assert any("released code" in note for note in trained.result["notes"])
+
+
+def test_sequential_needs_one_architecture(students, tiny_method, tiny_bi_encoder, tiny_plm, tmp_path):
+    from transformers import AutoTokenizer, DistilBertConfig, DistilBertForMaskedLM
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
+    config = DistilBertConfig(
+        vocab_size=len(tokenizer), dim=32, n_layers=2, n_heads=2, hidden_dim=64, max_position_embeddings=128
+    )
+    DistilBertForMaskedLM(config).save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "other")
+    member = Member(start=tiny_bi_encoder, cross_start=str(tmp_path / "other"))
+    with pytest.raises(InputError, match="sequential initialisation needs starts of one architecture"):
+        train(tiny_method(members=(member,), initialisation="sequential"))
+
+
+def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
+    first, second = (
+        train(tiny_method(initialisation=each)).bi_encoder.state_dict() for each in ("sequential", "refreshing")
+    )
+    assert not same_encoder(first, second)
+    assert not same_encoder(second, of(tiny_bi_encoder))
+
+
+@pytest.fixture
+def scripted_lab(monkeypatch):
+    """A lab whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
+
+    def make(devs, patience):
+        made = []
+
+        def learn(lab, form, cycle, teacher):
+            made.append((form, cycle, teacher.name))
+            value = devs[cycle - 1][form == "bi"]
+            fitted = None if value is None else {"best": value}
+            return Model(form, Path("."), f"{form}-{cycle}", f"{form}-{cycle}", cycle, fitted)
+
+        monkeypatch.setattr(cycles, "learn", learn)
+        settings = type("Settings", (), {"patience_cycles": patience})()
+        lab = type("Lab", (), {"start": Model("bi", Path("."), "start", "start"), "settings": settings})()
+        return lab, made
+
+    return make
+
+
+def test_each_student_is_the_next_teacher(scripted_lab):
+    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)], None)
+    trained = self_distil(lab, 2)
+    assert made == [("cross", 1, "start"), ("bi", 1, "cross-1"), ("cross", 2, "bi-1"), ("bi", 2, "cross-2")]
+    assert [(cross.name, bi.name) for cross, bi in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
+
+
+@pytest.mark.parametrize(
+    ("devs", "patience", "n_cycles"),
+    [
+        ([(5, 5), (5, 5), (9, 9)], 1, 2),  # equal is no improvement
+        ([(5, 5), (4, 6), (4, 4), (9, 9)], 1, 3),  # one form improved
+        ([(5, 5), (4, 4), (3, 3), (9, 9)], 2, 3),
+        ([(5, 5), (4, 4), (6, 3), (1, 1), (2, 2), (9, 9)], 2, 5),
+        ([(5, 5), (4, 4), (3, 3), (2, 2)], None, 4),
+        ([(5, 5), (6, 6), (7, 7), (8, 8)], 1, 4),
+    ],
+)
+def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
+    lab, _ = scripted_lab(devs, patience)
+    assert len(self_distil(lab, len(devs))) == n_cycles

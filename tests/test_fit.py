@@ -1,0 +1,337 @@
+"""Fits of tiny models: 64 pairs, 4 steps an epoch, 3 epochs; evaluated at 3, 4, 6, 8, 9, 12, saved at every second step."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transencoder.config import FitConfig
+from transencoder.encoders import load_bi, load_cross
+from transencoder.evaluation import evaluate
+from transencoder.fit import fit, steps_in_all
+from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from transencoder.scorers import BiScorer, CrossScorer
+from transencoder.tokens import TokenCache
+
+CONFIG = {
+    "learning_rate": 3e-3,
+    "batch_size": 16,
+    "epochs": 3,
+    "max_length": 24,
+    "warmup_ratio": 0.1,
+    "eval_steps": 3,
+    "checkpoint_steps": 2,
+}
+LOAD = {"bi": load_bi, "cross": load_cross}
+LOSS = {"bi": CosineRegressionLoss, "cross": SoftCrossEntropyLoss}
+SCORER = {"bi": BiScorer, "cross": CrossScorer}
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return TokenCache(tmp_path_factory.mktemp("tokens"))
+
+
+@pytest.fixture(params=["bi", "cross"])
+def form(request):
+    return request.param
+
+
+@pytest.fixture
+def fit_tiny(tiny_bi_encoder, tiny_pairs, cache, tmp_path):
+    """Fit a fresh tiny model: returns it and what `fit` returned."""
+
+    def run(
+        form,
+        *,
+        dev=None,
+        folder="checkpoints",
+        seed=1,
+        loss=None,
+        pairs=None,
+        prepare=None,
+        precision="fp32",
+        **options,
+    ):
+        student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
+        if prepare is not None:
+            prepare(student)
+        pairs = tiny_pairs.select(range(64)) if pairs is None else pairs
+        targets = np.array(pairs["score"], np.float32) / 5
+        given = {name: options.pop(name) for name in list(options) if name not in ("both_orders",)}
+        config = FitConfig(**(CONFIG | given))
+        fitted = fit(
+            student,
+            loss or LOSS[form],
+            pairs,
+            targets,
+            dev,
+            config,
+            folder=tmp_path / folder,
+            seed=seed,
+            precision=precision,
+            cache=cache,
+            **options,
+        )
+        return student, fitted
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The safetensors bytes of a model saved as users save it."""
+
+    def read(model):
+        model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+        return [path.read_bytes() for path in sorted((tmp_path / "saved").rglob("*.safetensors"))]
+
+    return read
+
+
+def scripted(values, snapshots=None):
+    """A dev metric that says these values in turn, and keeps the weights it was shown."""
+    values = iter(values)
+
+    def dev(model):
+        if snapshots is not None:
+            snapshots.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return {"dev": next(values)}
+
+    return dev
+
+
+def same(weights, others):
+    return all(torch.equal(tensor, others[name]) for name, tensor in weights.items())
+
+
+def without_dropout(model):
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
+def test_it_learns_planted_similarity(form, fit_tiny, tiny_pairs, tiny_bi_encoder, cache):
+    def dev(model):
+        return {"dev": evaluate(SCORER[form](model, precision="fp32", cache=cache), tiny_pairs)}
+
+    start = LOAD[form](Path(tiny_bi_encoder), max_length=24, device="cpu")
+    before = dev(start)["dev"]
+    model, fitted = fit_tiny(form, dev=dev, pairs=tiny_pairs, epochs=2, eval_steps=50)
+    assert fitted.best > before + 8
+    assert dev(model)["dev"] == fitted.best == max(value for _, value in fitted.curve)
+    assert not model.training
+
+
+def test_the_best_weights_are_kept_not_the_last(form, fit_tiny):
+    shown = []
+    model, fitted = fit_tiny(form, dev=scripted([1, 2, 9, 3, 9, 4], shown))
+    assert (fitted.best, fitted.best_step) == (9, 6)  # the first of equals
+    assert same(model.state_dict(), shown[2])
+    assert not same(model.state_dict(), shown[-1])
+
+
+def test_negative_metrics_choose_too(fit_tiny):
+    assert fit_tiny("bi", dev=scripted([-3, -1, -2, -5, -9, -4]))[1].best_step == 4
+
+
+def test_without_a_dev_set_the_last_weights_are_kept(form, fit_tiny, saved, tmp_path):
+    model, fitted = fit_tiny(form)
+    assert (fitted.best, fitted.best_step, fitted.curve, fitted.n_steps) == (None, 12, [], 12)
+    (last,) = (tmp_path / "checkpoints").rglob("model.safetensors")
+    assert last.parent.name == "checkpoint-12"
+    assert saved(model) == [last.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({}, [3, 4, 6, 8, 9, 12]),
+        ({"eval_steps": 4}, [4, 8, 12]),
+        ({"eval_steps": 100}, [4, 8, 12]),
+        ({"eval_steps": 5, "batch_size": 8, "gradient_accumulation_steps": 3}, [3, 5, 6, 9]),
+        ({"eval_steps": 1, "epochs": 1}, [1, 2, 3, 4]),
+    ],
+)
+def test_it_evaluates_every_n_steps_and_at_each_epochs_end_never_twice(fit_tiny, changes, steps):
+    _, fitted = fit_tiny("bi", dev=scripted(range(20)), **changes)
+    assert [step for step, _ in fitted.curve] == steps
+    assert [value for _, value in fitted.curve] == list(range(len(steps)))
+
+
+def test_other_metrics_are_recorded_and_do_not_choose(fit_tiny):
+    values = iter([(3, 40.0), (2, 50.0), (1, 60.0)])
+
+    def dev(model):
+        return dict(zip(("dev", "test_sick"), next(values), strict=True))
+
+    _, fitted = fit_tiny("bi", dev=dev, eval_steps=4)
+    assert fitted.best_step == 4
+    assert fitted.others == [(4, {"test_sick": 40.0}), (8, {"test_sick": 50.0}), (12, {"test_sick": 60.0})]
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_does_not(form, fit_tiny, saved):
+    first, second, other = (
+        saved(fit_tiny(form, epochs=1, seed=seed, folder=str(i))[0]) for i, seed in enumerate((1, 1, 2))
+    )
+    assert first == second
+    assert first != other
+
+
+# Where a fit of 12 steps in 3 epochs is stopped: in the n-th evaluation, in the n-th step, before and after the n-th
+# checkpoint is complete. Steps 4, 8 and 12 end an epoch.
+STOPS = [
+    ("evaluation", 2),
+    ("evaluation", 4),
+    ("evaluation", 6),
+    ("step", 5),
+    ("step", 8),
+    ("incomplete", 1),
+    ("incomplete", 4),
+    ("complete", 2),
+    ("complete", 3),
+    ("complete", 6),
+]
+DEVS = [1, 5, 2, 3, 4, 0]
+UNINTERRUPTED = {}
+
+
+@pytest.mark.parametrize(
+    ("form", "precision", "stop"),
+    [("bi", "fp32", stop) for stop in STOPS]
+    + [("cross", "fp32", stop) for stop in STOPS[1::3]]
+    + [("bi", "bf16", STOPS[3]), ("cross", "bf16", STOPS[8])],
+    ids=lambda value: value if isinstance(value, str) else "-".join(map(str, value)),
+)
+def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, fit_tiny, saved, monkeypatch, tmp_path):
+    if (form, precision) not in UNINTERRUPTED:
+        model, fitted = fit_tiny(form, dev=scripted(DEVS), folder="whole", precision=precision)
+        UNINTERRUPTED[form, precision] = saved(model), fitted.curve, fitted.best_step
+    where, nth = stop
+    done = []
+
+    def count(name):
+        done.append(name)
+        if done.count(where) == nth and name == where:
+            raise Stopped
+
+    by_step = dict(zip((3, 4, 6, 8, 9, 12), DEVS, strict=True))
+    progress = {"step": 0}
+
+    def dev(model):
+        count("evaluation")
+        return {"dev": by_step[progress["step"]]}
+
+    from transencoder.checkpoints import KeepBest
+
+    class Watched(KeepBest):
+        def on_step_end(self, args, state, control, **more):
+            progress["step"] = state.global_step
+            count("step")
+            super().on_step_end(args, state, control, **more)
+
+        def on_save(self, args, state, control, **more):
+            count("incomplete")
+            super().on_save(args, state, control, **more)
+            count("complete")
+
+    monkeypatch.setattr("transencoder.fit.KeepBest", Watched)
+    with pytest.raises(Stopped):
+        fit_tiny(form, dev=dev, precision=precision)
+    left = sorted(path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*/complete.json"))
+    assert len(left) <= 1
+    where = ""
+    model, fitted = fit_tiny(form, dev=dev, precision=precision)
+    whole, curve, best_step = UNINTERRUPTED[form, precision]
+    assert fitted.curve == curve
+    assert fitted.best_step == best_step
+    assert saved(model) == whole
+
+
+def test_the_checkpoint_holds_the_best_weights_so_far(form, fit_tiny, tmp_path):
+    shown = []
+    answers = [1, 9, 3, 2]
+
+    def dev(model):
+        if len(shown) == 4:
+            raise Stopped
+        return scripted([answers[len(shown)]], shown)(model)
+
+    with pytest.raises(Stopped):
+        fit_tiny(form, dev=dev)
+    (checkpoint,) = (tmp_path / "checkpoints").glob("checkpoint-*")
+    assert checkpoint.name == "checkpoint-8"
+    assert same(load_file(checkpoint / "best.safetensors"), shown[1])
+    model, fitted = fit_tiny(form, dev=scripted([1, 0]))  # from 8 on nothing is better
+    assert (fitted.best, fitted.best_step, [step for step, _ in fitted.curve]) == (9, 4, [3, 4, 6, 8, 9, 12])
+    assert same(model.state_dict(), shown[1])
+
+
+def test_an_incomplete_checkpoint_is_ignored(fit_tiny, saved, tmp_path):
+    whole, _ = fit_tiny("bi", folder="whole")
+    torn = tmp_path / "checkpoints" / "checkpoint-10"
+    torn.mkdir(parents=True)
+    (torn / "trainer_state.json").write_text('{"global_step": 10')
+    (torn / "model.safetensors").write_bytes(b"half")
+    model, _ = fit_tiny("bi")
+    assert saved(model) == saved(whole)
+    assert not torn.exists()
+
+
+def test_a_finished_fit_run_again_trains_no_step(fit_tiny, saved):
+    model, first = fit_tiny("bi", dev=scripted(DEVS))
+
+    def no_step(model):
+        raise AssertionError("a step or an evaluation was done again")
+
+    again, second = fit_tiny("bi", dev=no_step)
+    assert saved(again) == saved(model)
+    assert (second.curve, second.best_step, second.n_steps) == (first.curve, first.best_step, 12)
+
+
+def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
+    # Without bucketing both see the same rows in the same order; dropout would draw differently.
+    plain = {"bucket_batches": 1, "epochs": 1, "prepare": without_dropout, "learning_rate": 1e-4}
+    start, _ = fit_tiny(form, **plain | {"learning_rate": 0.0}, folder="start")
+    large, one = fit_tiny(form, **plain, folder="large")
+    parts, several = fit_tiny(form, **plain, batch_size=4, gradient_accumulation_steps=4, folder="parts")
+    assert one.n_steps == several.n_steps == 4
+    start, large, parts = (model.state_dict() for model in (start, large, parts))
+    moved = torch.cat([(large[name] - start[name]).flatten() for name in large])
+    apart = torch.cat([(large[name] - parts[name]).flatten() for name in large])
+    assert moved.abs().max() > 1e-4
+    assert apart.norm() < 0.02 * moved.norm()
+
+
+# sentence-transformers 6 still calls the old name of transformers' activation_checkpointing_enable.
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated:FutureWarning")
+def test_gradient_checkpointing_changes_memory_not_the_result(form, fit_tiny):
+    plain, _ = fit_tiny(form, epochs=1, folder="plain")
+    recomputed, _ = fit_tiny(form, epochs=1, gradient_checkpointing=True)
+    for name, tensor in plain.state_dict().items():
+        assert torch.allclose(tensor, recomputed.state_dict()[name], atol=1e-5), name
+
+
+def test_both_orders_are_trained(fit_tiny, tiny_pairs, saved):
+    one, once = fit_tiny("cross", epochs=1, folder="one")
+    both, twice = fit_tiny("cross", epochs=1, both_orders=True)
+    assert (once.n_steps, twice.n_steps) == (4, 8)
+    assert saved(one) != saved(both)
+
+
+@pytest.mark.parametrize("changes", [{}, {"batch_size": 7}, {"batch_size": 7, "gradient_accumulation_steps": 2}])
+def test_the_plan_knows_the_number_of_steps(fit_tiny, changes):
+    _, fitted = fit_tiny("cross", both_orders=True, epochs=2, **changes)
+    config = FitConfig(**(CONFIG | {"epochs": 2} | changes))
+    assert fitted.n_steps == steps_in_all(64, config, both_orders=True)
+
+
+def test_the_student_reads_as_many_tokens_as_the_config_says(form, fit_tiny):
+    model, _ = fit_tiny(form, epochs=1, max_length=5)
+    assert model.max_seq_length == 5

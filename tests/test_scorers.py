@@ -1,0 +1,300 @@
+"""Our scores are plain sentence-transformers' scores, with less work, whatever happens on the way."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from transencoder import progress, scorers
+from transencoder.errors import InputError
+from transencoder.scorers import BiScorer, CrossScorer, MeanScorer, has_bf16, uses_bf16
+from transencoder.tokens import TokenCache
+
+N_PAIRS = 60
+
+
+class FixedScorer:
+    def __init__(self, scores: list[float]) -> None:
+        self.scores = np.array(scores, dtype=np.float32)
+
+    def score(self, pairs: Dataset) -> np.ndarray:
+        return self.scores
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return TokenCache(tmp_path_factory.mktemp("tokens"))
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_pairs):
+    """Repeated sentences on both sides, and lengths that differ."""
+    rows = tiny_pairs.select(range(N_PAIRS))
+    first = [" ".join([text] * (1 + i % 3)) for i, text in enumerate(rows["sentence1"])]
+    second = [first[i - 1] if i % 4 == 0 else text for i, text in enumerate(rows["sentence2"])]
+    return Dataset.from_dict({"sentence1": first, "sentence2": second})
+
+
+@pytest.fixture(scope="module")
+def swapped(pairs):
+    return Dataset.from_dict({"sentence1": pairs["sentence2"], "sentence2": pairs["sentence1"]})
+
+
+@pytest.fixture
+def bi(tiny_bi_encoder):
+    return SentenceTransformer(tiny_bi_encoder, device="cpu")
+
+
+@pytest.fixture
+def cross(tiny_bi_encoder):
+    torch.manual_seed(0)
+    return CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+
+
+def plain_cosines(model: SentenceTransformer, pairs: Dataset, **options: str) -> np.ndarray:
+    first, second = (
+        model.encode(list(pairs[column]), **options).astype(np.float64) for column in ("sentence1", "sentence2")
+    )
+    return (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+
+
+def as_tuples(pairs: Dataset) -> list[tuple[str, str]]:
+    return list(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100, 8192])
+def test_bi_scores_are_plain_cosines(bi, pairs, cache, batch_tokens):
+    scores = BiScorer(bi, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 100, 8192])
+def test_cross_scores_are_plain_predictions(cross, pairs, cache, batch_tokens):
+    scores = CrossScorer(cross, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
+    assert scores.dtype == np.float32
+    assert np.ptp(scores) > 0.01
+    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+
+
+def test_scores_keep_the_order_of_rows_across_windows(bi, cross, pairs, cache, monkeypatch):
+    monkeypatch.setattr(scorers, "_WINDOW", 16)
+    bi_scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
+    cross_scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
+    np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(cross_scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+
+
+def test_swapping_a_pair_leaves_the_bi_score(bi, pairs, swapped, cache):
+    scorer = BiScorer(bi, precision="fp32", cache=cache)
+    np.testing.assert_allclose(scorer.score(pairs), scorer.score(swapped), rtol=0, atol=1e-6)
+
+
+def test_a_sentence_with_itself_scores_one_and_no_more(bi, pairs, cache):
+    same = Dataset.from_dict({"sentence1": pairs["sentence1"], "sentence2": pairs["sentence1"]})
+    scores = BiScorer(bi, precision="fp32", cache=cache).score(same)
+    assert scores.max() <= 1
+    np.testing.assert_allclose(scores, 1, rtol=0, atol=1e-6)
+
+
+def test_both_orders_are_symmetric_and_their_mean(cross, pairs, swapped, cache):
+    one = CrossScorer(cross, precision="fp32", cache=cache)
+    both = CrossScorer(cross, precision="fp32", cache=cache, both_orders=True)
+    assert np.abs(one.score(pairs) - one.score(swapped)).max() > 1e-4
+    np.testing.assert_allclose(both.score(pairs), both.score(swapped), rtol=0, atol=1e-6)
+    expected = (cross.predict(as_tuples(pairs)) + cross.predict(as_tuples(swapped))) / 2
+    np.testing.assert_allclose(both.score(pairs), expected, rtol=0, atol=1e-6)
+
+
+def test_each_distinct_sentence_is_encoded_once(bi, pairs, cache, monkeypatch):
+    seen: list[int] = []
+    own = SentenceTransformer.forward
+
+    def forward(self, features, **kwargs):
+        seen.append(len(features["input_ids"]))
+        return own(self, features, **kwargs)
+
+    monkeypatch.setattr(SentenceTransformer, "forward", forward)
+    BiScorer(bi, cache=cache, batch_tokens=200).score(pairs)
+    assert sum(seen) == len({*pairs["sentence1"], *pairs["sentence2"]}) < 2 * N_PAIRS
+    assert len(seen) > 2
+
+
+def test_batches_hold_at_most_batch_tokens(cross, pairs, cache, monkeypatch):
+    sizes: list[int] = []
+    own = CrossEncoder.forward
+
+    def forward(self, features, **kwargs):
+        sizes.append(features["input_ids"].numel())
+        return own(self, features, **kwargs)
+
+    monkeypatch.setattr(CrossEncoder, "forward", forward)
+    CrossScorer(cross, cache=cache, batch_tokens=256).score(pairs)
+    assert max(sizes) <= 256
+    assert sum(sizes) < 1.2 * cache.pairs(cross, pairs).lengths.sum(), "rows of like length share a batch"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
+    ],
+)
+def test_backs_off_when_memory_runs_out(cross, pairs, cache, monkeypatch, caplog, error):
+    expected = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
+    own, done = CrossEncoder.forward, []
+
+    def forward(self, features, **kwargs):
+        if features["input_ids"].numel() > 200:
+            raise error
+        done.append(len(features["input_ids"]))
+        return own(self, features, **kwargs)
+
+    monkeypatch.setattr(CrossEncoder, "forward", forward)
+    with caplog.at_level(logging.WARNING, "transencoder"):
+        scores = CrossScorer(cross, precision="fp32", cache=cache, batch_tokens=1000).score(pairs)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    assert sum(done) == N_PAIRS
+    assert len(caplog.messages) == 3, "1000 -> 500 -> 250 -> 125, and never up again"
+    assert "125 tokens" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("shapes differ")])
+def test_other_errors_and_a_single_row_without_memory_end_it(cross, pairs, cache, monkeypatch, error):
+    def forward(self, features, **kwargs):
+        raise error
+
+    monkeypatch.setattr(CrossEncoder, "forward", forward)
+    with pytest.raises(type(error), match=str(error)):
+        CrossScorer(cross, cache=cache).score(pairs)
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_nan_scores_name_the_pairs(form, request, pairs, cache):
+    model = request.getfixturevalue(form)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("output.dense.weight"):
+                weight.fill_(float("nan"))
+    scorer = (BiScorer if form == "bi" else CrossScorer)(model, cache=cache)
+    with pytest.raises(InputError) as caught:
+        scorer.score(pairs)
+    message = str(caught.value)
+    assert f"{N_PAIRS} of {N_PAIRS} scores are not finite" in message
+    assert f"row 0: {pairs[0]['sentence1']!r} / {pairs[0]['sentence2']!r}; row 1: " in message
+    assert "precision fp32" in message
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_default_prompt_of_a_bi_encoder(bi, pairs, cache, include_prompt):
+    without = plain_cosines(bi, pairs)
+    bi.prompts, bi.default_prompt_name = {"sts": "balo dalo: ", "other": "kama "}, "sts"
+    bi[1] = Pooling(32, pooling_mode="mean", include_prompt=include_prompt)
+    scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
+    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
+    assert np.abs(scores - without).max() > 1e-3
+    given = BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs)
+    np.testing.assert_allclose(given, plain_cosines(bi, pairs, prompt_name="other"), rtol=0, atol=1e-6)
+    none = BiScorer(bi, precision="fp32", cache=cache, prompt="").score(pairs)
+    np.testing.assert_allclose(none, without, rtol=0, atol=1e-6)
+
+
+def test_default_prompt_of_a_cross_encoder(cross, pairs, cache):
+    without = cross.predict(as_tuples(pairs))
+    cross.prompts, cross.default_prompt_name = {"sts": "balo dalo: "}, "sts"
+    scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
+    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+    assert np.abs(scores - without).max() > 1e-4
+
+
+def test_large_results_lie_on_disk(bi, pairs, cache, monkeypatch, tmp_path):
+    sentences = cache.sentences(bi, pairs)
+    in_memory = BiScorer(bi, precision="fp32", cache=cache)
+    expected = in_memory.embed(sentences.tokens, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    expected_scores = in_memory.score(pairs)
+    monkeypatch.setattr(scorers, "_IN_MEMORY_BYTES", expected.nbytes - 1)
+    embeddings = BiScorer(bi, precision="fp32", cache=cache).embed(sentences.tokens, tmp_path)
+    assert isinstance(embeddings, np.memmap)
+    assert [path.name for path in tmp_path.iterdir()] == ["embeddings.npy"]
+    assert np.array_equal(embeddings, expected)
+    assert np.array_equal(in_memory.score(pairs), expected_scores)
+
+
+def test_dropout_is_off_and_the_models_mode_comes_back(bi, cross, pairs, cache):
+    for model, scorer in ((bi, BiScorer(bi, cache=cache)), (cross, CrossScorer(cross, cache=cache))):
+        model.train()
+        assert np.array_equal(scorer.score(pairs), scorer.score(pairs))
+        assert model.training
+        model.eval()
+        scorer.score(pairs)
+        assert not model.training
+
+
+def test_no_pairs(bi, cross, cache):
+    none = Dataset.from_dict({"sentence1": [], "sentence2": []})
+    for scorer in (BiScorer(bi, cache=cache), CrossScorer(cross, cache=cache, both_orders=True)):
+        assert scorer.score(none).shape == (0,)
+
+
+def test_progress_counts_every_row(cross, pairs, cache):
+    told: list[tuple[str, int]] = []
+    n_done = [0]
+
+    class Counting:
+        def task(self, description, total):
+            import contextlib
+
+            told.append((description, total))
+
+            def advance(n_more: int) -> None:
+                n_done[0] += n_more
+
+            return contextlib.nullcontext(advance)
+
+    CrossScorer(cross, cache=cache).score(pairs)
+    with progress.use(Counting()):
+        CrossScorer(cross, cache=cache, batch_tokens=100).score(pairs)
+    assert told == [("score pairs", N_PAIRS)]
+    assert n_done == [N_PAIRS]
+
+
+def test_a_cross_encoder_of_several_outputs_is_refused(tiny_bi_encoder):
+    with pytest.raises(InputError, match="has 3 outputs"):
+        CrossScorer(CrossEncoder(tiny_bi_encoder, num_labels=3, device="cpu"))
+
+
+def test_mean_of_one_scorer_is_that_scorer(cross, pairs, cache):
+    scorer = CrossScorer(cross, cache=cache)
+    assert np.array_equal(MeanScorer([scorer]).score(pairs), scorer.score(pairs))
+    assert np.array_equal(MeanScorer([scorer], [7.0]).score(pairs), scorer.score(pairs))
+
+
+def test_mean_of_scorers(pairs):
+    pairs = pairs.select(range(3))
+    parts = [FixedScorer([0.0, 1.0, 0.5]), FixedScorer([1.0, 0.0, 0.5]), FixedScorer([0.5, 0.5, 0.5])]
+    np.testing.assert_allclose(MeanScorer(parts).score(pairs), [0.5, 0.5, 0.5], atol=1e-7)
+    weighted = MeanScorer(parts, [2, 1, 1]).score(pairs)
+    np.testing.assert_allclose(weighted, [0.375, 0.625, 0.5], atol=1e-7)
+    assert weighted.dtype == np.float32
+    np.testing.assert_allclose(MeanScorer(parts, [0.2, 0.1, 0.1]).score(pairs), weighted, atol=1e-7)
+
+
+@pytest.mark.parametrize(("n", "weights"), [(0, None), (2, [1.0]), (2, [1.0, 0.0]), (2, [1.0, -1.0])])
+def test_wrong_weights_are_refused(n, weights):
+    with pytest.raises(InputError, match="one positive weight for each scorer"):
+        MeanScorer([FixedScorer([0.5])] * n, weights)
+
+
+def test_precision(bi, pairs, cache):
+    assert uses_bf16("cpu", "bf16")
+    assert not uses_bf16("cpu", "fp32")
+    assert uses_bf16("cpu", "auto") == has_bf16("cpu")
+    exact, rounded = (BiScorer(bi, precision=name, cache=cache).score(pairs) for name in ("fp32", "bf16"))
+    assert 1e-6 < np.abs(exact - rounded).max() < 0.05
