@@ -8,6 +8,7 @@ import argparse
 import json
 from pathlib import Path
 
+import torch
 from datasets import Dataset, concatenate_datasets
 from sentence_transformers import (
     CrossEncoder,
@@ -116,6 +117,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, object]:
         "save_steps": 200,
         "load_best_model_at_end": True,
         "bf16": options.bf16,
+        "use_cpu": options.bf16 and not torch.cuda.is_available(),  # without it the trainer refuses bf16 on a CPU
         "seed": options.seed,
         "report_to": "none",
     }

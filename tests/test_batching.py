@@ -116,6 +116,7 @@ def test_cross_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_pa
     """Rows from 4 on are the pairs turned round; they stand beside the others in one batch."""
     model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
     model.tokenizer.padding_side = side
+    model.tokenizer.pad_token = "[MASK]"  # an id that is not 0
     cache = TokenCache(tmp_path)
     collate = CrossCollator([cache.pairs(model, pairs), cache.pairs(model, pairs, swapped=True)])
     batch = collate([{"row": row, "label": 0.5} for row in rows])

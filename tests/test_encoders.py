@@ -269,6 +269,17 @@ def test_transplant_back_into_a_bi_encoder(bi_folder, plm_folder):
     assert same(weights(bi, "encoder.layer"), weights(cross, "encoder.layer"))
 
 
+def test_transplant_leaves_a_pooler_that_only_one_has(trained, plm_folder):
+    cross = load_cross(plm_folder, device="cpu")
+    own_pooler = weights(cross, "pooler")
+    trained[0].model.pooler = None
+    transplant(trained, cross)
+    assert same(own_pooler, weights(cross, "pooler"))
+    assert same(weights(trained, "encoder.layer"), weights(cross, "encoder.layer"))
+    transplant(cross, trained)
+    assert same(weights(trained, "encoder.layer"), weights(cross, "encoder.layer"))
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [

@@ -143,6 +143,7 @@ def test_batches_hold_at_most_batch_tokens(cross, pairs, cache, monkeypatch):
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
         MemoryError(),
+        RuntimeError("unable to mmap 4096 bytes: Cannot allocate memory (12)"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory: you tried"),
     ],
 )
@@ -277,6 +278,7 @@ def test_mean_of_one_scorer_is_that_scorer(cross, pairs, cache):
 
 
 def test_mean_of_scorers(pairs):
+    pairs = pairs.select(range(3))
     pairs = pairs.select(range(3))
     parts = [FixedScorer([0.0, 1.0, 0.5]), FixedScorer([1.0, 0.0, 0.5]), FixedScorer([0.5, 0.5, 0.5])]
     np.testing.assert_allclose(MeanScorer(parts).score(pairs), [0.5, 0.5, 0.5], atol=1e-7)

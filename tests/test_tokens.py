@@ -61,6 +61,7 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_a_batch_of_pairs_is_what_preprocess_makes(cross, pairs, tmp_path, rows, swapped, side):
     cross.tokenizer.padding_side = side
+    cross.tokenizer.pad_token = "[MASK]"  # an id that is not 0
     chosen = pairs.select(rows)
     columns = [list(chosen["sentence1"]), list(chosen["sentence2"])]
     texts = list(zip(*(reversed(columns) if swapped else columns), strict=True))

@@ -156,9 +156,9 @@ class TokenCache:
         return folder
 
 
-def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """A new array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
-    array = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if sys.platform == "linux" and array.size:
         with path.open("rb+") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
@@ -264,7 +264,6 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
             flat[positions] = numbers[first[positions]]
             firsts_found.write(positions[is_first].tobytes())
             n_distinct += int(is_first.sum())
-    index.flush()
     for name in (".hashes.npy", ".first.npy", ".numbers.npy"):
         (folder / name).unlink()
     return _memory_map(folder / ".firsts.bin", np.int64)

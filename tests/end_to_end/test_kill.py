@@ -72,5 +72,4 @@ def test_a_run_killed_at_random_ends_with_the_same_models(tmp_path, tiny_files, 
     command = [sys.executable, "-c", KILLS, tmp_path, *data, "5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-4000:]
-    print(done.stdout)
     assert json.loads(done.stdout.splitlines()[-1])["n_killed"] == 5

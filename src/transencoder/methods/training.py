@@ -62,8 +62,9 @@ class Plan:
         return (
             f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder "
             f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
-            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} ({self.config.precision}; a rough estimate), "
-            f"{self.disk_bytes / 1e9:.1f} GB of disk in {self.config.output}."
+            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} "
+            f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
+            f"{self.config.output}."
         )
 
 
