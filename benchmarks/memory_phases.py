@@ -12,13 +12,12 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import BertConfig, BertModel, BertTokenizer, set_seed
 
 from transencoder import BiScorer, CrossScorer, read_pairs
-from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler
+from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.labels import PseudoLabels, Teacher, label
 from transencoder.tokens import SentenceTokens, TokenCache, Tokens
 
@@ -54,7 +53,7 @@ def _phase(name: str, compute: Callable[[], T]) -> T:
 
 
 def _iterate_bi(sentences: SentenceTokens, labels: PseudoLabels) -> None:
-    data = _training_rows(len(sentences.index), labels)
+    data = training_rows(len(sentences.index), labels.targets)
     collate = BiCollator(sentences)
     for rows in LengthBucketSampler(sentences.lengths, BI_BATCH, WINDOW_BATCHES, seed=0):
         collate(data.__getitems__(rows))
@@ -62,16 +61,10 @@ def _iterate_bi(sentences: SentenceTokens, labels: PseudoLabels) -> None:
 
 def _iterate_cross(tables: list[Tokens], labels: PseudoLabels) -> None:
     lengths = np.concatenate([table.lengths for table in tables])
-    data = _training_rows(len(lengths), labels)
+    data = training_rows(len(lengths), labels.targets)
     collate = CrossCollator(tables)
     for rows in LengthBucketSampler(lengths, CROSS_BATCH, WINDOW_BATCHES, seed=0):
         collate(data.__getitems__(rows))
-
-
-def _training_rows(n_rows: int, labels: PseudoLabels) -> Dataset:
-    """What `fit` hands to the trainer."""
-    rows = np.arange(n_rows, dtype=np.int32)
-    return Dataset.from_dict({"row": rows, "label": labels.targets[rows % len(labels.targets)]})
 
 
 def _models(folder: Path) -> tuple[SentenceTransformer, CrossEncoder]:

@@ -57,11 +57,14 @@ def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def tiny_bi_encoder(tiny_plm: str) -> str:
     """Folder of a SentenceTransformer on the tiny BERT: mean pooling, dropout 0.1, 64 tokens."""
+    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     folder = Path(tiny_plm).with_name("tiny-bi-encoder")
-    transformer = Transformer(tiny_plm, max_seq_length=64)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # the masked language model has no pooler: a new one is made here
+        transformer = Transformer(tiny_plm, max_seq_length=64)
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder), create_model_card=False)
     return str(folder)

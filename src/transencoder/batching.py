@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
+from datasets import Dataset
 from torch.utils.data import BatchSampler
 
 from transencoder.tokens import SentenceTokens, Tokens
@@ -15,7 +17,7 @@ class LengthBucketSampler(BatchSampler):
     """Batches of rows of like length, in an order that depends on seed and epoch only.
 
     Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
-    are shuffled. Measured on STS text: 2x fewer tokens than random batches padded to their longest.
+    are shuffled.
 
     Args:
         lengths: uint16 (n,), tokens of each row.
@@ -95,6 +97,20 @@ class CrossCollator:
         rows = np.array([example["row"] for example in examples])
         features = join_tables(self.tables, rows // self.n_pairs, rows % self.n_pairs)
         return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
+
+
+def training_rows(n_rows: int, targets: np.ndarray) -> Dataset:
+    """What a trainer iterates over, 8 bytes a row: `row` for the collators, and the target of its pair as `label`.
+
+    Not `Dataset.from_dict`: it copies both columns, and hashes a pickle of them for a fingerprint that nothing reads.
+
+    Args:
+        n_rows: Rows of all tables, a multiple of the pairs.
+        targets: float32 (n,), one a pair.
+    """
+    rows = np.arange(n_rows, dtype=np.int32)
+    labels = np.tile(np.asarray(targets, np.float32), n_rows // len(targets))
+    return Dataset(pa.table({"row": rows, "label": labels}), fingerprint=f"rows-{n_rows}")
 
 
 def join_tables(tables: list[Tokens], which: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

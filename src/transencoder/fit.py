@@ -23,7 +23,7 @@ from torch import nn
 from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from transencoder import distributed, progress
-from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler
+from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.config import FitConfig, Precision
 from transencoder.scorers import default_prompt, uses_bf16
@@ -94,8 +94,7 @@ def fit(
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
-    rows = np.arange(len(lengths), dtype=np.int32)
-    data = Dataset.from_dict({"row": rows, "label": np.asarray(targets, np.float32)[rows % len(pairs)]})
+    data = training_rows(len(lengths), np.asarray(targets, np.float32))
     batches = LengthBucketSampler(lengths, config.batch_size or 1, config.bucket_batches, seed)
     keep = KeepBest(student, folder)
     trainer_class, arguments_class = _CLASSES[type(student)]

@@ -1,6 +1,6 @@
 """Texts tokenised once: flat token ids on disk, memory-mapped, read back as padded batches.
 
-Cost: about 2 s of tokenising per 40,000 sentences, once per text, tokenizer and length; on disk 5 bytes a token
+Cost: one pass of the tokenizer for each text, tokenizer and length; on disk 5 bytes a token
 and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of length each.
 """
 

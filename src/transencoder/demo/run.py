@@ -56,8 +56,9 @@ def demo_config(output: str) -> TransEncoder:
         dev=str(DATA / "dev.tsv"),
         tests=(str(DATA / "test.tsv"),),
         cycles=1,
-        cross=FitConfig(epochs=1, learning_rate=5e-5, eval_steps=50),
-        bi=FitConfig(epochs=2, learning_rate=5e-5, batch_size=64, eval_steps=25),
+        start_weight=0.5,
+        cross=FitConfig(epochs=3, learning_rate=1e-4, eval_steps=100),
+        bi=FitConfig(epochs=1, learning_rate=2e-5, batch_size=64, eval_steps=12),
     )
 
 
