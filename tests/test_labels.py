@@ -136,6 +136,17 @@ def test_no_teacher_or_two_of_one_name_are_refused(names):
         label([teacher(name, RAW) for name in names], numbered_pairs(6))
 
 
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_weight_that_is_not_positive_is_refused(weight):
+    with pytest.raises(InputError, match="a finite number above 0"):
+        label([teacher("one", RAW), teacher("two", RAW, weight=weight)], numbered_pairs(6))
+
+
+def test_no_pairs_are_refused():
+    with pytest.raises(InputError, match="no pairs to label"):
+        label([teacher("one", RAW)], numbered_pairs(0))
+
+
 def test_parquet_holds_texts_labels_raw_scores_and_provenance(tmp_path, monkeypatch):
     monkeypatch.setattr(labels, "_CHUNK", 4)
     pairs = numbered_pairs(6).add_column("extra", list(range(6)))

@@ -288,9 +288,11 @@ def test_mean_of_scorers(pairs):
     np.testing.assert_allclose(MeanScorer(parts, [0.2, 0.1, 0.1]).score(pairs), weighted, atol=1e-7)
 
 
-@pytest.mark.parametrize(("n", "weights"), [(0, None), (2, [1.0]), (2, [1.0, 0.0]), (2, [1.0, -1.0])])
+@pytest.mark.parametrize(
+    ("n", "weights"), [(0, None), (2, [1.0]), (2, [1.0, 0.0]), (2, [1.0, -1.0]), (2, [1.0, float("nan")])]
+)
 def test_wrong_weights_are_refused(n, weights):
-    with pytest.raises(InputError, match="one positive weight for each scorer"):
+    with pytest.raises(InputError, match="one finite positive weight for each scorer"):
         MeanScorer([FixedScorer([0.5])] * n, weights)
 
 

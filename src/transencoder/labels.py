@@ -1,6 +1,7 @@
 """Teachers x pairs -> pseudo-labels: each teacher's raw scores, the policy that maps them to targets, their mean."""
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -101,11 +102,9 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
         Targets, raw scores and provenance.
 
     Raises:
-        InputError: No teacher, or two of one name.
+        InputError: No teacher, two of one name, a weight that is not positive, or no pairs.
     """
-    names = [teacher.name for teacher in teachers]
-    if not names or len(set(names)) < len(names):
-        raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
+    _check(teachers, pairs)
     raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
     total = sum(teacher.weight for teacher in teachers)
     targets = np.zeros(len(pairs), np.float32)
@@ -116,6 +115,17 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
     if n_outside:
         logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), policy)
     return PseudoLabels(targets, raw, records)
+
+
+def _check(teachers: Sequence[Teacher], pairs: Dataset) -> None:
+    names = [teacher.name for teacher in teachers]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
+    weights = {teacher.name: teacher.weight for teacher in teachers}
+    if not all(0 < weight < math.inf for weight in weights.values()):
+        raise InputError(f"weights of the teachers are {weights}; give each a finite number above 0")
+    if not len(pairs):
+        raise InputError("there are no pairs to label; give at least one")
 
 
 def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:

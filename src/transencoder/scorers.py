@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -178,8 +179,10 @@ class MeanScorer:
 
     def __init__(self, scorers: Sequence[Scorer], weights: Sequence[float] | None = None) -> None:
         weights = [1.0] * len(scorers) if weights is None else list(weights)
-        if not scorers or len(weights) != len(scorers) or min(weights) <= 0:
-            raise InputError(f"{len(scorers)} scorers and weights {weights}; give one positive weight for each scorer")
+        if not scorers or len(weights) != len(scorers) or not all(0 < weight < math.inf for weight in weights):
+            raise InputError(
+                f"{len(scorers)} scorers and weights {weights}; give one finite positive weight for each scorer"
+            )
         self.scorers = list(scorers)
         self.weights = [weight / sum(weights) for weight in weights]
 

@@ -144,7 +144,7 @@ class TokenCache:
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
         if not folder.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{kind}-", dir=self.folder))
+            unfinished = Path(tempfile.mkdtemp(prefix=f".tmp-{kind}-", dir=self.folder))
             try:
                 build(unfinished)
                 os.rename(unfinished, folder)

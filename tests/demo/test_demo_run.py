@@ -34,7 +34,7 @@ def shown(tiny_bi_encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
     monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
     output = io.StringIO()
-    assert run_demo(str(tmp_path / "run"), console=Console(file=output, width=400)) is trained
+    assert run_demo(str(tmp_path / "run"), show=Console(file=output, width=400).print) is trained
     return output.getvalue()
 
 

@@ -97,7 +97,7 @@ def test_the_range_itself_is_allowed(cross):
 def test_features_and_texts_give_the_same_loss(cross):
     texts = [["balo", "bama dalo"], ["balo", "dalo"]]
     targets = torch.tensor([0.2, 0.7])
-    features = dict(cross.preprocess(list(zip(*texts, strict=True))))
+    features = cross.preprocess(list(zip(*texts, strict=True)))
     loss = SoftCrossEntropyLoss(cross)
     assert loss([features], targets).item() == loss(texts, targets).item()
 

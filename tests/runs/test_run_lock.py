@@ -71,7 +71,9 @@ def test_a_run_that_was_killed_while_it_was_made_opens_again(tmp_path, open_run)
     (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / ".tmp-environment.json-1234").touch()
     open_run().close()
-    assert not list((tmp_path / "run").glob(".tmp-*"))
+    (tmp_path / "run" / "tokens" / ".tmp-sentences-1234").mkdir(parents=True)
+    open_run().close()
+    assert not list((tmp_path / "run").rglob(".tmp-*"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -3,6 +3,7 @@
 import argparse
 
 from transencoder.cli.options import Commands, add_command
+from transencoder.cli.terminal import show
 
 
 def add(commands: Commands) -> None:
@@ -15,4 +16,4 @@ def _run(args: argparse.Namespace) -> None:
     from transencoder.demo import run_demo
 
     args.run_folder = args.output
-    run_demo(args.output)
+    run_demo(args.output, show)

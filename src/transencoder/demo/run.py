@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from transencoder.models import MINILM, resolve_model
 if TYPE_CHECKING:
     import numpy as np
     from datasets import Dataset
-    from rich.console import Console
+    from rich.console import RenderableType
     from rich.table import Table
 
     from transencoder.methods.training import Trained
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 
 
-def run_demo(output: str = "runs/demo", *, console: Console | None = None) -> Trained:
+def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | None = None) -> Trained:
     """Train on the demo's unlabelled pairs, then show the scores, five test pairs and what to do next.
 
     Args:
         output: The run folder. The same call on the same folder goes on where it stopped.
-        console: Where the tables are shown; None: the terminal.
+        show: Prints a table or text; None: on the terminal, with rich.
 
     Returns:
         What any run returns, whatever its numbers are.
@@ -34,16 +35,15 @@ def run_demo(output: str = "runs/demo", *, console: Console | None = None) -> Tr
         InputError: The packaged start is not the model it should be.
         RunError: The run folder is locked, foreign, or its disk is full.
     """
-    from rich.console import Console
+    import rich
 
     from transencoder.methods.training import train
     from transencoder.report import summary_table
 
-    console = console or Console()
+    show = show or rich.print
     trained = train(demo_config(output))
-    console.print(summary_table(trained.result))
-    console.print(_examples_table(trained))
-    console.print(_next_steps(trained.folder), highlight=False, soft_wrap=True)
+    for part in (summary_table(trained.result), _examples_table(trained), _next_steps(trained.folder)):
+        show(part)
     return trained
 
 

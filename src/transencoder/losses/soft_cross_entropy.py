@@ -1,5 +1,6 @@
 """Soft binary cross-entropy: how a cross-encoder learns a bi-encoder's scores (paper, equation 2)."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from jaxtyping import Float
@@ -47,7 +48,7 @@ class SoftCrossEntropyLoss(nn.Module):
         """The loss of a batch.
 
         Args:
-            inputs: The two columns of texts (the plain trainer), or one dictionary of token
+            inputs: The two columns of texts (the plain trainer), or one mapping of token
                 features (`transencoder.fit`).
             labels: (pairs,) targets, in [0, 1].
             prompt: Prompt put before the texts, as sentence-transformers has it.
@@ -55,8 +56,8 @@ class SoftCrossEntropyLoss(nn.Module):
         """
         if not self.allow_outside:
             check_targets(labels)
-        if isinstance(inputs[0], dict):
-            features = inputs[0]
+        if isinstance(inputs[0], Mapping):
+            features = dict(inputs[0])
         else:
             features = self.model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
             features = batch_to_device(features, self.model.device)

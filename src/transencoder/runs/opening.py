@@ -50,7 +50,7 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any]) ->
         environment: what the run runs on, and its method.
     """
     (folder / STAGES_NAME).mkdir(exist_ok=True)
-    for parent in (folder, folder / STAGES_NAME):
+    for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_temporary(parent)
     log = LogWriter(folder)
     own_hash = recipe_hash(environment["method"], recipe_toml)
