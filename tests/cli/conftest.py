@@ -48,23 +48,25 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def training(monkeypatch, tmp_path):
-    """Stands in for `methods.training`: keeps the configs it was given."""
+    """Stands in for `methods.training` and `methods.planning`: keeps the configs it was given."""
     result = {
         "metric": "spearman",
         "scores": {"start": {"stsb": 80.0}, "bi": {"stsb": 81.5}, "cross": {"stsb": 82.0}},
         "dev": None,
         "best": {"bi": {"cycle": 1, "dev": None, "path": "bi-encoder"}},
     }
-    seen = []
+    seen, recipes = [], []
 
-    def train(config):
+    def train(config, recipe=None):
         seen.append(config)
+        recipes.append(recipe)
         return SimpleNamespace(result=result, folder=tmp_path / config.output)
 
     def plan(config):
         seen.append(config)
         return "the plan of " + config.output
 
-    module = SimpleNamespace(train=train, plan=plan, seen=seen)
-    monkeypatch.setattr("transencoder.methods.training", module, raising=False)
+    module = SimpleNamespace(train=train, plan=plan, seen=seen, recipes=recipes)
+    for name in ("training", "planning"):
+        monkeypatch.setattr(f"transencoder.methods.{name}", module, raising=False)
     return module

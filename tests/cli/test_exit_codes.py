@@ -20,7 +20,7 @@ TRAIN = ("train", "trans-encoder", "--pairs", "a.tsv", "--start", "x", "--output
     ],
 )
 def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
-    def fail(config):
+    def fail(config, recipe=None):
         raise error
 
     training.train = fail
@@ -31,7 +31,7 @@ def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
 
 
 def test_an_unexpected_error_shows_where_it_happened(run, training):
-    def fail(config):
+    def fail(config, recipe=None):
         raise ZeroDivisionError("oh")
 
     training.train = fail
@@ -43,7 +43,7 @@ def test_an_unexpected_error_shows_where_it_happened(run, training):
 
 
 def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
-    def stop(config):
+    def stop(config, recipe=None):
         raise KeyboardInterrupt
 
     training.plan = stop
@@ -68,7 +68,7 @@ def test_a_command_that_is_not_there_or_not_whole_is_code_2(typed, run):
     ],
 )
 def test_logs_go_to_stderr_as_much_as_asked(option, shown, run, training):
-    def log(config):
+    def log(config, recipe=None):
         logging.getLogger("transencoder.fit").debug("say debug")
         logging.getLogger("transencoder.fit").info("say info")
         logging.getLogger("transencoder.fit").warning("say warning")
@@ -83,7 +83,7 @@ def test_logs_go_to_stderr_as_much_as_asked(option, shown, run, training):
 def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monkeypatch):
     monkeypatch.setattr("transencoder.cli.terminal._SECONDS_BETWEEN_LINES", 0.0)
 
-    def work(config):
+    def work(config, recipe=None):
         with progress.task("label pairs", total=4) as advance:
             advance(1)
             advance(3)

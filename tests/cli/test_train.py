@@ -118,3 +118,10 @@ def test_a_dry_run_plans_and_does_not_train(run, training, recipe):
 def test_recipes_run_takes_overrides(run, training, recipe):
     assert run("recipes", "run", recipe, "--set", "cycles=2", "--output", "none")[0] == 0
     assert (training.seen[0].cycles, training.seen[0].output) == (2, "none")
+
+
+def test_a_run_of_an_unchanged_recipe_bears_its_name(run, training, recipe):
+    assert run("recipes", "run", "minilm-sts")[0] == 0
+    assert run("recipes", "run", "minilm-sts", "--set", "seed=1")[0] == 0
+    assert run("recipes", "run", recipe)[0] == 0
+    assert training.recipes == ["trans-encoder/minilm-sts", None, None]

@@ -13,7 +13,7 @@ from transencoder import BiScorer, CrossScorer, Member, read_pairs, train
 from transencoder.cli import main
 from transencoder.errors import InputError, RunError
 from transencoder.evaluation import evaluate
-from transencoder.methods.training import plan
+from transencoder.methods.planning import plan
 from transencoder.report.result import Result, read_result
 from transencoder.runs import Run
 from transencoder.tokens import TokenCache

@@ -39,6 +39,9 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    args.recipe = str(find_recipe(args.name))
-    args.method, _ = read_recipe(args.recipe)
-    train_or_plan(config_from(args, {} if args.output is None else {"output": args.output}), args)
+    path = find_recipe(args.name)
+    args.recipe = str(path)
+    args.method, _ = read_recipe(path)
+    config = config_from(args, {} if args.output is None else {"output": args.output})
+    names = {own_path: name for name, own_path in list_recipes().items()}
+    train_or_plan(config, args, None if args.set else names.get(path))

@@ -73,17 +73,17 @@ def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None
     return build(METHODS[method], table, origin)
 
 
-def train_or_plan(config: TransEncoder, args: argparse.Namespace) -> None:
-    """Train and print the score table, or print the plan."""
-    from transencoder.methods import training
+def train_or_plan(config: TransEncoder, args: argparse.Namespace, recipe: str | None = None) -> None:
+    """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
+    from transencoder.methods import planning, training
 
     if args.dry_run:
-        show(str(training.plan(config)))
+        show(str(planning.plan(config)))
         return
     from transencoder.report import summary_table
 
     args.run_folder = config.output
-    trained = training.train(config)
+    trained = training.train(config, recipe=recipe)
     show(summary_table(trained.result))
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,16 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Lab, Model, load, make_scorer, self_distil, start_model
-from transencoder.encoders import count_parameters, fetch, weights_fingerprint
+from transencoder.encoders import weights_fingerprint
 from transencoder.evaluation import evaluate
-from transencoder.fit import steps_in_all
 from transencoder.methods.data import Data, Scored, read_data
-from transencoder.methods.defaults import fill
+from transencoder.methods.planning import prepare
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.report import model_card, write_report
 from transencoder.report.result import Environment, Result
 from transencoder.runs import Run, atomic_write_text
-from transencoder.scorers import Scorer, uses_bf16
-from transencoder.settings import expanded, recipe_toml
+from transencoder.scorers import Scorer
+from transencoder.settings import recipe_toml
 from transencoder.tokens import TokenCache
 
 _FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
@@ -41,38 +40,12 @@ class Trained:
     """The run folder; the models lie in `bi-encoder` and `cross-encoder`."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a run would do, and about what it would cost."""
-
-    config: TransEncoder
-    n_pairs: int
-    cross_steps: int
-    """Steps of one cycle's cross-encoder."""
-    bi_steps: int
-    """Steps of one cycle's bi-encoder."""
-    seconds: float
-    """Rough estimate: training alone, by floating-point operations at this device's usual speed."""
-    disk_bytes: int
-    """Models of every cycle, one checkpoint, labels and tokens."""
-
-    def __str__(self) -> str:
-        """The plan as a person reads it."""
-        cycles = self.config.cycles
-        return (
-            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder "
-            f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
-            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} "
-            f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
-            f"{self.config.output}."
-        )
-
-
-def train(config: TransEncoder) -> Trained:
+def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     """Train a bi-encoder and a cross-encoder without labels, or go on with a run that was interrupted.
 
     Args:
         config: The method's config; fields left empty take the paper's values.
+        recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
 
     Returns:
         The best models, their scores, and the run's path.
@@ -83,7 +56,7 @@ def train(config: TransEncoder) -> Trained:
     """
     distributed.start()
     started = time.monotonic()
-    given, config, start, cross_start = _prepare(config)
+    given, config, start, cross_start = prepare(config)
     with Run.open(
         config.output,
         recipe_toml(given),
@@ -98,6 +71,8 @@ def train(config: TransEncoder) -> Trained:
         cycles = self_distil(lab, config.cycles or 1)
         best = {"cross": _best([cross for cross, _ in cycles]), "bi": _best([bi for _, bi in cycles])}
         record = _result(lab, given, data, cycles, best, time.monotonic() - started)
+        if recipe is not None:
+            record["recipe"] = recipe
         if distributed.rank() == 0:
             _export(run, record, best)
         run.finish(record)
@@ -105,49 +80,6 @@ def train(config: TransEncoder) -> Trained:
             write_report(run.folder)
     distributed.barrier()
     return _trained(Path(config.output), record, config.device)
-
-
-def plan(config: TransEncoder) -> Plan:
-    """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
-    _, config, start, cross_start = _prepare(config)
-    data = read_data(config, None)
-    n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
-    steps = {
-        "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
-        "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
-    }
-    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply.
-    work = {
-        "cross": 6 * n_parameters["cross"] * 0.5 * 35 * steps["cross"] * (config.cross.batch_size or 1),
-        "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
-    }
-    speed = 1e14 if str(config.device).startswith("cuda") else (3e11 if config.precision == "bf16" else 1e11)
-    cycles = config.cycles or 1
-    model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
-    disk = model_bytes * (cycles + 1) + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
-    return Plan(config, len(data.pairs), steps["cross"], steps["bi"], cycles * sum(work.values()) / speed, disk)
-
-
-def _prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
-    """The config with every default written out, the same with its variables expanded, and the starts' folders."""
-    usable = expanded(config)
-    member = usable.members[0]
-    start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
-    cross_start = start
-    if member.cross_start is not None:
-        cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
-    device = usable.device or _device()
-    n_parameters = max(count_parameters(start), count_parameters(cross_start))
-    chosen: dict[str, Any] = {
-        "device": device,
-        "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32",
-    }
-    given, usable = (replace(fill(each, n_parameters), **chosen) for each in (config, usable))
-    return given, usable, start, cross_start
-
-
-def _device() -> str:
-    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
 
 
 def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_start: Path) -> Lab:

@@ -1,0 +1,85 @@
+"""What a run needs before it starts, and what it will do and cost."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transencoder.encoders import count_parameters, fetch
+from transencoder.fit import steps_in_all
+from transencoder.methods.data import read_data
+from transencoder.methods.defaults import fill
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.scorers import uses_bf16
+from transencoder.settings import expanded
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do, and about what it would cost."""
+
+    config: TransEncoder
+    n_pairs: int
+    cross_steps: int
+    """Steps of one cycle's cross-encoder."""
+    bi_steps: int
+    """Steps of one cycle's bi-encoder."""
+    seconds: float
+    """Rough estimate: training alone, by floating-point operations at this device's usual speed."""
+    disk_bytes: int
+    """Models of every cycle, one checkpoint, labels and tokens."""
+
+    def __str__(self) -> str:
+        """The plan as a person reads it."""
+        cycles = self.config.cycles
+        return (
+            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder "
+            f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
+            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} "
+            f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
+            f"{self.config.output}."
+        )
+
+
+def plan(config: TransEncoder) -> Plan:
+    """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
+    _, config, start, cross_start = prepare(config)
+    data = read_data(config, None)
+    n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
+    steps = {
+        "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
+        "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
+    }
+    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply.
+    work = {
+        "cross": 6 * n_parameters["cross"] * 0.5 * 35 * steps["cross"] * (config.cross.batch_size or 1),
+        "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
+    }
+    speed = 1e14 if str(config.device).startswith("cuda") else (3e11 if config.precision == "bf16" else 1e11)
+    cycles = config.cycles or 1
+    model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
+    disk = model_bytes * (cycles + 1) + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
+    return Plan(config, len(data.pairs), steps["cross"], steps["bi"], cycles * sum(work.values()) / speed, disk)
+
+
+def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
+    """The config with every default written out, the same with its variables expanded, and both starts' folders."""
+    usable = expanded(config)
+    member = usable.members[0]
+    start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
+    cross_start = start
+    if member.cross_start is not None:
+        cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
+    device = usable.device or _device()
+    n_parameters = max(count_parameters(start), count_parameters(cross_start))
+    chosen: dict[str, Any] = {
+        "device": device,
+        "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32",
+    }
+    given, usable = (replace(fill(each, n_parameters), **chosen) for each in (config, usable))
+    return given, usable, start, cross_start
+
+
+def _device() -> str:
+    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
