@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from accelerate.data_loader import BatchSamplerShard
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
@@ -41,6 +42,18 @@ def test_every_row_is_met_once_an_epoch(n, window_batches):
         assert len(batches) == len(sampler) == -(-n // 32)
         assert sorted(row for rows in batches for row in rows) == list(range(n))
         assert sum(len(rows) < 32 for rows in batches) == (n % 32 > 0)
+
+
+@pytest.mark.parametrize(("n", "n_processes"), [(104, 2), (100, 2), (92, 2), (5, 4), (1000, 3)])
+def test_processes_share_full_batches_equally_and_meet_every_row(n, n_processes):
+    sampler = LengthBucketSampler(skewed_lengths(n), 8, 4, seed=0, n_processes=n_processes)
+    shares = [list(BatchSamplerShard(sampler, n_processes, rank, even_batches=False)) for rank in range(n_processes)]
+    n_steps = -(-n // (8 * n_processes))
+    assert [len(share) for share in shares] == [n_steps] * n_processes
+    batches = [rows for share in shares for rows in share]
+    assert {len(rows) for rows in batches} == {8}
+    assert {row for rows in batches for row in rows} == set(range(n))
+    assert len(sampler) == n_steps * n_processes
 
 
 def test_seed_and_epoch_decide_the_batches():

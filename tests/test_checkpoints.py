@@ -109,3 +109,12 @@ def test_without_a_checkpoint_nothing_changes(tmp_path):
     keeper.keep.restore(None)
     keeper.keep.load_best()
     assert keeper.model.weight.item() == weight
+
+
+def test_an_undefined_metric_is_recorded_as_none_and_never_best(tmp_path):
+    keeper = Keeper(tmp_path)
+    keeper.evaluate(1, float("nan"), stsb=float("nan"))
+    assert (keeper.keep.best, keeper.keep.curve, keeper.keep.others) == (None, [(1, None)], [(1, {"test_stsb": None})])
+    keeper.evaluate(2, -3.0)
+    keeper.evaluate(3, float("nan"))
+    assert (keeper.keep.best, keeper.keep.best_step) == (-3.0, 2)

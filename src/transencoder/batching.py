@@ -19,18 +19,25 @@ class LengthBucketSampler(BatchSampler):
     Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
     are shuffled.
 
+    Under several processes each takes every n-th batch. All must take as many, and full ones, or they wait for each
+    other for ever; so the epoch is filled up with rows from its own beginning.
+
     Args:
         lengths: uint16 (n,), tokens of each row.
         batch_size: Rows a batch.
         window_batches: Batches a window; 1 gives plain random batches.
         seed: With the epoch, it decides the order.
+        n_processes: Processes that share the batches.
     """
 
-    def __init__(self, lengths: np.ndarray, batch_size: int, window_batches: int, seed: int) -> None:
+    def __init__(
+        self, lengths: np.ndarray, batch_size: int, window_batches: int, seed: int, n_processes: int = 1
+    ) -> None:
         self.lengths = lengths
         self.batch_size = batch_size
         self.window_batches = window_batches
         self.seed = seed
+        self.n_processes = n_processes
         self.epoch = 0
         self.drop_last = False
 
@@ -39,12 +46,14 @@ class LengthBucketSampler(BatchSampler):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return math.ceil(len(self.lengths) / self.batch_size)
+        return self.n_processes * math.ceil(len(self.lengths) / (self.batch_size * self.n_processes))
 
     def __iter__(self) -> Iterator[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
         order = np.arange(len(self.lengths), dtype=np.int32)
         random.shuffle(order)
+        if self.n_processes > 1:
+            order = np.resize(order, len(self) * self.batch_size)
         window = self.batch_size * self.window_batches
         for start in range(0, len(order), window):
             rows = order[start : start + window]

@@ -1,6 +1,7 @@
 """Checkpoints inside a fit: each holds the best weights so far, and counts only when its marker says it is complete."""
 
 import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -40,8 +41,8 @@ class KeepBest(TrainerCallback):
         self.folder = folder
         self.best: float | None = None
         self.best_step = 0
-        self.curve: list[tuple[int, float]] = []
-        self.others: list[tuple[int, dict[str, float]]] = []
+        self.curve: list[tuple[int, float | None]] = []
+        self.others: list[tuple[int, dict[str, float | None]]] = []
         self._weights: dict[str, torch.Tensor] | None = None
 
     def restore(self, checkpoint: Path | None) -> None:
@@ -69,14 +70,14 @@ class KeepBest(TrainerCallback):
             control.should_evaluate = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Strictly better weights replace the best ones (released code)."""
-        metrics: dict[str, float] = kwargs["metrics"]
+        """Strictly better weights replace the best ones (released code); an undefined metric is never better."""
+        metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
         others = {name[5:]: v for name, v in metrics.items() if name.startswith("eval_test_")}
         if others:
             self.others.append((state.global_step, others))
-        if self.best is None or value > self.best:
+        if value is not None and (self.best is None or value > self.best):
             self.best, self.best_step = value, state.global_step
             self._weights = {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
 

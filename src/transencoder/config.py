@@ -66,13 +66,8 @@ class FitConfig:
         _at_least("learning_rate", self.learning_rate, 0.0)
         _at_least("weight_decay", self.weight_decay, 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
-        if self.warmup_ratio is not None and not 0.0 <= self.warmup_ratio <= 1.0:
-            raise InputError(f"warmup_ratio is {self.warmup_ratio}; it is a share of the steps, 0 to 1")
-
-
-def member_folder_name(index: int) -> str:
-    """The stage prefix of member `index` (0-based): `member-1`."""
-    return f"member-{index + 1}"
+        if self.warmup_ratio is not None and not 0.0 <= self.warmup_ratio < 1.0:
+            raise InputError(f"warmup_ratio is {self.warmup_ratio}; it is a share of the steps, 0 to below 1")
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:

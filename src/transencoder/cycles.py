@@ -11,7 +11,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
-from transencoder.config import FitConfig, Form, Head, LabelPolicy, Precision
+from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision
 from transencoder.encoders import load_bi, load_cross, load_trained, transplant, weights_fingerprint
 from transencoder.fit import Fitted, fit
 from transencoder.labels import Teacher, as_record, label
@@ -86,12 +86,14 @@ class Lab:
     dev_fingerprint: str
     analysis: Callable[[Scorer], dict[str, float]] | None
     """Analysis mode: test metrics of a scorer, recorded at each dev evaluation, never used to choose."""
+    analysis_fingerprints: tuple[str, ...]
+    """Which test sets those are."""
     cache: TokenCache
     device: str
     start: Model
     cross_start: Path
     cross_start_fingerprint: str
-    pooling: Any
+    pooling: Pooling | None
 
 
 def self_distil(lab: Lab, cycles: int) -> list[tuple[Model, Model]]:
@@ -127,7 +129,7 @@ def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
     record = lab.run.stage(
         name,
         config=_fit_config(lab, form),
-        inputs=[labels.key, lab.dev_fingerprint, *_initial_keys(lab, form, teacher)],
+        inputs=[labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *_initial_keys(lab, form, teacher)],
         compute=lambda folder: _fit(lab, form, cycle, teacher, labels, folder),
     )
     folder = record.folder / "model"
@@ -246,13 +248,12 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
     settings = lab.settings
     config = {
         "version": _CODE_VERSION,
-        "fit": asdict(getattr(settings, form)),
+        "fit": asdict(getattr(settings, form)) | {"checkpoint_steps": None},  # it changes nothing that comes out
         "initialisation": settings.initialisation,
         "seed": settings.seed,
         "precision": settings.precision,
         "n_processes": distributed.world_size(),
         "allow_outside": settings.label_policy == "raw",
-        "analysis": lab.analysis is not None,
     }
     if form == "bi":
         return config | {"pooling": lab.pooling}

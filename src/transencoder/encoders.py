@@ -87,6 +87,7 @@ def load_bi(
     Raises:
         InputError: A pooling for a model that has none.
     """
+    set_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all copies must share
     model = SentenceTransformer(str(folder), device=device)
     if pooling is not None:
         own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
@@ -112,12 +113,13 @@ def load_cross(
         folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
         max_length: Tokens of a pair; None: the model's own.
         head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
+            A cross-encoder keeps the head it was saved with.
         seed: Decides the new parts.
         device: Where it goes; None: the best there is.
     """
     set_seed(seed)
     model: CrossEncoder
-    if head == "pooler" or (folder / "modules.json").exists() and _form(folder) == "cross":
+    if head == "pooler" or _form(folder) == "cross":
         model = CrossEncoder(str(folder), num_labels=1, device=device)
     else:
         transformer = Transformer(str(folder))

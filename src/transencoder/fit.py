@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from transencoder import distributed, progress
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.config import FitConfig, Precision
+from transencoder.errors import InputError
 from transencoder.scorers import default_prompt, uses_bf16
 from transencoder.tokens import Encoder, TokenCache
 
@@ -40,12 +41,12 @@ class Fitted:
     """What a fit leaves behind; the student itself holds the best weights."""
 
     best: float | None
-    """Best dev metric; None without a dev set."""
+    """Best dev metric; None without a dev set, or where none was defined."""
     best_step: int
     """The step the kept weights are from."""
-    curve: list[tuple[int, float]]
-    """(step, dev metric) of every evaluation."""
-    others: list[tuple[int, dict[str, float]]]
+    curve: list[tuple[int, float | None]]
+    """(step, dev metric) of every evaluation; None where all scores were equal."""
+    others: list[tuple[int, dict[str, float | None]]]
     """(step, other metrics) of every evaluation that had some."""
     n_steps: int
     """Optimiser steps in all."""
@@ -95,12 +96,14 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
-    batches = LengthBucketSampler(lengths, config.batch_size or 1, config.bucket_batches, seed)
+    n_processes = distributed.world_size()
+    batches = LengthBucketSampler(lengths, _batch_size(config), config.bucket_batches, seed, n_processes)
     keep = KeepBest(student, folder)
     trainer_class, arguments_class = _CLASSES[type(student)]
     arguments = arguments_class(
         output_dir=str(folder), **_arguments(student, config, seed, precision, dev is not None, report_to)
     )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # one process, one GPU: more than one would mean DataParallel
     trainer = trainer_class(
         model=student,
         args=arguments,
@@ -121,10 +124,18 @@ def fit(
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
 
 
-def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool, n_devices: int = 1) -> int:
-    """Optimiser steps a fit takes."""
-    batch = (config.batch_size or 1) * config.gradient_accumulation_steps * n_devices
+def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
+    """Optimiser steps a fit takes under as many processes as there are."""
+    batch = _batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
     return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
+
+
+def _batch_size(config: FitConfig) -> int:
+    """The batch size of a config that is filled."""
+    empty = [field.name for field in fields(config) if getattr(config, field.name) is None]
+    if config.batch_size is None or empty:
+        raise InputError(f"{', '.join(empty)} of the fit's config are not set; methods.defaults.fill sets them")
+    return config.batch_size
 
 
 def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache) -> tuple[Any, np.ndarray]:

@@ -1,5 +1,6 @@
 """Teachers x pairs -> pseudo-labels: each teacher's raw scores, the policy that maps them to targets, their mean."""
 
+import json
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -70,8 +71,6 @@ class PseudoLabels:
         Any sentence-transformers trainer reads it: `Dataset.from_parquet(path).select_columns(["sentence1",
         "sentence2", "label"])`. The provenance stands in the file's metadata under `transencoder`.
         """
-        import json
-
         about = {"transencoder": json.dumps([asdict(record) for record in self.provenance])}
         raw = {f"raw:{name}": scores for name, scores in self.raw.items()}
         schema = pa.schema(

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -224,31 +224,43 @@ def run_batches(
     """
     was_training = model.training
     model.eval()
-    with (
-        torch.inference_mode(),
-        autocast(model.device, precision),
-        progress.task(description, len(tokens)) as advance,
-    ):
-        for start in range(0, len(tokens), _WINDOW):
-            lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
-            order = np.argsort(-lengths, kind="stable")
-            position = 0
-            while position < len(order):
-                n_rows = max(1, batch_tokens // max(1, int(lengths[order[position]])))
-                rows = start + order[position : position + n_rows]
-                try:
-                    output[rows] = forward(batch_to_device(tokens.batch(rows), model.device)).float().cpu().numpy()
-                except (RuntimeError, MemoryError) as error:
-                    if len(rows) == 1 or not _is_out_of_memory(error):
-                        raise
-                    batch_tokens //= 2
-                    logger.warning(
-                        "out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens
-                    )
-                    continue
-                position += len(rows)
-                advance(len(rows))
-    model.train(was_training)
+    try:
+        with (
+            torch.inference_mode(),
+            autocast(model.device, precision),
+            progress.task(description, len(tokens)) as advance,
+        ):
+            for rows in _forward_all(model, tokens, forward, output, batch_tokens):
+                advance(rows)
+    finally:
+        model.train(was_training)
+
+
+def _forward_all(
+    model: SentenceTransformer | CrossEncoder,
+    tokens: Tokens,
+    forward: Callable[[dict[str, Any]], torch.Tensor],
+    output: np.ndarray,
+    batch_tokens: int,
+) -> Iterator[int]:
+    """Fill `output`; yields the number of rows of each batch."""
+    for start in range(0, len(tokens), _WINDOW):
+        lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
+        order = np.argsort(-lengths, kind="stable")
+        position = 0
+        while position < len(order):
+            n_rows = max(1, batch_tokens // max(1, int(lengths[order[position]])))
+            rows = start + order[position : position + n_rows]
+            try:
+                output[rows] = forward(batch_to_device(tokens.batch(rows), model.device)).float().cpu().numpy()
+            except (RuntimeError, MemoryError) as error:
+                if len(rows) == 1 or not _is_out_of_memory(error):
+                    raise
+                batch_tokens //= 2
+                logger.warning("out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens)
+                continue
+            position += len(rows)
+            yield len(rows)
 
 
 def has_bf16(device: torch.device | str) -> bool:

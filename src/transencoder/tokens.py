@@ -184,7 +184,7 @@ def _reader(model: Encoder) -> list[Any]:
 
 
 def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: str | None, folder: Path) -> None:
-    offsets = np.lib.format.open_memmap(folder / "offsets.npy", "w+", np.int64, (total + 1,))
+    offsets = allocate(folder / "offsets.npy", np.int64, (total + 1,))
     row = 0
     extras: dict[str, Any] = {}
     with (

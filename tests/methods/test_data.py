@@ -24,10 +24,10 @@ def test_files_and_datasets_are_the_same_data(tiny_method, tiny_pairs, tiny_file
 
 
 @pytest.mark.parametrize(("kind", "metric"), [("graded", "spearman"), ("binary", "roc_auc")])
-def test_the_kind_of_task_picks_the_metric(tiny_method, kind, metric, tiny_files, tmp_path):
+def test_the_kind_of_task_picks_the_metric(tiny_method, kind, metric, tmp_path):
     test = tmp_path / "mine.v2.tsv"
-    test.write_text((tiny_files / "test.tsv").read_text())
-    data = read_data(tiny_method(task_kind=kind, tests=(str(test),)), None)
+    test.write_text("sentence1\tsentence2\tscore\nbalo\tbama\t1\nbalo\tdima\t0\n")
+    data = read_data(tiny_method(task_kind=kind, dev=str(test), tests=(str(test),)), None)
     assert data.dev.metric == data.tests[0].metric == metric
     assert data.tests[0].name == "mine"
     assert set(data.as_record()["tests"]) == {"mine"}
@@ -38,9 +38,46 @@ def test_a_dev_set_without_scores_is_refused(tiny_method, tiny_files):
         read_data(tiny_method(dev=str(tiny_files / "pairs.tsv")), None)
 
 
-def test_the_inductive_setting_needs_tasks(tiny_method):
-    with pytest.raises(InputError, match="exclude_test_sentences needs pairs to be a task or suite, not '"):
+def test_graded_gold_is_no_binary_gold(tiny_method):
+    with pytest.raises(InputError, match="gold labels 0 and 1"):
+        read_data(tiny_method(task_kind="binary"), None)
+
+
+@pytest.mark.parametrize("rows", ["", "balo\tbama\t3\nbalo\tdima\t3\n"])
+@pytest.mark.parametrize("role", ["dev", "tests"])
+def test_gold_that_nothing_can_be_measured_against_is_refused_before_training(role, rows, tiny_method, tmp_path):
+    path = tmp_path / "gold.tsv"
+    path.write_text(f"sentence1\tsentence2\tscore\n{rows}")
+    with pytest.raises(InputError, match=r"gold\.tsv.*(Give pairs of different scores|no rows|empty)"):
+        read_data(tiny_method(**{role: str(path) if role == "dev" else (str(path),)}), None)
+
+
+def test_two_tests_of_one_name_are_refused(tiny_method, tiny_files, tmp_path):
+    other = tmp_path / "test.v2.tsv"
+    other.write_text((tiny_files / "test.tsv").read_text())
+    with pytest.raises(InputError, match=r"two test sets are called test: .*test\.tsv and .*test\.v2\.tsv"):
+        read_data(tiny_method(tests=(str(tiny_files / "test.tsv"), str(other))), None)
+
+
+def test_pairs_that_hold_test_sentences_are_reported_and_can_be_left_out(tiny_method, tmp_path):
+    pairs, test = tmp_path / "pairs.tsv", tmp_path / "test.tsv"
+    pairs.write_text("sentence1\tsentence2\nbalo\tbama\nkama\tdima\nlelo\tBALO\n")
+    test.write_text("sentence1\tsentence2\tscore\nbalo\tfema\t1\nfemo\tgelo\t0\n")
+    config = {"pairs": str(pairs), "tests": (str(test),)}
+    record = read_data(tiny_method(**config), None).record
+    assert (record["rows"], record["transductive"]) == (3, True)
+    apart = read_data(tiny_method(**config, exclude_test_sentences=True), None)
+    assert apart.pairs["sentence1"][:] == ["kama"]
+    assert (apart.record["rows"], apart.record["excluded_rows"], apart.record["transductive"]) == (1, 2, False)
+    assert read_data(tiny_method(**config, exclude_test_sentences=False, dev=None), None).record["rows"] == 3
+
+
+def test_the_inductive_setting_needs_tests_and_leaves_some_pairs(tiny_method, tiny_files):
+    with pytest.raises(InputError, match="needs to know the tests"):
         read_data(tiny_method(exclude_test_sentences=True), None)
+    test = str(tiny_files / "test.tsv")
+    with pytest.raises(InputError, match="every pair of .* holds a sentence of a test set"):
+        read_data(tiny_method(pairs=test, tests=(test,), exclude_test_sentences=True), None)
 
 
 def test_bad_rows_are_set_aside_when_asked(tiny_method, tmp_path):

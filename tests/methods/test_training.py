@@ -277,3 +277,27 @@ def _save_checkpoints_only(model, path, *arguments, **options):
     if "checkpoint-" not in path:
         raise KeyboardInterrupt
     return model.save(path, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"), [("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("gpu", "such as cpu or cuda:0")]
+)
+def test_a_device_that_cannot_be_had_is_refused(device, message, tiny_method):
+    with pytest.raises(InputError, match=message):
+        plan(tiny_method(device=device))
+
+
+def test_another_recipe_does_not_leave_the_old_models_behind(copied, trained):
+    with pytest.raises(InputError):
+        train(replace(copied, pairs="absent.tsv"))
+    for name in ("result.json", "bi-encoder", "cross-encoder", "report.md", "curves.png"):
+        assert not (Path(copied.output) / name).exists(), name
+
+
+def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):
+    """Not where it was put together again."""
+    for path in Path(copied.output).glob("stages/*/stage.json"):
+        stage = json.loads(path.read_text())
+        stage["environment"]["git"] = {"commit": "0" * 40, "is_changed": False}
+        path.write_text(json.dumps(stage))
+    assert train(copied).result["environment"]["commit"] == "0" * 40

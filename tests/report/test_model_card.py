@@ -75,3 +75,8 @@ def test_what_was_not_recorded_about_test_sentences_is_said(result: Result) -> N
     assert "was not recorded" in model_card(result, "bi")
     result["data"]["pairs"]["transductive"] = False
     assert "(inductive)" in model_card(result, "bi")
+
+
+def test_the_packaged_start_is_named_by_its_hub_id(result: Result) -> None:
+    result["config"]["members"] = [{"start": "minilm"}]
+    assert head_of(model_card(result, "bi"))["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]

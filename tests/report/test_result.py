@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report.result import Result, form_cycle, read_log, read_result
+from transencoder.report.result import Result, form_cycle, read_result
 
 MakeRun = Callable[[str, Result | None], Path]
 
@@ -39,8 +39,3 @@ def test_a_damaged_result_is_refused(text: str, message: str, result: Result, ma
     (folder / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=message):
         read_result(folder)
-
-
-def test_a_log_line_cut_off_by_a_kill_is_left_out(make_run: MakeRun, tmp_path: Path) -> None:
-    assert [line["event"] for line in read_log(make_run("a", None))] == ["stage_started"]
-    assert read_log(tmp_path) == []

@@ -18,7 +18,7 @@ from transencoder.cli.options import (
     add_model_options,
     add_pairs_options,
 )
-from transencoder.cli.rows import STDOUT, check_output, write_rows
+from transencoder.cli.rows import STDOUT, check_output, whole_file, write_rows
 from transencoder.cli.terminal import show
 from transencoder.config import LabelPolicy
 from transencoder.errors import InputError
@@ -119,7 +119,8 @@ def _label(args: argparse.Namespace) -> None:
     pairs = _pairs(args)
     with _teachers(args) as teachers:
         labels = label(teachers, pairs, args.policy)
-    labels.write(Path(args.output), pairs)
+    with whole_file(args.output) as temporary:
+        labels.write(temporary, pairs)
     show(f"{args.output}: {len(pairs)} pairs labelled by {', '.join(args.models)}, policy {args.policy}")
 
 

@@ -44,6 +44,10 @@ def add_pairs_options(parser: argparse.ArgumentParser) -> None:
     """How a file of pairs is read."""
     parser.add_argument("--columns", nargs=2, metavar=("FIRST", "SECOND"), help="names of the two text columns")
     parser.add_argument("--split", help="split of a hub id or folder, such as test or validation[:1000]")
+    parser.add_argument(
+        "--header", action=argparse.BooleanOptionalAction, help="whether a TSV or CSV has one (default: detected)"
+    )
+    parser.add_argument("--file-format", help="tsv, csv, jsonl or parquet, for stdin and files of another name")
     parser.add_argument("--skip-bad-rows", action="store_true", help="count and leave out bad rows")
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -48,9 +49,20 @@ def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) ->
     if output == STDOUT:
         _write_tsv(_batches(pairs, scores), sys.stdout)
         return
+    with whole_file(output) as temporary:
+        _FORMATS[Path(output).suffix](_batches(pairs, scores), temporary)
+
+
+@contextmanager
+def whole_file(output: str) -> Iterator[Path]:
+    """A name to write to; the file gets its own name when all is written, or is never there.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
     temporary = Path(output).with_name(f".{Path(output).name}.tmp")
     try:
-        _FORMATS[Path(output).suffix](_batches(pairs, scores), temporary)
+        yield temporary
         os.replace(temporary, output)
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error

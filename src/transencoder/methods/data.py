@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
 
 from transencoder import tasks
 from transencoder.errors import InputError
+from transencoder.evaluation import METRICS
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.report.result import DataRecord, RunData
@@ -24,6 +26,11 @@ class Scored:
     """With `score`."""
     metric: str
     record: DataRecord
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data and of how it is measured."""
+        return f"{self.metric} {self.record['fingerprint']}"
 
 
 @dataclass(frozen=True)
@@ -51,10 +58,39 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
-    pairs, record = _training_pairs(config, bad_rows_file)
     dev = None if config.dev is None else _scored(config, config.dev, "dev")
     tests = [test for name in config.tests for test in _tests(config, name)]
+    _check_names(tests)
+    pairs, record = _training_pairs(config, bad_rows_file)
+    if tests:
+        pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
     return Data(pairs, record, dev, tests)
+
+
+def _check_names(tests: list[Scored]) -> None:
+    sources: dict[str, str] = {}
+    for test in tests:
+        if test.name in sources:
+            raise InputError(
+                f"two test sets are called {test.name}: {sources[test.name]} and {test.record['source']}; "
+                "give each once, and files different names up to their first dot"
+            )
+        sources[test.name] = test.record["source"]
+
+
+def _apart(pairs: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:
+    """Leave out pairs that hold a sentence of the run's tests (inductive), or record whether there are any."""
+    apart = tasks.without_sentences(pairs, tasks.sentences_of(test.pairs for test in tests))
+    n_touched = len(pairs) - len(apart)
+    if not exclude:
+        return pairs, record | {"transductive": n_touched > 0}
+    if not len(apart):
+        raise InputError(
+            f"every pair of {record['source']} holds a sentence of a test set; give other pairs, or leave "
+            "exclude_test_sentences out"
+        )
+    excluded = {"transductive": False, "excluded_rows": record.get("excluded_rows", 0) + n_touched}
+    return apart, _record(record["source"], apart) | {"missing_rows": record.get("missing_rows", 0)} | excluded  # type: ignore[return-value]
 
 
 def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
@@ -69,10 +105,8 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
         )
         more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}
         return pairs, _record(str(config.pairs), pairs) | more  # type: ignore[return-value]
-    if config.exclude_test_sentences:
-        raise InputError(
-            f"exclude_test_sentences needs pairs to be a task or suite, not {config.pairs!r}; leave it out"
-        )
+    if config.exclude_test_sentences and not config.tests:
+        raise InputError("exclude_test_sentences needs to know the tests: give tests, or a task or suite as pairs")
     pairs = read_pairs(
         config.pairs,
         columns=config.columns or None,
@@ -95,7 +129,9 @@ def _scored(config: TransEncoder, source: str | Dataset, role: Any) -> Scored:
     if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
         task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
         pairs = tasks.load(task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
-        return Scored(task.name, pairs, task.metric, _record(f"{task.dataset} ({task.splits[role]})", pairs))
+        return _measurable(
+            Scored(task.name, pairs, task.metric, _record(f"{task.dataset} ({task.splits[role]})", pairs))
+        )
     pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
     if "score" not in pairs.column_names:
         raise InputError(
@@ -104,7 +140,19 @@ def _scored(config: TransEncoder, source: str | Dataset, role: Any) -> Scored:
             "Give a labelled file with a header sentence1, sentence2, score"
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
-    return Scored(name, pairs, METRIC_OF_KIND[config.task_kind], _record(_source(source), pairs))
+    return _measurable(Scored(name, pairs, METRIC_OF_KIND[config.task_kind], _record(_source(source), pairs)))
+
+
+def _measurable(scored: Scored) -> Scored:
+    """Refuse, before anything is trained, gold scores that no model can be measured against."""
+    gold = np.asarray(scored.pairs["score"][:], np.float64)
+    if len(set(gold)) < 2:
+        raise InputError(
+            f"{scored.record['source']}: its gold scores are all {gold[0] if len(gold) else 'missing'}; "
+            "nothing can be measured against them. Give pairs of different scores"
+        )
+    METRICS[scored.metric](gold, gold)
+    return scored
 
 
 def _record(source: str, pairs: Dataset) -> DataRecord:

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from transencoder.config import Precision
 from transencoder.encoders import count_parameters, fetch
+from transencoder.errors import InputError
 from transencoder.fit import steps_in_all
 from transencoder.methods.data import read_data
 from transencoder.methods.defaults import fill
@@ -71,14 +72,24 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pat
     cross_start = start
     if member.cross_start is not None:
         cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
-    device = usable.device or _device()
+    device = _checked_device(usable.device) if usable.device else _device()
     n_parameters = max(count_parameters(start), count_parameters(cross_start))
-    chosen: dict[str, Any] = {
-        "device": device,
-        "precision": "bf16" if uses_bf16(device, usable.precision) else "fp32",
-    }
-    given, usable = (replace(fill(each, n_parameters), **chosen) for each in (config, usable))
-    return given, usable, start, cross_start
+    precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
+    given, usable = (replace(fill(each, n_parameters), precision=precision) for each in (config, usable))
+    return given, replace(usable, device=device), start, cross_start
+
+
+def _checked_device(name: str) -> str:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device is {name!r}; give one such as cpu or cuda:0, or leave it out") from error
+    if device.type == "cuda" and device.index:
+        raise InputError(
+            f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
+            f"CUDA_VISIBLE_DEVICES={device.index}"
+        )
+    return name
 
 
 def _device() -> str:

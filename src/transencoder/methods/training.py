@@ -1,7 +1,9 @@
 """A Trans-Encoder run from its config to its models: read, train the cycles, pick the best, test once, report."""
 
+import math
 import shutil
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +26,9 @@ from transencoder.runs import Run, atomic_write_text
 from transencoder.scorers import Scorer
 from transencoder.settings import recipe_toml
 from transencoder.tokens import TokenCache
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what scoring computes."""
 
 _FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
 
@@ -66,6 +71,8 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         barrier=distributed.barrier,
         broadcast=distributed.broadcast,
     ) as run:
+        if distributed.rank() == 0 and not (run.folder / "result.json").exists():
+            _remove_exports(run.folder)
         data = read_data(config, run.folder / "bad-rows.tsv")
         lab = _make_lab(run, config, data, start, cross_start)
         cycles = self_distil(lab, config.cycles or 1)
@@ -94,8 +101,9 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
         pairs=data.pairs,
         pairs_fingerprint=data.record["fingerprint"],
         dev=None if dev is None else (lambda scorer: _measure(dev, scorer)),
-        dev_fingerprint="" if dev is None else dev.record["fingerprint"],
+        dev_fingerprint="" if dev is None else dev.fingerprint,
         analysis=analysis if config.test_every_eval else None,
+        analysis_fingerprints=tuple(test.fingerprint for test in tests) if config.test_every_eval else (),
         cache=TokenCache(run.folder / "tokens"),
         device=str(config.device),
         start=start_model(start),
@@ -106,33 +114,37 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
 
 
 def _measure(scored: Scored, scorer: Scorer) -> float:
+    """The metric times 100; NaN for a model that gives all pairs one score."""
     return evaluate(scorer, scored.pairs, scored.metric)
 
 
 def _best(models: list[Model]) -> Model:
-    """The highest on dev, the earliest of equals; without a dev set the last."""
-    return models[-1] if models[-1].dev is None else max(models, key=lambda model: model.dev or 0.0)
+    """The highest on dev, the earliest of equals; the last where none has a dev metric."""
+    measured = [model for model in models if model.dev is not None]
+    return max(measured, key=lambda model: model.dev or 0.0) if measured else models[-1]
 
 
-def _scores(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> dict[str, float]:
-    """Metrics of a model on labelled sets, as a stage: each set is scored once."""
+def _scores(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> dict[str, float | None]:
+    """Metrics of a model on labelled sets, as a stage: each set is scored once; None where one is undefined."""
     record = lab.run.stage(
         f"scores/{name}",
         config={
+            "version": _CODE_VERSION,
             "precision": lab.settings.precision,
             "max_length": lab.settings.bi.max_length if model is lab.start else None,
             "pooling": lab.pooling if model is lab.start else None,
             "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
-            "sets": {key: scored.metric for key, scored in sets.items()},
+            "sets": list(sets),
         },
-        inputs=[model.key, *(scored.record["fingerprint"] for scored in sets.values())],
+        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
         compute=lambda _: _score_all(make_scorer(lab, load(lab, model)), sets),
     )
     return record.result
 
 
-def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> dict[str, float]:
-    return {name: _measure(scored, scorer) for name, scored in sets.items()}
+def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> dict[str, float | None]:
+    found = {name: _measure(scored, scorer) for name, scored in sets.items()}
+    return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
 def _result(
@@ -157,7 +169,7 @@ def _result(
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": config.seed,
         "config": _plain(config),
-        "environment": _environment(lab.run.environment),
+        "environment": _environment(lab.run.environments),
         "data": data.as_record(),
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
         "cycles": [
@@ -177,16 +189,22 @@ def _result(
     }
 
 
-def _environment(recorded: dict[str, Any]) -> Environment:
-    """What result.json says of environment.json."""
-    git, details = recorded["git"], recorded["details"]
+def _environment(recorded: list[dict[str, Any]]) -> Environment:
+    """Where the stages were computed; for a run that went on elsewhere, all commits, devices and so on."""
+    commits = [
+        each["git"]["commit"] + ("-dirty" if each["git"]["is_changed"] else "") for each in recorded if each["git"]
+    ]
     return {
-        "commit": None if git is None else git["commit"] + ("-dirty" if git["is_changed"] else ""),
-        "device": details["device"],
-        "threads": details["threads"],
-        "python": recorded["python"],
-        "versions": {name: version for name, version in recorded["versions"].items() if version is not None},
+        "commit": _joined(commits) if commits else None,
+        "device": _joined(each["details"]["device"] for each in recorded),
+        "threads": _joined(str(each["details"]["threads"]) for each in recorded),
+        "python": _joined(each["python"] for each in recorded),
+        "versions": {name: version for name, version in recorded[-1]["versions"].items() if version is not None},
     }
+
+
+def _joined(values: Iterable[str]) -> str:
+    return " + ".join(dict.fromkeys(values))
 
 
 def _form_record(model: Model) -> Any:
@@ -194,8 +212,8 @@ def _form_record(model: Model) -> Any:
     return {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
 
 
-def _analysis(cycles: list[tuple[Model, Model]]) -> dict[str, list[tuple[int, int, dict[str, float]]]]:
-    curves: dict[str, list[tuple[int, int, dict[str, float]]]] = {"cross": [], "bi": []}
+def _analysis(cycles: list[tuple[Model, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
+    curves: dict[str, list[tuple[int, int, dict[str, float | None]]]] = {"cross": [], "bi": []}
     for model in (model for cycle in cycles for model in cycle):
         for step, values in (model.fitted or {}).get("others", []):
             named = {name.removeprefix("test_"): value for name, value in values.items()}
@@ -230,10 +248,18 @@ def _plain(config: TransEncoder) -> dict[str, Any]:
     return values
 
 
+def _remove_exports(folder: Path) -> None:
+    """Remove what an earlier recipe left where the user looks: it must not pass for this one's."""
+    for name in _FOLDERS.values():
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("report.md", "curves.png"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def _export(run: Run, result: Result, best: dict[str, Model]) -> None:
     """Put the best models, with their cards, where the user finds them."""
     for form, folder in _FOLDERS.items():
-        target, unfinished = run.folder / folder, run.folder / f".{folder}.tmp"
+        target, unfinished = run.folder / folder, run.folder / f".tmp-{folder}"
         shutil.rmtree(unfinished, ignore_errors=True)
         shutil.copytree(best[form].folder, unfinished)
         atomic_write_text(unfinished / "README.md", model_card(result, form))

@@ -19,7 +19,7 @@ from .rows import BadRow, Row, Table, plural, shorten
 logger = logging.getLogger(__name__)
 
 _READ_LIMIT = 1000
-_ADVICE = "State another bad_rows_file (--bad-rows-file)"
+_ADVICE = "State another bad_rows_file"
 
 
 class BadRows:

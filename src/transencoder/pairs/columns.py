@@ -68,7 +68,7 @@ def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[l
         raise InputError(
             f"{name}:1: {plural(len(first_row), 'field')} in the first row: {shorten(list(first_row))}. "
             f"At least {len(wanted.result)} needed. Is it separated by tabs (.tsv) or by commas (.csv)? "
-            "State the right format (file_format, --format)."
+            "State the right format (file_format, --file-format)."
         )
     has_header = wanted.header if wanted.header is not None else _is_header(first_row, wanted, name)
     if has_header:

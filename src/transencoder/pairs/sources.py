@@ -168,7 +168,9 @@ def _file(path: Path | None, name: str, place: Place, what: str, rows: tuple[int
             if place.file_format
             else "unknown kind of file by its name"
         )
-        raise InputError(f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--format tsv).")
+        raise InputError(
+            f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--file-format tsv)."
+        )
     return File(
         name="<stdin>" if path is None else name,
         path=path,

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS = 4096
 _BATCH_CHARACTERS = 1 << 22
-_ADVICE = "State another cache folder with cache_folder (--cache-folder) or the variable TRANSENCODER_CACHE"
+_ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
 
 
 class RowIndex:

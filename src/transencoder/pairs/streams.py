@@ -26,7 +26,7 @@ _CONTAINERS = {
     codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
     b"\x1f\x8b": "gzip-compressed; let its name end in .gz, or state the format with .gz (such as tsv.gz)",
-    b"PAR1": "Parquet; let its name end in .parquet, or state file_format='parquet' (--format parquet)",
+    b"PAR1": "Parquet; let its name end in .parquet, or state file_format='parquet' (--file-format parquet)",
     b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or export it as CSV",
 }
 

@@ -1,9 +1,9 @@
 """What a run says of itself: report, results page, model card and summary table, from its records alone."""
 
 from transencoder.report.model_card import model_card
-from transencoder.report.result import Result, read_log, read_result
+from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
 from transencoder.report.tables import summary_table
 
-__all__ = ["Result", "model_card", "read_log", "read_result", "results_page", "summary_table", "write_report"]
+__all__ = ["Result", "model_card", "read_result", "results_page", "summary_table", "write_report"]

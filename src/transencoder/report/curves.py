@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeGuard
 
-from transencoder.report.result import FORM_TITLES, Form, Result, form_cycle
+from transencoder.config import Form
+from transencoder.report.result import FORM_TITLES, Result, form_cycle
 from transencoder.report.text import metric_title
 
 if TYPE_CHECKING:

@@ -4,7 +4,9 @@ import json
 import re
 from pathlib import Path
 
-from transencoder.report.result import FORM_TITLES, Form, Result
+from transencoder.config import Form
+from transencoder.models import MINILM, MINILM_HUB_ID
+from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import markdown_table, mean_over, scored_tests
 from transencoder.report.text import (
     data_line,
@@ -75,9 +77,8 @@ def base_models(result: Result, form: Form) -> list[str]:
     config = result["config"]
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
-    return [
-        start for start in starts if isinstance(start, str) and _HUB_ID.fullmatch(start) and not Path(start).exists()
-    ]
+    ids = [MINILM_HUB_ID if start == MINILM else start for start in starts]
+    return [name for name in ids if isinstance(name, str) and _HUB_ID.fullmatch(name) and not Path(name).exists()]
 
 
 def _front_matter(result: Result, form: Form) -> list[str]:

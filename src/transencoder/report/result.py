@@ -6,11 +6,10 @@ run may lack (a dev set, test sets, an analysis) is None or empty there and neve
 
 import json
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
+from transencoder.config import Form
 from transencoder.errors import RunError
-
-Form = Literal["bi", "cross"]
 
 FORM_TITLES: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
 
@@ -77,12 +76,12 @@ class StageSummary(TypedDict):
 
 
 class Environment(TypedDict, total=False):
-    """Where a run ran."""
+    """Where a run's stages were computed; where they differ, the values are joined by ` + `."""
 
     commit: str | None
     """Commit of the source tree, with `-dirty` when it had changes; None for an installed package."""
     device: str
-    threads: int
+    threads: str
     python: str
     versions: dict[str, str]
 
@@ -103,9 +102,10 @@ class Result(TypedDict):
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
     """`start`, `bi` and `cross` -> dev metric times 100."""
-    scores: dict[str, dict[str, float]]
-    """`start`, `bi` and `cross` -> test set -> metric times 100; empty when test scoring is off."""
-    analysis: dict[str, list[tuple[int, int, dict[str, float]]]] | None
+    scores: dict[str, dict[str, float | None]]
+    """`start`, `bi` and `cross` -> test set -> metric times 100, None where it is undefined (all scores equal);
+    empty when test scoring is off."""
+    analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     stages: list[StageSummary]
     seconds: float
@@ -138,22 +138,6 @@ def read_result(run_folder: str | Path) -> Result:
         )
     result: Result = record
     return result
-
-
-def read_log(run_folder: str | Path) -> list[dict[str, Any]]:
-    """Read the whole lines of log.jsonl, oldest first; a last line cut off by a kill is left out."""
-    path = Path(run_folder) / "log.jsonl"
-    if not path.exists():
-        return []
-    events = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            events.append(event)
-    return events
 
 
 def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:

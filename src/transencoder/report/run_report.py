@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from transencoder.config import Form
 from transencoder.report.curves import plot_curves
-from transencoder.report.result import FORM_TITLES, Form, Result, form_cycle, read_result
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, read_result
 from transencoder.report.tables import markdown_table, score_table
 from transencoder.report.text import (
     data_line,
@@ -16,6 +17,7 @@ from transencoder.report.text import (
     settings_line,
     starts_of,
 )
+from transencoder.runs import atomic_write_text
 
 
 def write_report(run_folder: str | Path) -> Path:
@@ -30,7 +32,9 @@ def write_report(run_folder: str | Path) -> Path:
     folder = Path(run_folder)
     result = read_result(folder)
     plot = _replaced(folder / "curves.png", result)
-    return write_text(folder / "report.md", report_text(result, plot=plot))
+    path = folder / "report.md"
+    atomic_write_text(path, report_text(result, plot=plot))
+    return path
 
 
 def report_text(result: Result, *, plot: Path | None = None) -> str:
@@ -52,17 +56,9 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
     return "\n\n".join("\n".join(lines).rstrip() for lines in sections) + "\n"
 
 
-def write_text(path: Path, text: str) -> Path:
-    """Write a text file whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-    return path
-
-
 def _replaced(path: Path, result: Result) -> Path | None:
     path.unlink(missing_ok=True)  # a plot of an earlier result must not stand beside this one's report
-    temporary = path.with_name("curves.tmp.png")
+    temporary = path.with_name(".tmp-curves.png")
     if plot_curves(result, temporary) is None:
         return None
     os.replace(temporary, path)

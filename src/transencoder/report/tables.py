@@ -1,7 +1,7 @@
 """The score table: start, bi, cross and the gains of each, as Markdown and for the terminal."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -41,7 +41,7 @@ def scored_tests(result: Result) -> list[str]:
     return list(dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {})))
 
 
-def mean_over(scores: dict[str, float], names: list[str]) -> float | None:
+def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:
     """The plain mean over all of `names`; None where one was not measured."""
     values = [scores.get(name) for name in names]
     measured = [value for value in values if value is not None]
@@ -75,7 +75,7 @@ def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
     ]
 
 
-def _row(result: Result, name: str, pick: Callable[[dict[str, float]], float | None]) -> ScoreRow:
+def _row(result: Result, name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
     start, bi, cross = (pick(result["scores"].get(form, {})) for form in ("start", "bi", "cross"))
     return ScoreRow(name=name, start=start, bi=bi, cross=cross)
 

@@ -51,6 +51,8 @@ class StageRecord:
     """When the attempt that finished it began, ISO time in UTC."""
     seconds: float
     """How long it took, earlier attempts included as far as the log tells."""
+    environment: dict[str, Any]
+    """What it ran on: the content of environment.json at the time."""
     reused: bool
     """Whether it was done before this call; not stored."""
 
@@ -65,6 +67,8 @@ class StageDraft:
     inputs: Sequence[str]
     started: str
     """ISO time in UTC."""
+    environment: Mapping[str, Any]
+    """What it runs on."""
     begin: float
     """The monotonic clock at the start, in seconds."""
 
@@ -108,6 +112,7 @@ def write_record(folder: Path, draft: StageDraft, result: Mapping[str, Any], *, 
         "outputs": _collect_outputs(folder),
         "started": draft.started,
         "seconds": round(seconds, 3),
+        "environment": dict(draft.environment),
     }
     atomic_json(folder / RECORD_NAME, content)
     return _as_record(folder, content, reused=False)
@@ -170,6 +175,7 @@ def _as_record(folder: Path, content: Mapping[str, Any], *, reused: bool) -> Sta
         outputs=content["outputs"],
         started=content["started"],
         seconds=content["seconds"],
+        environment=content["environment"],
         reused=reused,
     )
 

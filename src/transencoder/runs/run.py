@@ -121,6 +121,7 @@ class Run:
                     config=plain(config, "config"),  # now: compute might change it
                     inputs=tuple(inputs),
                     started=now(),
+                    environment=self.environment,
                     begin=time.monotonic(),
                 )
                 result = compute(folder)
@@ -136,6 +137,11 @@ class Run:
             {"name": record.name, "key": record.key, "seconds": record.seconds, "reused": record.reused}
             for record in self._records.values()
         ]
+
+    @property
+    def environments(self) -> list[dict[str, Any]]:
+        """What each of these stages ran on, when it was computed: the content of environment.json at the time."""
+        return [record.environment for record in self._records.values()]
 
     def log(self, event: str, **fields: object) -> None:
         """Append one line to log.jsonl (rank 0 only); what has no JSON form, NaN for one, becomes text."""

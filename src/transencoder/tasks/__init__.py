@@ -3,7 +3,7 @@
 from transencoder.tasks.loading import load
 from transencoder.tasks.table import SUITE_DEV, SUITES, TASKS, dev_task, expand
 from transencoder.tasks.task import Role, Task
-from transencoder.tasks.unlabelled import Provenance, unlabelled_pairs
+from transencoder.tasks.unlabelled import Provenance, sentences_of, unlabelled_pairs, without_sentences
 
 __all__ = [
     "SUITES",
@@ -15,5 +15,7 @@ __all__ = [
     "dev_task",
     "expand",
     "load",
+    "sentences_of",
     "unlabelled_pairs",
+    "without_sentences",
 ]

@@ -66,7 +66,7 @@ def unlabelled_pairs(
     n_all = len(pairs)
     if exclude_test_sentences:
         tests = [load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token) for task in chosen]
-        pairs = _without_sentences(pairs, _sentences(tests))
+        pairs = without_sentences(pairs, sentences_of(tests))
     if not len(pairs):
         raise InputError(
             f"no unlabelled pair is left of {', '.join(task.name for task in chosen)}: "
@@ -114,7 +114,7 @@ def _all_pairs(
 
 def _is_local(source: str, data_folder: str | Path | None) -> bool:
     folder = data_folder or os.environ.get("TRANSENCODER_DATA")
-    return bool(folder) and (Path(str(folder)) / source).is_dir()
+    return bool(folder) and (Path(str(folder)).expanduser() / source).is_dir()
 
 
 def _source_of(tasks: Iterable[Task]) -> str:
@@ -132,13 +132,15 @@ def _warn_of_missing(tasks: Iterable[Task], *, rows: int, missing: int) -> None:
     )
 
 
-def _sentences(datasets: Iterable[Dataset]) -> set[str]:
+def sentences_of(datasets: Iterable[Dataset]) -> set[str]:
+    """The sentences of pairs, without regard to case and white space, as `without_sentences` takes them."""
     return {
         _normalised(text) for dataset in datasets for column in ("sentence1", "sentence2") for text in dataset[column]
     }
 
 
-def _without_sentences(pairs: Dataset, sentences: set[str]) -> Dataset:
+def without_sentences(pairs: Dataset, sentences: set[str]) -> Dataset:
+    """The pairs that hold none of the sentences; `sentences_of` makes the set."""
     kept: list[int] = []
     for offset in range(0, len(pairs), _BATCH_ROWS):
         batch = pairs[offset : offset + _BATCH_ROWS]
