@@ -24,7 +24,9 @@ from transencoder.errors import InputError
         ("learning_rate", float("nan")),
         ("weight_decay", -0.1),
         ("max_grad_norm", -1.0),
-        ("warmup_ratio", 1.1),
+        ("warmup_ratio", 1.0),
+        ("dropout", 1.0),
+        ("dropout", -0.1),
         ("warmup_ratio", -0.1),
         ("warmup_ratio", float("nan")),
     ],
@@ -36,7 +38,7 @@ def test_values_that_cannot_be_trained_with_are_refused(name, bad):
 
 def test_the_edges_are_allowed():
     FitConfig(warmup_ratio=0.0, max_grad_norm=0.0, weight_decay=0.0, batch_size=1, epochs=1, max_length=1)
-    FitConfig(warmup_ratio=0.99, eval_steps=1, checkpoint_steps=1, bucket_batches=1)
+    FitConfig(warmup_ratio=0.99, dropout=0.0, eval_steps=1, checkpoint_steps=1, bucket_batches=1)
 
 
 def test_settings_are_frozen_and_named():

@@ -55,13 +55,10 @@ def fit_tiny(tiny_bi_encoder, tiny_pairs, cache, tmp_path):
         seed=1,
         loss=None,
         pairs=None,
-        prepare=None,
         precision="fp32",
         **options,
     ):
         student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
-        if prepare is not None:
-            prepare(student)
         pairs = tiny_pairs.select(range(64)) if pairs is None else pairs
         targets = np.array(pairs["score"], np.float32) / 5
         given = {name: options.pop(name) for name in list(options) if name not in ("both_orders",)}
@@ -109,12 +106,6 @@ def scripted(values, snapshots=None):
 
 def same(weights, others):
     return all(torch.equal(tensor, others[name]) for name, tensor in weights.items())
-
-
-def without_dropout(model):
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
 
 
 def test_it_learns_planted_similarity(form, fit_tiny, tiny_pairs, tiny_bi_encoder, cache):
@@ -297,7 +288,7 @@ def test_a_finished_fit_run_again_trains_no_step(fit_tiny, saved):
 
 def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
     # Without bucketing both see the same rows in the same order; dropout would draw differently.
-    plain = {"bucket_batches": 1, "epochs": 1, "prepare": without_dropout, "learning_rate": 1e-4}
+    plain = {"bucket_batches": 1, "epochs": 1, "dropout": 0.0, "learning_rate": 1e-4}
     start, _ = fit_tiny(form, **plain | {"learning_rate": 0.0}, folder="start")
     large, one = fit_tiny(form, **plain, folder="large")
     parts, several = fit_tiny(form, **plain, batch_size=4, gradient_accumulation_steps=4, folder="parts")
@@ -307,6 +298,25 @@ def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
     apart = torch.cat([(large[name] - parts[name]).flatten() for name in large])
     assert moved.abs().max() > 1e-4
     assert apart.norm() < 0.02 * moved.norm()
+
+
+def test_without_dropout_the_loss_is_that_of_the_model_in_use(form, fit_tiny, tiny_pairs):
+    """One batch of everything: the gradient is then the whole set's, and the trained and the evaluated model agree."""
+    losses = []
+
+    def watched(model):
+        loss = LOSS[form](model)
+        loss.register_forward_hook(lambda module, inputs, output: losses.append(output.item()))
+        return loss
+
+    whole = {"batch_size": 64, "epochs": 1, "learning_rate": 0.0, "bucket_batches": 1, "loss": watched}
+    for folder, dropout in (("a", 0.0), ("b", 0.5), ("c", None)):
+        fit_tiny(form, **whole, dropout=dropout, folder=folder)
+    assert len(losses) == 3
+    assert len(set(losses)) == 3
+    again, _ = fit_tiny(form, **whole, dropout=0.0, folder="d", seed=5)
+    assert losses[3] == pytest.approx(losses[0], rel=1e-5)
+    assert {module.p for module in again.modules() if isinstance(module, torch.nn.Dropout)} == {0.0}
 
 
 # sentence-transformers 6 still calls the old name of transformers' activation_checkpointing_enable.

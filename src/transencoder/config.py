@@ -42,6 +42,9 @@ class FitConfig:
     """Tokens: of a sentence for the bi-encoder (Table 16: 32), of a pair for the cross-encoder (64)."""
     warmup_ratio: float | None = None
     """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
+    dropout: float | None = None
+    """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
+    model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
     weight_decay: float = 0.01
     """AdamW weight decay, not on biases and LayerNorm (released code)."""
     max_grad_norm: float = 1.0
@@ -66,6 +69,8 @@ class FitConfig:
         _at_least("learning_rate", self.learning_rate, 0.0)
         _at_least("weight_decay", self.weight_decay, 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
+        if self.dropout is not None and not 0.0 <= self.dropout < 1.0:
+            raise InputError(f"dropout is {self.dropout}; it is a share of the activations, 0 to below 1")
         if self.warmup_ratio is not None and not 0.0 <= self.warmup_ratio < 1.0:
             raise InputError(f"warmup_ratio is {self.warmup_ratio}; it is a share of the steps, 0 to below 1")
 

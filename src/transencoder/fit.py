@@ -92,6 +92,8 @@ def fit(
     """
     started = time.monotonic()
     student.max_seq_length = config.max_length
+    if config.dropout is not None:
+        _set_dropout(student, config.dropout)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
@@ -130,9 +132,15 @@ def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
     return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
 
 
+def _set_dropout(student: Encoder, share: float) -> None:
+    for module in student.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+
+
 def _batch_size(config: FitConfig) -> int:
     """The batch size of a config that is filled."""
-    empty = [field.name for field in fields(config) if getattr(config, field.name) is None]
+    empty = [field.name for field in fields(config) if getattr(config, field.name) is None and field.name != "dropout"]
     if config.batch_size is None or empty:
         raise InputError(f"{', '.join(empty)} of the fit's config are not set; methods.defaults.fill sets them")
     return config.batch_size
