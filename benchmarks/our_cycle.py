@@ -30,12 +30,16 @@ def main() -> None:
     )
     result = trained.result
     names = {
+        "start/scores": "labels for the cross-encoder",
+        "cycle-1/cross-encoder/scores": "labels for the bi-encoder",
         "cycle-1/labels-for-cross": "labels for the cross-encoder",
         "cycle-1/cross-encoder": "cross-encoder",
         "cycle-1/labels-for-bi": "labels for the bi-encoder",
         "cycle-1/bi-encoder": "bi-encoder",
     }
-    usage.stages = {names.get(stage["name"], stage["name"]): stage["seconds"] for stage in result["stages"]}
+    for stage in result["stages"]:
+        name = names.get(stage["name"], stage["name"])
+        usage.stages[name] = usage.stages.get(name, 0.0) + stage["seconds"]
     usage.write(
         options.output / "usage.json",
         dev={form: result["best"][form]["dev"] for form in ("cross", "bi")},

@@ -14,13 +14,13 @@ from transencoder import distributed
 from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision
 from transencoder.encoders import load_bi, load_cross, load_trained, transplant, weights_fingerprint
 from transencoder.fit import Fitted, fit
-from transencoder.labels import Teacher, as_record, label
+from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.tokens import Encoder, TokenCache
 
-_CODE_VERSION = 1
+_CODE_VERSION = 2
 """Raised when a change of the code changes what a stage computes."""
 
 
@@ -118,12 +118,19 @@ def self_distil(lab: Lab, cycles: int) -> list[tuple[Model, Model]]:
 
 
 def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
-    """One stage of labels by the teacher, and one of a student that learns them."""
+    """The stages of one student: its teachers' scores, the labels made of them, and the training on these."""
+    start_weight = lab.settings.start_weight if form == "bi" else 0.0
+    teachers = [(teacher, 1.0 - start_weight)] + ([(lab.start, start_weight)] if start_weight else [])
+    scored = [_score(lab, model) for model, _ in teachers]
     labels = lab.run.stage(
         f"cycle-{cycle}/labels-for-{form}",
-        config=_label_config(lab, form),
-        inputs=[lab.pairs_fingerprint, teacher.key, lab.start.key],
-        compute=lambda folder: _label(lab, form, teacher, folder),
+        config={
+            "version": _CODE_VERSION,
+            "policy": lab.settings.label_policy,
+            "weights": [weight for _, weight in teachers],
+        },
+        inputs=[record.key for record in scored],
+        compute=lambda folder: _label(lab, teachers, scored, folder),
     )
     name = f"cycle-{cycle}/{form}-encoder"
     record = lab.run.stage(
@@ -133,7 +140,8 @@ def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
         compute=lambda folder: _fit(lab, form, cycle, teacher, labels, folder),
     )
     folder = record.folder / "model"
-    return Model(form, folder, record.key, name, cycle, record.result, labels.seconds + record.seconds)
+    seconds = sum(stage.seconds for stage in (*scored, labels, record))
+    return Model(form, folder, record.key, name, cycle, record.result, seconds)
 
 
 def make_scorer(lab: Lab, model: Encoder) -> Scorer:
@@ -151,14 +159,40 @@ def load(lab: Lab, model: Model) -> Encoder:
     return load_trained(model.folder, lab.device)
 
 
-def _label(lab: Lab, form: Form, teacher: Model, folder: Path) -> dict[str, Any]:
-    weight = lab.settings.start_weight if form == "bi" else 0.0
-    scorer = make_scorer(lab, load(lab, teacher))
-    teachers = [Teacher(name=teacher.name, scorer=scorer, fingerprint=teacher.key, weight=1.0 - weight)]
-    if weight:
-        start = make_scorer(lab, load(lab, lab.start))
-        teachers.append(Teacher(name=lab.start.name, scorer=start, fingerprint=lab.start.key, weight=weight))
-    labels = label(teachers, lab.pairs, lab.settings.label_policy)
+def _score(lab: Lab, model: Model) -> StageRecord:
+    """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
+    is_start = model is lab.start
+
+    def compute(folder: Path) -> dict[str, Any]:
+        scores = score_on_ranks(make_scorer(lab, load(lab, model)), lab.pairs)
+        if distributed.rank() == 0:
+            np.save(folder / "scores.npy", scores)
+        return {}
+
+    return lab.run.stage(
+        f"{model.name}/scores",
+        config={
+            "version": _CODE_VERSION,
+            "both_orders": model.form == "cross" and lab.settings.label_both_orders and lab.settings.is_symmetric,
+            "max_length": lab.settings.bi.max_length if is_start else None,
+            "pooling": lab.pooling if is_start else None,
+            "precision": lab.settings.precision,
+        },
+        inputs=[lab.pairs_fingerprint, model.key],
+        compute=compute,
+    )
+
+
+def _label(lab: Lab, teachers: list[tuple[Model, float]], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
+    labels = combine(
+        {
+            model.name: np.load(record.folder / "scores.npy")
+            for (model, _), record in zip(teachers, scored, strict=True)
+        },
+        lab.settings.label_policy,
+        {model.name: weight for model, weight in teachers},
+        {model.name: model.key for model, _ in teachers},
+    )
     if distributed.rank() == 0:
         labels.write(folder / "labels.parquet", lab.pairs)
     return {"teachers": as_record(labels.provenance)}
@@ -229,19 +263,6 @@ def _losses(lab: Lab) -> dict[Form, Callable[[Any], Any]]:
         return CosineRegressionLoss(model, allow_outside=outside)
 
     return {"cross": cross, "bi": bi}
-
-
-def _label_config(lab: Lab, form: Form) -> dict[str, Any]:
-    settings = lab.settings
-    return {
-        "version": _CODE_VERSION,
-        "policy": settings.label_policy,
-        "start_weight": settings.start_weight if form == "bi" else 0.0,
-        "both_orders": settings.label_both_orders and settings.is_symmetric and form == "bi",
-        "bi_max_length": settings.bi.max_length,
-        "pooling": lab.pooling,
-        "precision": settings.precision,
-    }
 
 
 def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:

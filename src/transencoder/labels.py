@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,21 @@ class Provenance:
     """Where one teacher's part of the labels comes from."""
 
     teacher: str
+    """Its name."""
     fingerprint: str
+    """Which weights it had: a stage key or a folder's hash."""
     weight: float
+    """Its share in the mean, in (0, 1]."""
     policy: str
+    """How its raw scores became targets."""
     raw_min: float
+    """Lowest raw score."""
     raw_max: float
+    """Highest raw score."""
     raw_mean: float
+    """Mean of the raw scores."""
     raw_std: float
+    """Their standard deviation (over n)."""
     n_outside: int
     """Raw scores outside [0, 1]."""
 
@@ -103,27 +111,51 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
     Raises:
         InputError: No teacher, two of one name, a weight that is not positive, or no pairs.
     """
-    _check(teachers, pairs)
-    raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
-    total = sum(teacher.weight for teacher in teachers)
-    targets = np.zeros(len(pairs), np.float32)
-    for teacher in teachers:
-        targets += np.float32(teacher.weight / total) * POLICIES[policy](raw[teacher.name])
-    records = [_provenance(teacher, teacher.weight / total, policy, raw[teacher.name]) for teacher in teachers]
-    n_outside = int(((targets < 0) | (targets > 1)).sum())
-    if n_outside:
-        logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), policy)
-    return PseudoLabels(targets, raw, records)
-
-
-def _check(teachers: Sequence[Teacher], pairs: Dataset) -> None:
     names = [teacher.name for teacher in teachers]
     if not names or len(set(names)) < len(names):
         raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
     weights = {teacher.name: teacher.weight for teacher in teachers}
+    _check(weights, len(pairs))
+    raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
+    return combine(raw, policy, weights, {teacher.name: teacher.fingerprint for teacher in teachers})
+
+
+def combine(
+    raw: Mapping[str, np.ndarray],
+    policy: LabelPolicy,
+    weights: Mapping[str, float],
+    fingerprints: Mapping[str, str],
+) -> PseudoLabels:
+    """Labels from raw scores that were made before; see `label`.
+
+    Args:
+        raw: Each teacher's scores, float32 (n,).
+        policy: How raw scores become targets.
+        weights: Each teacher's share in the mean, above 0; normalised.
+        fingerprints: Each teacher's, for the record.
+
+    Raises:
+        InputError: A weight that is not positive, or no scores.
+    """
+    n_pairs = len(next(iter(raw.values())))
+    _check(weights, n_pairs)
+    total = sum(weights.values())
+    targets = np.zeros(n_pairs, np.float32)
+    records = []
+    for name, scores in raw.items():
+        share = weights[name] / total
+        targets += np.float32(share) * POLICIES[policy](scores)
+        records.append(_provenance(name, fingerprints[name], share, policy, scores))
+    n_outside = int(((targets < 0) | (targets > 1)).sum())
+    if n_outside:
+        logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), policy)
+    return PseudoLabels(targets, dict(raw), records)
+
+
+def _check(weights: Mapping[str, float], n_pairs: int) -> None:
     if not all(0 < weight < math.inf for weight in weights.values()):
-        raise InputError(f"weights of the teachers are {weights}; give each a finite number above 0")
-    if not len(pairs):
+        raise InputError(f"weights of the teachers are {dict(weights)}; give each a finite number above 0")
+    if not n_pairs:
         raise InputError("there are no pairs to label; give at least one")
 
 
@@ -167,10 +199,10 @@ POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _provenance(teacher: Teacher, weight: float, policy: str, scores: np.ndarray) -> Provenance:
+def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores: np.ndarray) -> Provenance:
     return Provenance(
-        teacher=teacher.name,
-        fingerprint=teacher.fingerprint,
+        teacher=name,
+        fingerprint=fingerprint,
         weight=weight,
         policy=policy,
         raw_min=float(scores.min()),

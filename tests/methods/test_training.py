@@ -19,12 +19,16 @@ from transencoder.runs import Run
 from transencoder.tokens import TokenCache
 
 STAGES = [
+    "start/scores",
     "cycle-1/labels-for-cross",
     "cycle-1/cross-encoder",
+    "cycle-1/cross-encoder/scores",
     "cycle-1/labels-for-bi",
     "cycle-1/bi-encoder",
+    "cycle-1/bi-encoder/scores",
     "cycle-2/labels-for-cross",
     "cycle-2/cross-encoder",
+    "cycle-2/cross-encoder/scores",
     "cycle-2/labels-for-bi",
     "cycle-2/bi-encoder",
     "scores/start",
@@ -143,7 +147,7 @@ def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
     again = train(replace(copied, bi=replace(copied.bi, epochs=2)))
     flags = reused(again.result)
     assert [name for name, flag in flags.items() if flag] == [
-        *STAGES[:3],
+        *STAGES[:5],
         "scores/start",
         *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
         "scores/start-on-dev",
@@ -180,7 +184,7 @@ def test_without_dev_and_tests_the_last_is_kept_and_the_output_says_so(tiny_meth
     assert [best["cycle"] for best in result["best"].values()] == [2, 2]
     assert result["dev"] is None
     assert result["scores"] == {}  # test scoring is off by default
-    assert [stage["name"] for stage in result["stages"]] == STAGES[:8]
+    assert [stage["name"] for stage in result["stages"]] == STAGES[:12]
     for path in ("report.md", "bi-encoder/README.md", "cross-encoder/README.md"):
         assert "no dev set" in (trained.folder / path).read_text().lower(), path
 
