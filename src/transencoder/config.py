@@ -26,6 +26,8 @@ class Member:
     """Pooling of the bi-encoder. Without it: the start's own (mean when it has none)."""
     revision: str | None = None
     """Hub revision of `start`."""
+    cross_revision: str | None = None
+    """Hub revision of `cross_start`."""
 
 
 @dataclass(frozen=True, kw_only=True)

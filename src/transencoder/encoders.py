@@ -176,6 +176,7 @@ def _backbone(model: SentenceTransformer | CrossEncoder) -> torch.nn.Module:
 def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
+    logger.info("%s is no local folder; it is taken from the hub, or from the hub's cache", name)
     try:
         found = snapshot_download(
             resolved, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES

@@ -20,6 +20,9 @@ def test_flags_recipe_and_api_give_equal_configs(run, training, tmp_path):
         start_weight=0.5,
         skip_bad_rows=True,
         columns=("a", "b"),
+        header=False,
+        file_format="tsv",
+        split="train",
         bi=FitConfig(epochs=3, learning_rate=1e-4, gradient_checkpointing=True),
         cross=FitConfig(warmup_ratio=0.0),
     )
@@ -27,6 +30,7 @@ def test_flags_recipe_and_api_give_equal_configs(run, training, tmp_path):
     path.write_text(recipe_toml(api))
     flags = """--pairs a.tsv --cross-start y --start x --pooling cls --output run --dev stsb --tests sts12 mine.tsv
         --no-is-symmetric --cycles 2 --label-policy raw --start-weight 0.5 --skip-bad-rows --columns a b
+        --no-header --file-format tsv --split train
         --bi.epochs 3 --bi.learning-rate 1e-4 --bi.gradient-checkpointing --cross.warmup-ratio 0"""
     assert run("train", "trans-encoder", *flags.split())[0] == 0
     assert run("train", "trans-encoder", "--recipe", path)[0] == 0

@@ -4,11 +4,15 @@ import gzip
 import io
 import json
 import logging
+import re
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from transencoder import pairs
+from transencoder.cli import main
 from transencoder.errors import InputError
 from transencoder.pairs import read_pairs, read_sentences
 
@@ -452,3 +456,14 @@ def test_bad_sentences(write, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
     with pytest.raises(InputError, match="<stdin>:2: 1 field where the first row has 2"):
         read_sentences("-")
+
+
+def test_every_option_that_a_message_recommends_is_there(capsys):
+    """Of `train` and of the commands that read a file of pairs."""
+    sources = [path.read_text() for path in Path(pairs.__file__).parent.glob("*.py")]
+    recommended = {option for text in sources for option in re.findall(r"--[a-z][a-z-]+", text)}
+    assert {"--header", "--no-header", "--file-format", "--split", "--cache-dir"} <= recommended
+    for command in (("train", "trans-encoder"), ("score",)):
+        main([*command, "--help"])
+        offered = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+        assert not recommended - offered - {"--column"}, command  # --column: of methods that read sentences

@@ -56,10 +56,17 @@ def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result: Result, make_r
     assert not (folder / "curves.png").exists()
 
 
-def test_a_note_the_run_wrote_itself_is_not_said_twice(bare_result: Result, make_run: MakeRun) -> None:
-    bare_result["notes"] = ["No dev set: the last checkpoint is kept."]
+def test_the_runs_own_notes_are_said_too(bare_result: Result, make_run: MakeRun) -> None:
+    bare_result["notes"] = ["Targets may lie outside [0, 1]."]
     text = write_report(make_run("a", bare_result)).read_text(encoding="utf-8")
-    assert "No dev set: the last checkpoint" in text and "There was no dev set" not in text
+    assert "There was no dev set" in text and "- Targets may lie outside [0, 1]." in text
+
+
+def test_an_undefined_metric_is_a_dash_and_a_note(result: Result, make_run: MakeRun) -> None:
+    result["scores"]["cross"]["sts12"] = None
+    text = write_report(make_run("a", result)).read_text(encoding="utf-8")
+    assert "The cross-encoder gave every pair of a set the same score" in text
+    assert "| sts12 | 70.00 | 71.50 | +1.50 | – | – |" in text
 
 
 def test_an_inductive_run_says_so(result: Result, make_run: MakeRun) -> None:

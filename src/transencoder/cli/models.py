@@ -74,8 +74,12 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    if args.tasks and (args.score_column or args.columns or args.split or args.skip_bad_rows):
-        raise InputError("--score-column, --columns, --split and --skip-bad-rows are for --pairs; a task has its own")
+    reading = (args.score_column, args.columns, args.split, args.file_format, args.skip_bad_rows)
+    if args.tasks and (any(reading) or args.header is not None):
+        raise InputError(
+            "--score-column, --columns, --split, --header, --file-format and --skip-bad-rows are for --pairs; "
+            "a task has its own"
+        )
     from transencoder.evaluation import average
 
     metrics, scores = _task_scores(args) if args.tasks else _pairs_score(args)
@@ -174,6 +178,8 @@ def _pairs(args: argparse.Namespace, score_column: str | None = None) -> "Datase
         columns=args.columns,
         score_column=score_column,
         split=args.split,
+        header=args.header,
+        file_format=args.file_format,
         skip_bad_rows=args.skip_bad_rows,
         cache_folder=args.cache_dir,
         data_folder=args.data_dir,

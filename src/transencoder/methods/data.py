@@ -110,6 +110,9 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
     pairs = read_pairs(
         config.pairs,
         columns=config.columns or None,
+        header=config.header,
+        file_format=config.file_format,
+        split=config.split,
         cache_folder=config.cache_dir,
         data_folder=config.data_dir,
         token=config.token,

@@ -71,7 +71,9 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pat
     start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
     cross_start = start
     if member.cross_start is not None:
-        cross_start = fetch(member.cross_start, token=usable.token, cache_folder=usable.cache_dir)
+        cross_start = fetch(
+            member.cross_start, revision=member.cross_revision, token=usable.token, cache_folder=usable.cache_dir
+        )
     device = _checked_device(usable.device) if usable.device else _device()
     n_parameters = max(count_parameters(start), count_parameters(cross_start))
     precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"

@@ -27,6 +27,8 @@ from transencoder.scorers import Scorer
 from transencoder.settings import recipe_toml
 from transencoder.tokens import TokenCache
 
+_RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
+
 _CODE_VERSION = 1
 """Raised when a change of the code changes what scoring computes."""
 
@@ -185,7 +187,7 @@ def _result(
         "analysis": _analysis(cycles) if lab.analysis else None,
         "stages": stages,  # type: ignore[typeddict-item]
         "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
-        "notes": _notes(config),
+        "notes": [_RAW_NOTE] if config.label_policy == "raw" else [],
     }
 
 
@@ -219,15 +221,6 @@ def _analysis(cycles: list[tuple[Model, Model]]) -> dict[str, list[tuple[int, in
             named = {name.removeprefix("test_"): value for name, value in values.items()}
             curves[model.form].append((model.cycle, step, named))
     return curves
-
-
-def _notes(config: TransEncoder) -> list[str]:
-    notes = []
-    if config.label_policy == "raw":
-        notes.append("Label policy `raw` follows the released code: targets may lie outside [0, 1].")
-    if config.test_every_eval:
-        notes.append("Analysis mode: the test sets were scored at every dev evaluation, for the curves only.")
-    return notes
 
 
 def _plain(config: TransEncoder) -> dict[str, Any]:

@@ -62,6 +62,12 @@ class TransEncoder:
     """Count, report and set aside bad rows of `pairs` instead of stopping at the first."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`; empty: the first two, or the known names."""
+    header: bool | None = None
+    """Whether `pairs`, a TSV or CSV, has a header; None: detected, and an error where that is not certain."""
+    file_format: str | None = None
+    """Format of `pairs` where its name does not say: tsv, csv, jsonl or parquet."""
+    split: str | None = None
+    """Split of `pairs`, a hub id or folder, such as train; None: the only one there is."""
     exclude_test_sentences: bool = False
     """Inductive setting: drop training pairs that contain a sentence of any test set (tasks as `pairs` only)."""
     data_dir: str | None = None

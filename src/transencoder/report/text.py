@@ -85,10 +85,7 @@ def settings_line(result: Result) -> str:
 
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    own = list(result["notes"])
-    derived = [*_data_notes(result), *_selection_notes(result)]
-    said = " ".join(own).lower()
-    return [text for topic, text in derived if topic not in said] + own
+    return [*_data_notes(result), *_selection_notes(result), *result["notes"]]
 
 
 def starts_of(result: Result) -> list[str]:
@@ -116,41 +113,28 @@ def reproduce_lines(result: Result) -> list[str]:
     ]
 
 
-def _data_notes(result: Result) -> Iterator[tuple[str, str]]:
+def _data_notes(result: Result) -> Iterator[str]:
     pairs = result["data"]["pairs"]
     if pairs.get("transductive"):
-        yield (
-            "transductive",
-            "The training pairs contain the test sentences, without their scores (transductive).",
-        )
+        yield "The training pairs contain the test sentences, without their scores (transductive)."
     if excluded := pairs.get("excluded_rows"):
-        yield (
-            "inductive",
-            f"{excluded:,} pairs that hold a sentence of a test set were left out of training (inductive).",
-        )
+        yield f"{excluded:,} pairs that hold a sentence of a test set were left out of training (inductive)."
     if missing := pairs.get("missing_rows"):
-        yield "missing", f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
+        yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
 
 
-def _selection_notes(result: Result) -> Iterator[tuple[str, str]]:
+def _selection_notes(result: Result) -> Iterator[str]:
     if result["data"]["dev"] is None:
-        yield (
-            "dev set",
-            "There was no dev set: the last checkpoint of the last cycle was kept, not the best one.",
-        )
+        yield "There was no dev set: the last checkpoint of the last cycle was kept, not the best one."
     else:
-        yield "chosen on", "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
+        yield "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
     if not any(result["scores"].values()):
-        yield "no test", "No test set was scored."
+        yield "No test set was scored."
     if result["analysis"]:
-        yield "analysis", "Test sets were scored during training, for analysis; no choice was made by them."
+        yield "Test sets were scored during training, for analysis; no choice was made by them."
     for form, title in FORM_TITLES.items():
-        values = result["scores"].get(form, {}).values()
-        if any(value is not None and math.isnan(value) for value in values):
-            yield (
-                f"{title} gave",
-                f"The {title} gave every pair of a set the same score, so its metric is undefined (nan).",
-            )
+        if None in result["scores"].get(form, {}).values():
+            yield f"The {title} gave every pair of a set the same score, so its metric is undefined."
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)

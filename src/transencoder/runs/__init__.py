@@ -6,7 +6,7 @@ from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
 from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
 from transencoder.runs.log import read_log
-from transencoder.runs.records import StageRecord, stage_path
+from transencoder.runs.records import StageRecord
 from transencoder.runs.run import Run
 
 __all__ = [
@@ -25,6 +25,5 @@ __all__ = [
     "read_log",
     "read_result",
     "stage_key",
-    "stage_path",
     "stage_seed",
 ]

@@ -77,18 +77,6 @@ class DamagedStageError(RunError):
     """A stage that was done and is no longer whole; the message names the file."""
 
 
-def stage_path(folder: str | Path, key: str) -> Path:
-    """Return the folder of the stage with this key (or its first 12 digits or more) in a run folder.
-
-    Raises:
-        RunError: when the run has no such stage.
-    """
-    found = sorted((Path(folder) / STAGES_NAME).glob(f"*-{key[:12]}")) if len(key) >= 12 else []
-    if not found:
-        raise RunError(f"{folder} has no stage {key!r}; its stages are in {STAGES_NAME}/; run its recipe again.")
-    return found[0]
-
-
 def stage_folder_name(name: str, key: str) -> str:
     """Return the name of a stage's folder: its name with `-` for `/`, and the first 12 digits of its key.
 
