@@ -175,6 +175,7 @@ def test_data_folder(data_folder, monkeypatch):
     assert len(read_pairs("org/name", split="test", data_folder=data_folder)) == 2
     monkeypatch.setenv("TRANSENCODER_DATA", str(data_folder))
     assert read_pairs("org/name", split="train[1:3]").to_list() == ROWS[1:3]
+    assert read_pairs("org/glue:qnli@refs/pr/1", split="dev")[0] == {"sentence1": "x", "sentence2": "y"}
     assert read_pairs("org/glue", config="qnli")[0] == {"sentence1": "x", "sentence2": "y"}
     assert read_pairs("org/glue/qnli", split="dev", revision="abc")[0] == {"sentence1": "x", "sentence2": "y"}
     assert read_pairs(data_folder / "org" / "name", split="test").to_list() == ROWS[:2]
@@ -232,6 +233,11 @@ def test_hub_id_is_asked_for_as_stated(monkeypatch, tmp_path, caplog):
     assert read.to_list() == ROWS[:2]
     options = {"split": "test", "revision": "r", "token": "t", "cache_dir": str(tmp_path / "hub")}
     assert asked == [(("org/x", "c"), options)]
+    for source, stated in (("org/x:c@r", {}), ("org/x:c", {"revision": "r"}), ("org/x@r", {"config": "c"})):
+        read_pairs(source, split="test[:2]", token="t", cache_folder=tmp_path, **stated)
+    assert asked == [(("org/x", "c"), options)] * 4
+    with pytest.raises(InputError, match="its config is c, and config d is stated too"):
+        read_pairs("org/x:c", config="d")
     with pytest.raises(InputError, match="org/x has the splits train, test and none is stated"):
         read_pairs("org/x")
     with pytest.raises(InputError, match="org/x/test:1: sentence1 is 1, of type int"):

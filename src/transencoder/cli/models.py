@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from transencoder.labels import Teacher
     from transencoder.scorers import Scorer
 
-_PAIRS_HELP = "TSV, CSV, JSONL or Parquet file, - for stdin, hub id"
+_PAIRS_HELP = "TSV, CSV, JSONL or Parquet file, - for stdin, hub id (id:config@revision)"
 
 
 def add(commands: Commands) -> None:

@@ -19,7 +19,7 @@ class TransEncoder:
     """Self-distillation between a bi-encoder and a cross-encoder on unlabelled pairs (paper, section 2)."""
 
     pairs: str | Dataset
-    """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite name, or a hub id."""
+    """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
     members: tuple[Member, ...]
     """The pretrained models taking part; one here (self-distillation)."""
     output: str

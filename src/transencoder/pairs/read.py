@@ -66,8 +66,8 @@ def read_pairs(
 
     Args:
         source: a .tsv, .csv, .jsonl or .parquet file (also with .gz); "-" for stdin; a folder with one
-            `<split>.jsonl.gz` a split; an id in the data folder or on the hub; or a `datasets.Dataset`, whose
-            rows are used where they are when its column types fit.
+            `<split>.jsonl.gz` a split; an id in the data folder or on the hub, also as `id:config@revision`; or a
+            `datasets.Dataset`, whose rows are used where they are when its column types fit.
         columns: names of the two text columns; in a TSV or CSV without a header their positions ("1", "2").
             Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first
                 two of a TSV or CSV.

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 STDIN = "-"
 _SUFFIXES = [f".{file_format}{gz}" for file_format in READERS for gz in ("", ".gz")]
+_FULL_ID = re.compile(r"(?P<id>[\w.-]+(/[\w.-]+)+)(:(?P<config>[\w.-]+))?(@(?P<revision>[\w./-]+))?")
 _ALLOWED = f"Allowed are .{', .'.join(READERS)} (.txt for sentences only), each also with .gz"
 
 
@@ -78,6 +79,7 @@ def find_source(source: str | os.PathLike[str] | Dataset, place: Place) -> tuple
 
 
 def _from_data_folder_or_hub(text: str, path: Path, place: Place) -> tuple[str, File | Dataset]:
+    text, place = _split_id(text, place)
     folder = _data_folder(place)
     if folder is not None and text.strip("/") and not path.is_absolute():
         local = folder / text / (place.config or "")
@@ -104,6 +106,20 @@ def _from_data_folder_or_hub(text: str, path: Path, place: Place) -> tuple[str, 
         token=place.token,
         cache_folder=place.cache_folder,
         looked_in=f"the data folder {folder}" if folder else "no data folder (TRANSENCODER_DATA is not set)",
+    )
+
+
+def _split_id(text: str, place: Place) -> tuple[str, Place]:
+    """`id:config@revision` into the id and a place that has both; any other text as it is."""
+    match = _FULL_ID.fullmatch(text)
+    if match is None:
+        return text, place
+    for name in ("config", "revision"):
+        stated, found = getattr(place, name), match[name]
+        if stated and found and stated != found:
+            raise InputError(f"{text}: its {name} is {found}, and {name} {stated} is stated too; state one of them.")
+    return match["id"], replace(
+        place, config=place.config or match["config"], revision=place.revision or match["revision"]
     )
 
 
