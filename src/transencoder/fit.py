@@ -27,7 +27,8 @@ from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.config import FitConfig, Precision
 from transencoder.errors import InputError
-from transencoder.scorers import default_prompt, uses_bf16
+from transencoder.inference import uses_bf16
+from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
 
 logger = logging.getLogger(__name__)

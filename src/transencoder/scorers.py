@@ -1,28 +1,25 @@
 """Anything that scores pairs: a bi-encoder, a cross-encoder, a mean of scorers."""
 
-import contextlib
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from accelerate.utils.memory import should_reduce_batch_size
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.util import batch_to_device
 
-from transencoder import progress
 from transencoder.config import Precision
 from transencoder.errors import InputError
+from transencoder.inference import run_batches
 from transencoder.tokens import TokenCache, Tokens, allocate
 
 logger = logging.getLogger(__name__)
 
-_WINDOW = 1 << 16
+_COSINES_AT_ONCE = 1 << 13
 _IN_MEMORY_BYTES = 16 << 20
 
 
@@ -73,8 +70,8 @@ class BiScorer:
         scores = np.empty(len(pairs), np.float32)
         with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
             embeddings = self.embed(sentences.tokens, Path(folder))
-            for i in range(0, len(pairs), _WINDOW // 8):
-                first, second = np.moveaxis(embeddings[sentences.index[i : i + _WINDOW // 8]], 1, 0)
+            for i in range(0, len(pairs), _COSINES_AT_ONCE):
+                first, second = np.moveaxis(embeddings[sentences.index[i : i + _COSINES_AT_ONCE]], 1, 0)
                 scores[i : i + len(first)] = _cosine(first, second)
             del embeddings
         return _finite(scores, pairs)
@@ -201,96 +198,10 @@ def default_prompt(model: SentenceTransformer | CrossEncoder) -> str | None:
     return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
 
 
-def run_batches(
-    model: SentenceTransformer | CrossEncoder,
-    tokens: Tokens,
-    forward: Callable[[dict[str, Any]], torch.Tensor],
-    output: np.ndarray,
-    *,
-    precision: Precision,
-    batch_tokens: int,
-    description: str,
-) -> None:
-    """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
-
-    Args:
-        model: The model, put into evaluation mode.
-        tokens: n rows.
-        forward: Features of a batch -> tensor (batch, ...).
-        output: float32 (n, ...), filled in the rows' order.
-        precision: Numbers the forward pass is done in.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out.
-        description: What the progress line says.
-    """
-    was_training = model.training
-    model.eval()
-    try:
-        with (
-            torch.inference_mode(),
-            autocast(model.device, precision),
-            progress.task(description, len(tokens)) as advance,
-        ):
-            for rows in _forward_all(model, tokens, forward, output, batch_tokens):
-                advance(rows)
-    finally:
-        model.train(was_training)
-
-
-def _forward_all(
-    model: SentenceTransformer | CrossEncoder,
-    tokens: Tokens,
-    forward: Callable[[dict[str, Any]], torch.Tensor],
-    output: np.ndarray,
-    batch_tokens: int,
-) -> Iterator[int]:
-    """Fill `output`; yields the number of rows of each batch."""
-    for start in range(0, len(tokens), _WINDOW):
-        lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
-        order = np.argsort(-lengths, kind="stable")
-        position = 0
-        while position < len(order):
-            n_rows = max(1, batch_tokens // max(1, int(lengths[order[position]])))
-            rows = start + order[position : position + n_rows]
-            try:
-                output[rows] = forward(batch_to_device(tokens.batch(rows), model.device)).float().cpu().numpy()
-            except (RuntimeError, MemoryError) as error:
-                if len(rows) == 1 or not _is_out_of_memory(error):
-                    raise
-                batch_tokens //= 2
-                logger.warning("out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens)
-                continue
-            position += len(rows)
-            yield len(rows)
-
-
-def has_bf16(device: torch.device | str) -> bool:
-    """Whether bf16 pays on this device: a GPU that has it, or a CPU with AVX512-BF16 or AMX."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    flags = torch.backends.cpu.get_cpu_capability()
-    is_supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return device.type == "cpu" and flags.startswith("AVX512") and is_supported
-
-
-def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
-    """Whether `precision` means bf16 on this device."""
-    return precision == "bf16" or (precision == "auto" and has_bf16(device))
-
-
-def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[Any]:
-    """bf16 autocast, or nothing."""
-    return torch.autocast(device.type, torch.bfloat16) if uses_bf16(device, precision) else contextlib.nullcontext()
-
-
 def _cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     cosines: np.ndarray = np.clip(np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12), -1.0, 1.0)
     return cosines
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or should_reduce_batch_size(error) or "allocate memory" in str(error)
 
 
 def _finite(scores: np.ndarray, pairs: Dataset) -> np.ndarray:

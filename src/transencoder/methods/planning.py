@@ -9,10 +9,10 @@ from transencoder.config import Precision
 from transencoder.encoders import count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import steps_in_all
+from transencoder.inference import uses_bf16
 from transencoder.methods.data import read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.scorers import uses_bf16
 from transencoder.settings import expanded
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
-from transencoder import FitConfig, Member, cycles, train
+from transencoder import FitConfig, Member, train
 from transencoder.cycles import Model, self_distil
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
@@ -32,7 +32,7 @@ def students(monkeypatch):
                 parameter.add_(0.01 * len(seen))
         return Fitted(float(len(seen)), 1, [(1, float(len(seen)))], [], 1, 0.0)
 
-    monkeypatch.setattr(cycles, "fit", fake)
+    monkeypatch.setattr("transencoder.cycles.students.fit", fake)
     return seen
 
 
@@ -196,7 +196,7 @@ def scripted_lab(monkeypatch):
             fitted = None if value is None else {"best": value}
             return Model(form, Path("."), f"{form}-{cycle}", f"{form}-{cycle}", cycle, fitted)
 
-        monkeypatch.setattr(cycles, "learn", learn)
+        monkeypatch.setattr("transencoder.cycles.self_distillation.learn", learn)
         settings = type("Settings", (), {"patience_cycles": patience})()
         lab = type("Lab", (), {"start": Model("bi", Path("."), "start", "start"), "settings": settings})()
         return lab, made

@@ -1,120 +1,26 @@
-"""Trans-Encoder's self-distillation: the cycle bi -> cross -> bi, as stages of a run."""
+"""One student: its teachers' scores, the labels made of them, and the training on these, each a stage."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
-from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision
-from transencoder.encoders import load_bi, load_cross, load_trained, transplant, weights_fingerprint
+from transencoder.config import Form
+from transencoder.cycles.lab import Lab, Model, load, make_scorer
+from transencoder.encoders import load_bi, load_cross, transplant
 from transencoder.fit import Fitted, fit
 from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
-from transencoder.runs import Run, StageRecord, stage_seed
-from transencoder.scorers import BiScorer, CrossScorer, Scorer
-from transencoder.tokens import Encoder, TokenCache
+from transencoder.runs import StageRecord, stage_seed
+from transencoder.tokens import Encoder
 
 _CODE_VERSION = 2
 """Raised when a change of the code changes what a stage computes."""
-
-
-class _Settings(Protocol):
-    """What the cycles need of a method's config, every field filled."""
-
-    @property
-    def initialisation(self) -> Literal["refreshing", "sequential"]: ...
-    @property
-    def label_policy(self) -> LabelPolicy: ...
-    @property
-    def start_weight(self) -> float: ...
-    @property
-    def label_both_orders(self) -> bool: ...
-    @property
-    def head(self) -> Head: ...
-    @property
-    def bi(self) -> FitConfig: ...
-    @property
-    def cross(self) -> FitConfig: ...
-    @property
-    def precision(self) -> Precision: ...
-    @property
-    def is_symmetric(self) -> bool: ...
-    @property
-    def patience_cycles(self) -> int | None: ...
-    @property
-    def report_to(self) -> tuple[str, ...]: ...
-    @property
-    def seed(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model on disk and what it is: a start, or what a stage made."""
-
-    form: Form
-    folder: Path
-    key: str
-    """Fingerprint of a start, key of a stage."""
-    name: str
-    cycle: int = 0
-    fitted: dict[str, Any] | None = None
-    """The fit's record: best, best_step, curve, n_steps, seconds."""
-    seconds: float = 0.0
-
-    @property
-    def dev(self) -> float | None:
-        """Best dev metric, where there is a dev set."""
-        return self.fitted["best"] if self.fitted else None
-
-
-@dataclass
-class Lab:
-    """What every stage works with."""
-
-    run: Run
-    settings: _Settings
-    pairs: Dataset
-    pairs_fingerprint: str
-    dev: Callable[[Scorer], float] | None
-    """Metric of a scorer on the dev set."""
-    dev_fingerprint: str
-    analysis: Callable[[Scorer], dict[str, float]] | None
-    """Analysis mode: test metrics of a scorer, recorded at each dev evaluation, never used to choose."""
-    analysis_fingerprints: tuple[str, ...]
-    """Which test sets those are."""
-    cache: TokenCache
-    device: str
-    start: Model
-    cross_start: Path
-    cross_start_fingerprint: str
-    pooling: Pooling | None
-
-
-def self_distil(lab: Lab, cycles: int) -> list[tuple[Model, Model]]:
-    """Self-distillation (paper, sections 2.2 and 2.3, Figure 1).
-
-    Args:
-        lab: Pairs, starts, settings, and the run that keeps the stages.
-        cycles: How many times bi -> cross -> bi.
-
-    Returns:
-        (cross-encoder, bi-encoder) of each cycle.
-    """
-    trained: list[tuple[Model, Model]] = []
-    bi = lab.start
-    for cycle in range(1, cycles + 1):
-        cross = learn(lab, "cross", cycle, teacher=bi)
-        bi = learn(lab, "bi", cycle, teacher=cross)
-        trained.append((cross, bi))
-        if _is_stale(trained, lab.settings.patience_cycles):
-            break
-    return trained
 
 
 def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
@@ -142,21 +48,6 @@ def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
     folder = record.folder / "model"
     seconds = sum(stage.seconds for stage in (*scored, labels, record))
     return Model(form, folder, record.key, name, cycle, record.result, seconds)
-
-
-def make_scorer(lab: Lab, model: Encoder) -> Scorer:
-    """The scorer of a model in hand, on the lab's tokens and precision."""
-    if isinstance(model, SentenceTransformer):
-        return BiScorer(model, precision=lab.settings.precision, cache=lab.cache)
-    both = lab.settings.label_both_orders and lab.settings.is_symmetric
-    return CrossScorer(model, precision=lab.settings.precision, cache=lab.cache, both_orders=both)
-
-
-def load(lab: Lab, model: Model) -> Encoder:
-    """A start or a trained model, in memory."""
-    if model is lab.start:
-        return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=lab.pooling, device=lab.device)
-    return load_trained(model.folder, lab.device)
 
 
 def _score(lab: Lab, model: Model) -> StageRecord:
@@ -292,19 +183,3 @@ def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:
 
 def _record(fitted: Fitted) -> dict[str, Any]:
     return asdict(fitted)
-
-
-def _is_stale(trained: list[tuple[Model, Model]], patience: int | None) -> bool:
-    """Whether neither form improved on dev in the last `patience` cycles."""
-    if patience is None or len(trained) <= patience:
-        return False
-    recent, before = trained[-patience:], trained[:-patience]
-    return all(
-        max(cycle[form].dev or 0.0 for cycle in recent) <= max(cycle[form].dev or 0.0 for cycle in before)
-        for form in (0, 1)
-    )
-
-
-def start_model(folder: Path, name: str = "start") -> Model:
-    """The member's starting bi-encoder."""
-    return Model("bi", folder, weights_fingerprint(folder), name)

@@ -1,0 +1,107 @@
+"""What the cycles work with: the data, the settings, the starts, the models that they make."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+
+from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision
+from transencoder.encoders import load_bi, load_trained, weights_fingerprint
+from transencoder.runs import Run
+from transencoder.scorers import BiScorer, CrossScorer, Scorer
+from transencoder.tokens import Encoder, TokenCache
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on disk and what it is: a start, or what a stage made."""
+
+    form: Form
+    folder: Path
+    key: str
+    """Fingerprint of a start, key of a stage."""
+    name: str
+    cycle: int = 0
+    fitted: dict[str, Any] | None = None
+    """The fit's record: best, best_step, curve, n_steps, seconds."""
+    seconds: float = 0.0
+
+    @property
+    def dev(self) -> float | None:
+        """Best dev metric, where there is a dev set."""
+        return self.fitted["best"] if self.fitted else None
+
+
+@dataclass
+class Lab:
+    """What every stage works with."""
+
+    run: Run
+    settings: "_Settings"
+    pairs: Dataset
+    pairs_fingerprint: str
+    dev: Callable[[Scorer], float] | None
+    """Metric of a scorer on the dev set."""
+    dev_fingerprint: str
+    analysis: Callable[[Scorer], dict[str, float]] | None
+    """Analysis mode: test metrics of a scorer, recorded at each dev evaluation, never used to choose."""
+    analysis_fingerprints: tuple[str, ...]
+    """Which test sets those are."""
+    cache: TokenCache
+    device: str
+    start: Model
+    cross_start: Path
+    cross_start_fingerprint: str
+    pooling: Pooling | None
+
+
+def start_model(folder: Path, name: str = "start") -> Model:
+    """The member's starting bi-encoder."""
+    return Model("bi", folder, weights_fingerprint(folder), name)
+
+
+def make_scorer(lab: Lab, model: Encoder) -> Scorer:
+    """The scorer of a model in hand, on the lab's tokens and precision."""
+    if isinstance(model, SentenceTransformer):
+        return BiScorer(model, precision=lab.settings.precision, cache=lab.cache)
+    both = lab.settings.label_both_orders and lab.settings.is_symmetric
+    return CrossScorer(model, precision=lab.settings.precision, cache=lab.cache, both_orders=both)
+
+
+def load(lab: Lab, model: Model) -> Encoder:
+    """A start or a trained model, in memory."""
+    if model is lab.start:
+        return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=lab.pooling, device=lab.device)
+    return load_trained(model.folder, lab.device)
+
+
+class _Settings(Protocol):
+    """What the cycles need of a method's config, every field filled."""
+
+    @property
+    def initialisation(self) -> Literal["refreshing", "sequential"]: ...
+    @property
+    def label_policy(self) -> LabelPolicy: ...
+    @property
+    def start_weight(self) -> float: ...
+    @property
+    def label_both_orders(self) -> bool: ...
+    @property
+    def head(self) -> Head: ...
+    @property
+    def bi(self) -> FitConfig: ...
+    @property
+    def cross(self) -> FitConfig: ...
+    @property
+    def precision(self) -> Precision: ...
+    @property
+    def is_symmetric(self) -> bool: ...
+    @property
+    def patience_cycles(self) -> int | None: ...
+    @property
+    def report_to(self) -> tuple[str, ...]: ...
+    @property
+    def seed(self) -> int: ...

@@ -1,0 +1,106 @@
+"""A model over tokenised texts: batches of like length, bf16 where it pays, less at a time when memory runs out."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate.utils.memory import should_reduce_batch_size
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.util import batch_to_device
+
+from transencoder import progress
+from transencoder.config import Precision
+from transencoder.tokens import Tokens
+
+logger = logging.getLogger(__name__)
+
+_WINDOW = 1 << 16
+
+
+def run_batches(
+    model: SentenceTransformer | CrossEncoder,
+    tokens: Tokens,
+    forward: Callable[[dict[str, Any]], torch.Tensor],
+    output: np.ndarray,
+    *,
+    precision: Precision,
+    batch_tokens: int,
+    description: str,
+) -> None:
+    """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
+
+    Args:
+        model: The model, put into evaluation mode.
+        tokens: n rows.
+        forward: Features of a batch -> tensor (batch, ...).
+        output: float32 (n, ...), filled in the rows' order.
+        precision: Numbers the forward pass is done in.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out.
+        description: What the progress line says.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with (
+            torch.inference_mode(),
+            autocast(model.device, precision),
+            progress.task(description, len(tokens)) as advance,
+        ):
+            for rows in _forward_all(model, tokens, forward, output, batch_tokens):
+                advance(rows)
+    finally:
+        model.train(was_training)
+
+
+def _forward_all(
+    model: SentenceTransformer | CrossEncoder,
+    tokens: Tokens,
+    forward: Callable[[dict[str, Any]], torch.Tensor],
+    output: np.ndarray,
+    batch_tokens: int,
+) -> Iterator[int]:
+    """Fill `output`; yields the number of rows of each batch."""
+    for start in range(0, len(tokens), _WINDOW):
+        lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
+        order = np.argsort(-lengths, kind="stable")
+        position = 0
+        while position < len(order):
+            n_rows = max(1, batch_tokens // max(1, int(lengths[order[position]])))
+            rows = start + order[position : position + n_rows]
+            try:
+                output[rows] = forward(batch_to_device(tokens.batch(rows), model.device)).float().cpu().numpy()
+            except (RuntimeError, MemoryError) as error:
+                if len(rows) == 1 or not _is_out_of_memory(error):
+                    raise
+                batch_tokens //= 2
+                logger.warning("out of memory with %d rows; going on with %d tokens a batch", len(rows), batch_tokens)
+                continue
+            position += len(rows)
+            yield len(rows)
+
+
+def has_bf16(device: torch.device | str) -> bool:
+    """Whether bf16 pays on this device: a GPU that has it, or a CPU with AVX512-BF16 or AMX."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    flags = torch.backends.cpu.get_cpu_capability()
+    is_supported: bool = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return device.type == "cpu" and flags.startswith("AVX512") and is_supported
+
+
+def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
+    """Whether `precision` means bf16 on this device."""
+    return precision == "bf16" or (precision == "auto" and has_bf16(device))
+
+
+def autocast(device: torch.device, precision: Precision) -> contextlib.AbstractContextManager[Any]:
+    """bf16 autocast, or nothing."""
+    return torch.autocast(device.type, torch.bfloat16) if uses_bf16(device, precision) else contextlib.nullcontext()
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or should_reduce_batch_size(error) or "allocate memory" in str(error)
