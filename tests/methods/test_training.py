@@ -32,9 +32,11 @@ STAGES = [
     "cycle-2/labels-for-bi",
     "cycle-2/bi-encoder",
     "scores/start",
+    "scores/start-as-is",
     "scores/cross",
     "scores/bi",
     "scores/start-on-dev",
+    "scores/start-as-is-on-dev",
 ]
 
 
@@ -76,9 +78,9 @@ def test_the_result_is_whole_and_on_disk(config, trained):
     assert [stage["name"] for stage in result["stages"]] == STAGES
     assert not any(reused(result).values())
     assert result["analysis"] is None
-    assert set(result["scores"]) == {"start", "bi", "cross"}
+    assert set(result["scores"]) == {"start", "start_as_is", "bi", "cross"}
     assert all(set(scores) == {"test"} for scores in result["scores"].values())
-    assert set(result["dev"]) == {"start", "bi", "cross"}
+    assert set(result["dev"]) == {"start", "start_as_is", "bi", "cross"}
     assert [cycle["cycle"] for cycle in result["cycles"]] == [1, 2]
     assert result["data"]["pairs"]["rows"] == 96
     assert result["environment"]["device"] == "cpu"

@@ -23,6 +23,15 @@ def test_each_number_stands_beside_its_run(result: Result, make_run: MakeRun, tm
     assert "- `runs/a`: The training pairs contain the test sentences" in text
 
 
+def test_the_start_as_it_is_has_a_row_of_its_own(result: Result, make_run: MakeRun, tmp_path: Path) -> None:
+    result["scores"]["start_as_is"] = {"sts12": 70.5, "stsb": 80.5}
+    result["environment"]["commit"] = f"{'a' * 40}-dirty + {'b' * 40}"
+    text = results_page([make_run("a", result)], tmp_path / "results" / "README.md").read_text(encoding="utf-8")
+    origin = f"2021 | {'a' * 10}-dirty + {'b' * 10} | cpu | 6.1 |"
+    assert f"| `runs/a` | start as it is | – | 70.50 | 80.50 | 75.50 | {origin}" in text
+    assert "The start scores 75.00 in the run's precision and length, 75.50 as it is" in text
+
+
 def test_recipes_have_tables_of_their_own(result: Result, make_run: MakeRun, tmp_path: Path) -> None:
     unnamed = copy.deepcopy(result)
     del unnamed["recipe"]

@@ -1,10 +1,10 @@
 """A Trans-Encoder run from its config to its models: read, train the cycles, pick the best, test once, report."""
 
-import math
+import dataclasses
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
 from transencoder.config import Form
-from transencoder.cycles import Lab, Model, load, make_scorer, self_distil, start_model
+from transencoder.cycles import Lab, Model, self_distil, start_model
 from transencoder.encoders import weights_fingerprint
-from transencoder.evaluation import evaluate
-from transencoder.methods.data import Data, Scored, read_data
+from transencoder.methods.data import Data, read_data
 from transencoder.methods.planning import prepare
+from transencoder.methods.scoring import Metrics, measure, score, score_start_as_is
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.report import model_card, write_report
 from transencoder.report.result import Environment, Result
@@ -28,9 +28,6 @@ from transencoder.settings import recipe_toml
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
-
-_CODE_VERSION = 1
-"""Raised when a change of the code changes what scoring computes."""
 
 _FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
 
@@ -95,14 +92,14 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
     dev, tests = data.dev, data.tests
 
     def analysis(scorer: Scorer) -> dict[str, float]:
-        return {test.name: _measure(test, scorer) for test in tests}
+        return {test.name: measure(test, scorer) for test in tests}
 
     return Lab(
         run=run,
         settings=config,
         pairs=data.pairs,
         pairs_fingerprint=data.record["fingerprint"],
-        dev=None if dev is None else (lambda scorer: _measure(dev, scorer)),
+        dev=None if dev is None else (lambda scorer: measure(dev, scorer)),
         dev_fingerprint="" if dev is None else dev.fingerprint,
         analysis=analysis if config.test_every_eval else None,
         analysis_fingerprints=tuple(test.fingerprint for test in tests) if config.test_every_eval else (),
@@ -115,38 +112,30 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
     )
 
 
-def _measure(scored: Scored, scorer: Scorer) -> float:
-    """The metric times 100; NaN for a model that gives all pairs one score."""
-    return evaluate(scorer, scored.pairs, scored.metric)
-
-
 def _best(models: list[Model]) -> Model:
     """The highest on dev, the earliest of equals; the last where none has a dev metric."""
     measured = [model for model in models if model.dev is not None]
     return max(measured, key=lambda model: model.dev or 0.0) if measured else models[-1]
 
 
-def _scores(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> dict[str, float | None]:
-    """Metrics of a model on labelled sets, as a stage: each set is scored once; None where one is undefined."""
-    record = lab.run.stage(
-        f"scores/{name}",
-        config={
-            "version": _CODE_VERSION,
-            "precision": lab.settings.precision,
-            "max_length": lab.settings.bi.max_length if model is lab.start else None,
-            "pooling": lab.pooling if model is lab.start else None,
-            "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
-            "sets": list(sets),
-        },
-        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
-        compute=lambda _: _score_all(make_scorer(lab, load(lab, model)), sets),
-    )
-    return record.result
+def _scores(lab: Lab, data: Data, best: dict[str, Model]) -> dict[str, Metrics]:
+    tests = {test.name: test for test in data.tests}
+    if not tests:
+        return {}
+    scores = {"start": score(lab, lab.start, "start", tests)}
+    if (as_is := score_start_as_is(lab, "start-as-is", tests)) is not None:
+        scores["start_as_is"] = as_is
+    return scores | {form: score(lab, model, form, tests) for form, model in best.items()}
 
 
-def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> dict[str, float | None]:
-    found = {name: _measure(scored, scorer) for name, scored in sets.items()}
-    return {name: None if math.isnan(value) else value for name, value in found.items()}
+def _dev(lab: Lab, data: Data, best: dict[str, Model]) -> Metrics | None:
+    if data.dev is None:
+        return None
+    sets = {"dev": data.dev}
+    metrics = {"start": score(lab, lab.start, "start-on-dev", sets)["dev"]}
+    if (as_is := score_start_as_is(lab, "start-as-is-on-dev", sets)) is not None:
+        metrics["start_as_is"] = as_is["dev"]
+    return metrics | {form: model.dev for form, model in best.items()}
 
 
 def _result(
@@ -157,14 +146,7 @@ def _result(
     best: dict[str, Model],
     seconds: float,
 ) -> Result:
-    tests = {test.name: test for test in data.tests}
-    scores = {}
-    if tests:
-        scores = {name: _scores(lab, model, name, tests) for name, model in (("start", lab.start), *best.items())}
-    dev = None
-    if data.dev is not None:
-        start = _scores(lab, lab.start, "start-on-dev", {"dev": data.dev})["dev"]
-        dev = {"start": start, "bi": best["bi"].dev, "cross": best["cross"].dev}
+    scores, dev = _scores(lab, data, best), _dev(lab, data, best)
     stages = lab.run.stages
     return {
         "method": "trans-encoder",
@@ -225,10 +207,8 @@ def _analysis(cycles: list[tuple[Model, Model]]) -> dict[str, list[tuple[int, in
 
 def _plain(config: TransEncoder) -> dict[str, Any]:
     """The config for result.json: no token, a Dataset by its number of rows."""
-    import dataclasses
-
     values = {}
-    for field in fields(config):
+    for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name in ("pairs", "dev") and value is not None and not isinstance(value, str):
             value = f"a Dataset of {len(value)} rows"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
-from transencoder.report.result import FORM_TITLES, Result
-from transencoder.report.tables import markdown_table, mean_over, scored_tests
+from transencoder.report.result import FORM_TITLES, Result, best_start, mean_over
+from transencoder.report.tables import markdown_table, scored_tests
 from transencoder.report.text import (
     data_line,
     gain,
@@ -137,13 +137,14 @@ def _data(result: Result) -> list[str]:
 
 
 def _metrics(result: Result, form: Form) -> list[str]:
-    start, own = result["scores"].get("start", {}), result["scores"].get(form, {})
+    before = best_start(result)
+    start, own = result["scores"].get(before, {}), result["scores"].get(form, {})
     names = scored_tests(result)
     rows = [(name, start.get(name), own.get(name)) for name in names]
     if len(names) > 1:
         rows.append(("average", mean_over(start, names), mean_over(own, names)))
     if result["dev"]:
-        rows.append(("dev", result["dev"].get("start"), result["dev"].get(form)))
+        rows.append(("dev", result["dev"].get(before), result["dev"].get(form)))
     if not rows:
         return ["Nothing was measured: the run had neither a test set nor a dev set."]
     cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]

@@ -5,6 +5,8 @@ run may lack (a dev set, test sets, an analysis) is None or empty there and neve
 """
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -101,10 +103,10 @@ class Result(TypedDict):
     cycles: list[Cycle]
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
-    """`start`, `bi` and `cross` -> dev metric times 100."""
+    """`start`, `bi` and `cross` -> dev metric times 100; `start_as_is` where it differs, see `best_start`."""
     scores: dict[str, dict[str, float | None]]
     """`start`, `bi` and `cross` -> test set -> metric times 100, None where it is undefined (all scores equal);
-    empty when test scoring is off."""
+    empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     stages: list[StageSummary]
@@ -138,6 +140,27 @@ def read_result(run_folder: str | Path) -> Result:
         )
     result: Result = record
     return result
+
+
+def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:
+    """The plain mean over all of `names`; None where one was not measured."""
+    values = [scores.get(name) for name in names]
+    measured = [value for value in values if value is not None]
+    return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
+
+
+def best_start(result: Result) -> str:
+    """The start that gains are counted from, `start` or `start_as_is`: the better on average, without tests on dev.
+
+    `start` is measured in the run's precision and length, `start_as_is` in fp32 at the model's own length.
+    """
+
+    def mean(name: str) -> float:
+        values = [value for value in result["scores"].get(name, {}).values() if value is not None]
+        dev = (result["dev"] or {}).get(name)
+        return sum(values) / len(values) if values else -math.inf if dev is None else dev
+
+    return max(("start", "start_as_is"), key=mean)
 
 
 def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:

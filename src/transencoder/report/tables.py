@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from transencoder.report.result import Result
+from transencoder.report.result import Result, best_start, mean_over
 from transencoder.report.text import ABSENT, gain, metric_title, number
 
 
@@ -32,20 +32,13 @@ def score_rows(result: Result) -> list[ScoreRow]:
         rows.append(_row(result, "average", lambda scores: mean_over(scores, names)))
     dev = result["dev"]
     if not names and dev:
-        rows.append(ScoreRow(name="dev", start=dev.get("start"), bi=dev.get("bi"), cross=dev.get("cross")))
+        rows.append(ScoreRow(name="dev", start=dev.get(best_start(result)), bi=dev.get("bi"), cross=dev.get("cross")))
     return rows
 
 
 def scored_tests(result: Result) -> list[str]:
     """The scored test sets, in the order of the record."""
     return list(dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {})))
-
-
-def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:
-    """The plain mean over all of `names`; None where one was not measured."""
-    values = [scores.get(name) for name in names]
-    measured = [value for value in values if value is not None]
-    return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
 
 
 def summary_table(result: Result) -> Table:
@@ -76,7 +69,7 @@ def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
 
 
 def _row(result: Result, name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
-    start, bi, cross = (pick(result["scores"].get(form, {})) for form in ("start", "bi", "cross"))
+    start, bi, cross = (pick(result["scores"].get(form, {})) for form in (best_start(result), "bi", "cross"))
     return ScoreRow(name=name, start=start, bi=bi, cross=cross)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from transencoder.report.result import FORM_TITLES, DataRecord, Result
+from transencoder.report.result import FORM_TITLES, DataRecord, Result, mean_over
 
 ABSENT = "–"
 
@@ -128,6 +128,7 @@ def _selection_notes(result: Result) -> Iterator[str]:
         yield "There was no dev set: the last checkpoint of the last cycle was kept, not the best one."
     else:
         yield "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
+    yield from _start_notes(result)
     if not any(result["scores"].values()):
         yield "No test set was scored."
     if result["analysis"]:
@@ -135,6 +136,19 @@ def _selection_notes(result: Result) -> Iterator[str]:
     for form, title in FORM_TITLES.items():
         if None in result["scores"].get(form, {}).values():
             yield f"The {title} gave every pair of a set the same score, so its metric is undefined."
+
+
+def _start_notes(result: Result) -> Iterator[str]:
+    found = {name: scores for name, scores in result["scores"].items() if name in ("start", "start_as_is")}
+    if not any(found.values()):
+        found = {name: {"dev": value} for name, value in (result["dev"] or {}).items() if name.startswith("start")}
+    if "start_as_is" not in found:
+        return
+    own, run = (mean_over(found[name], list(found["start"])) for name in ("start_as_is", "start"))
+    yield (
+        f"The start scores {number(run)} in the run's precision and length, {number(own)} as it is, in fp32 at its own "
+        "length; gains are over the better."
+    )
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)

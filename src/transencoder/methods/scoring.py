@@ -1,0 +1,71 @@
+"""What a run's models score on its labelled sets: each set once a model, as stages of the run."""
+
+import math
+from collections.abc import Callable
+
+from transencoder.cycles import Lab, Model, load, make_scorer
+from transencoder.encoders import load_bi
+from transencoder.evaluation import evaluate
+from transencoder.inference import uses_bf16
+from transencoder.methods.data import Scored
+from transencoder.scorers import BiScorer, Scorer
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what scoring computes."""
+
+Metrics = dict[str, float | None]
+"""Name of a set -> metric times 100; None where it is undefined, for a model that gives all pairs one score."""
+
+
+def measure(scored: Scored, scorer: Scorer) -> float:
+    """The metric times 100; NaN where it is undefined."""
+    return evaluate(scorer, scored.pairs, scored.metric)
+
+
+def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> Metrics:
+    """Metrics of a model on labelled sets, in the run's precision and lengths."""
+    is_start = model is lab.start
+    conditions = {
+        "precision": lab.settings.precision,
+        "max_length": lab.settings.bi.max_length if is_start else None,
+        "pooling": lab.pooling if is_start else None,
+        "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
+    }
+    return _stage(lab, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
+
+
+def score_start_as_is(lab: Lab, name: str, sets: dict[str, Scored]) -> Metrics | None:
+    """Metrics of the start as plain sentence-transformers runs it: in fp32, at its own maximal length.
+
+    A run in bf16 or on shortened texts may make its start look worse than it is; gains are to be counted against the
+    better of the two. None where the run takes the start as it is anyway.
+    """
+    start = load_bi(lab.start.folder, pooling=lab.pooling, device=lab.device)
+    length, own = lab.settings.bi.max_length, start.max_seq_length
+    is_shortened = length is not None and (own is None or length < own)
+    if not is_shortened and not uses_bf16(lab.device, lab.settings.precision):
+        return None
+    conditions = {"precision": "fp32", "max_length": None, "pooling": lab.pooling, "both_orders": False}
+    return _stage(lab, lab.start, name, conditions, sets, lambda: BiScorer(start, precision="fp32", cache=lab.cache))
+
+
+def _stage(
+    lab: Lab,
+    model: Model,
+    name: str,
+    conditions: dict[str, object],
+    sets: dict[str, Scored],
+    make: Callable[[], Scorer],
+) -> Metrics:
+    record = lab.run.stage(
+        f"scores/{name}",
+        config={"version": _CODE_VERSION, **conditions, "sets": list(sets)},
+        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
+        compute=lambda _: _score_all(make(), sets),
+    )
+    return record.result
+
+
+def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> Metrics:
+    found = {name: measure(scored, scorer) for name, scored in sets.items()}
+    return {name: None if math.isnan(value) else value for name, value in found.items()}
