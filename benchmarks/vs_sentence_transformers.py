@@ -4,7 +4,7 @@
 
 Both sides label with the start, train a cross-encoder on both orders, label with it, train a bi-encoder, evaluate on
 the dev set of STS-B every 200 steps and at the end (ours at the end of every epoch too), and save both models. Each
-run has a process of its own; the sides take turns. The variants that say where the difference comes from run once
+run has a process of its own; the sides take turns, and each repeat has its own seed. The variants that say where the difference comes from run once
 each. Nothing else should keep the CPUs busy.
 """
 
@@ -54,12 +54,13 @@ def main() -> None:
     options = _options()
     options.results.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"settings": _settings(options), "environment": _environment(), "runs": []}
-    order = [PLAIN, OURS] * options.repeats + list(VARIANTS) * options.variant_repeats
+    order = [(side, i) for i in range(options.repeats) for side in (PLAIN, OURS)]
+    order += [(side, i) for i in range(options.variant_repeats) for side in VARIANTS]
     with tempfile.TemporaryDirectory(prefix="transencoder-benchmark-") as name:
         folder = Path(name)
         _write_data(options, folder)
-        for i, side in enumerate(order):
-            run = _run(side, folder / str(i), folder, options)
+        for i, (side, repeat) in enumerate(order):
+            run = _run(side, options.seed + repeat, folder / str(i), folder, options)
             print(
                 f"{side.name}: {run['seconds']:.1f} s, {run['peak_rss_bytes'] / 1e6:.0f} MB",
                 file=sys.stderr,
@@ -162,11 +163,11 @@ def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _run(side: Side, output: Path, data: Path, options: argparse.Namespace) -> dict[str, Any]:
+def _run(side: Side, seed: int, output: Path, data: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One run of a side, then the judge on its models."""
     output.mkdir()
     common = ["--pairs", str(data / "pairs.jsonl"), "--dev", str(data / "dev.jsonl"), "--output", str(output)]
-    more = ["--start", options.start, "--bi-epochs", str(options.bi_epochs), "--seed", str(options.seed)]
+    more = ["--start", options.start, "--bi-epochs", str(options.bi_epochs), "--seed", str(seed)]
     started = time.perf_counter()
     _python([str(HERE / side.script), *common, *more, *side.arguments], options.threads, output / "log.txt")
     process_seconds = time.perf_counter() - started
@@ -175,7 +176,7 @@ def _run(side: Side, output: Path, data: Path, options: argparse.Namespace) -> d
     judge = [str(HERE / "judge.py"), "--models", str(models), "--dev", str(data / "dev.jsonl")]
     _python([*judge, "--output", str(output / "judged.json")], options.threads, output / "judge.txt")
     usage["own_dev"], usage["dev"] = usage["dev"], json.loads((output / "judged.json").read_text())
-    return {"side": side.name, "arguments": side.arguments, "process_seconds": process_seconds, **usage}
+    return {"side": side.name, "seed": seed, "arguments": side.arguments, "process_seconds": process_seconds, **usage}
 
 
 def _python(command: list[str], threads: int, log: Path) -> None:
@@ -244,7 +245,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--bi-epochs", type=int, default=10, help="the paper's Table 16 has 10")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--start", default="minilm", help="a folder, or minilm")
-    parser.add_argument("--seed", type=int, default=2021)
+    parser.add_argument("--seed", type=int, default=2021, help="of the sample and the first repeat")
     parser.add_argument("--data-dir", type=Path, default=Path(data))
     parser.add_argument("--results", type=Path, default=HERE / "results", help="where the two files go")
     return parser.parse_args()

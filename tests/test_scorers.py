@@ -9,9 +9,10 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from transencoder import progress, scorers
+from transencoder import inference, progress, scorers
 from transencoder.errors import InputError
-from transencoder.scorers import BiScorer, CrossScorer, MeanScorer, has_bf16, uses_bf16
+from transencoder.inference import has_bf16, uses_bf16
+from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
 from transencoder.tokens import TokenCache
 
 N_PAIRS = 60
@@ -82,7 +83,7 @@ def test_cross_scores_are_plain_predictions(cross, pairs, cache, batch_tokens):
 
 
 def test_scores_keep_the_order_of_rows_across_windows(bi, cross, pairs, cache, monkeypatch):
-    monkeypatch.setattr(scorers, "_WINDOW", 16)
+    monkeypatch.setattr(inference, "_WINDOW", 16)
     bi_scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
     cross_scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
     np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)

@@ -26,6 +26,7 @@ from transencoder import distributed, progress
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.config import FitConfig, Precision
+from transencoder.cpu import fast_training
 from transencoder.errors import InputError
 from transencoder.inference import uses_bf16
 from transencoder.scorers import default_prompt
@@ -120,7 +121,8 @@ def fit(
     trainer.remove_callback(PrinterCallback)
     checkpoint = distributed.broadcast(newest_checkpoint(folder) if distributed.rank() == 0 else None)
     keep.restore(checkpoint)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with fast_training(student):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     n_steps = trainer.state.global_step
     keep.load_best()
     student.eval()

@@ -151,8 +151,10 @@ def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
     assert [name for name, flag in flags.items() if flag] == [
         *STAGES[:5],
         "scores/start",
+        "scores/start-as-is",
         *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
         "scores/start-on-dev",
+        "scores/start-as-is-on-dev",
     ]
     assert len(again.result["cycles"][0]["bi"]["curve"]) > len(trained.result["cycles"][0]["bi"]["curve"])
 

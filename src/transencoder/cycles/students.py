@@ -19,7 +19,7 @@ from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.tokens import Encoder
 
-_CODE_VERSION = 2
+_CODE_VERSION = 3
 """Raised when a change of the code changes what a stage computes."""
 
 

@@ -1,7 +1,7 @@
 """What a run's models score on its labelled sets: each set once a model, as stages of the run."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi
@@ -53,7 +53,7 @@ def _stage(
     lab: Lab,
     model: Model,
     name: str,
-    conditions: dict[str, object],
+    conditions: Mapping[str, object],
     sets: dict[str, Scored],
     make: Callable[[], Scorer],
 ) -> Metrics:
