@@ -4,8 +4,8 @@
 
 Both sides label with the start, train a cross-encoder on both orders, label with it, train a bi-encoder, evaluate on
 the dev set of STS-B every 200 steps and at the end (ours at the end of every epoch too), and save both models. Each
-run has a process of its own; the sides take turns, and each repeat has its own seed. The variants that say where the difference comes from run once
-each. Nothing else should keep the CPUs busy.
+run has a process of its own; the sides take turns, and each repeat has its own seed. The variants that say where the
+difference comes from run once each. Nothing else should keep the CPUs busy.
 """
 
 import argparse
