@@ -36,7 +36,6 @@ STAGES = [
     "scores/cross",
     "scores/bi",
     "scores/start-on-dev",
-    "scores/start-as-is-on-dev",
 ]
 
 
@@ -80,7 +79,7 @@ def test_the_result_is_whole_and_on_disk(config, trained):
     assert result["analysis"] is None
     assert set(result["scores"]) == {"start", "start_as_is", "bi", "cross"}
     assert all(set(scores) == {"test"} for scores in result["scores"].values())
-    assert set(result["dev"]) == {"start", "start_as_is", "bi", "cross"}
+    assert set(result["dev"]) == {"start", "bi", "cross"}
     assert [cycle["cycle"] for cycle in result["cycles"]] == [1, 2]
     assert result["data"]["pairs"]["rows"] == 96
     assert result["environment"]["device"] == "cpu"
@@ -154,7 +153,6 @@ def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
         "scores/start-as-is",
         *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
         "scores/start-on-dev",
-        "scores/start-as-is-on-dev",
     ]
     assert len(again.result["cycles"][0]["bi"]["curve"]) > len(trained.result["cycles"][0]["bi"]["curve"])
 

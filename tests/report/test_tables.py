@@ -75,10 +75,3 @@ def test_gains_are_counted_from_the_better_start(result: Result) -> None:
     result["scores"]["start_as_is"] = {"sts12": 71.0, "stsb": 78.0}
     assert [row.start for row in score_rows(result)] == [70.0, 80.0, 75.0]
     assert score_rows(result)[-1].name == "average"
-
-
-def test_without_test_sets_the_better_start_on_dev(result: Result) -> None:
-    result["scores"] = {}
-    assert result["dev"] is not None
-    result["dev"]["start_as_is"] = 81.9
-    assert score_rows(result)[0].start == 81.9

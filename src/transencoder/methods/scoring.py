@@ -34,7 +34,7 @@ def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> Metrics
     return _stage(lab, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
 
 
-def score_start_as_is(lab: Lab, name: str, sets: dict[str, Scored]) -> Metrics | None:
+def score_start_as_is(lab: Lab, sets: dict[str, Scored]) -> Metrics | None:
     """Metrics of the start as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its start look worse than it is; gains are to be counted against the
@@ -46,7 +46,9 @@ def score_start_as_is(lab: Lab, name: str, sets: dict[str, Scored]) -> Metrics |
     if not is_shortened and not uses_bf16(lab.device, lab.settings.precision):
         return None
     conditions = {"precision": "fp32", "max_length": None, "pooling": lab.pooling, "both_orders": False}
-    return _stage(lab, lab.start, name, conditions, sets, lambda: BiScorer(start, precision="fp32", cache=lab.cache))
+    return _stage(
+        lab, lab.start, "start-as-is", conditions, sets, lambda: BiScorer(start, precision="fp32", cache=lab.cache)
+    )
 
 
 def _stage(

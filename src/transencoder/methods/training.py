@@ -123,7 +123,7 @@ def _scores(lab: Lab, data: Data, best: dict[str, Model]) -> dict[str, Metrics]:
     if not tests:
         return {}
     scores = {"start": score(lab, lab.start, "start", tests)}
-    if (as_is := score_start_as_is(lab, "start-as-is", tests)) is not None:
+    if (as_is := score_start_as_is(lab, tests)) is not None:
         scores["start_as_is"] = as_is
     return scores | {form: score(lab, model, form, tests) for form, model in best.items()}
 
@@ -132,10 +132,8 @@ def _dev(lab: Lab, data: Data, best: dict[str, Model]) -> Metrics | None:
     if data.dev is None:
         return None
     sets = {"dev": data.dev}
-    metrics = {"start": score(lab, lab.start, "start-on-dev", sets)["dev"]}
-    if (as_is := score_start_as_is(lab, "start-as-is-on-dev", sets)) is not None:
-        metrics["start_as_is"] = as_is["dev"]
-    return metrics | {form: model.dev for form, model in best.items()}
+    start = score(lab, lab.start, "start-on-dev", sets)["dev"]
+    return {"start": start} | {form: model.dev for form, model in best.items()}
 
 
 def _result(

@@ -144,7 +144,7 @@ def _metrics(result: Result, form: Form) -> list[str]:
     if len(names) > 1:
         rows.append(("average", mean_over(start, names), mean_over(own, names)))
     if result["dev"]:
-        rows.append(("dev", result["dev"].get(before), result["dev"].get(form)))
+        rows.append(("dev", result["dev"].get("start"), result["dev"].get(form)))
     if not rows:
         return ["Nothing was measured: the run had neither a test set nor a dev set."]
     cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]

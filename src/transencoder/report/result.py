@@ -103,7 +103,7 @@ class Result(TypedDict):
     cycles: list[Cycle]
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
-    """`start`, `bi` and `cross` -> dev metric times 100; `start_as_is` where it differs, see `best_start`."""
+    """`start`, `bi` and `cross` -> dev metric times 100."""
     scores: dict[str, dict[str, float | None]]
     """`start`, `bi` and `cross` -> test set -> metric times 100, None where it is undefined (all scores equal);
     empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
@@ -150,15 +150,15 @@ def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | N
 
 
 def best_start(result: Result) -> str:
-    """The start that gains are counted from, `start` or `start_as_is`: the better on average, without tests on dev.
+    """The start that gains are counted from: `start` or `start_as_is`, the better on average over the tests.
 
     `start` is measured in the run's precision and length, `start_as_is` in fp32 at the model's own length.
     """
 
     def mean(name: str) -> float:
-        values = [value for value in result["scores"].get(name, {}).values() if value is not None]
-        dev = (result["dev"] or {}).get(name)
-        return sum(values) / len(values) if values else -math.inf if dev is None else dev
+        scores = result["scores"].get(name, {})
+        average = mean_over(scores, list(scores))
+        return -math.inf if average is None else average
 
     return max(("start", "start_as_is"), key=mean)
 

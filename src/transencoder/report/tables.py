@@ -32,7 +32,7 @@ def score_rows(result: Result) -> list[ScoreRow]:
         rows.append(_row(result, "average", lambda scores: mean_over(scores, names)))
     dev = result["dev"]
     if not names and dev:
-        rows.append(ScoreRow(name="dev", start=dev.get(best_start(result)), bi=dev.get("bi"), cross=dev.get("cross")))
+        rows.append(ScoreRow(name="dev", start=dev.get("start"), bi=dev.get("bi"), cross=dev.get("cross")))
     return rows
 
 

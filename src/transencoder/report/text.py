@@ -139,9 +139,7 @@ def _selection_notes(result: Result) -> Iterator[str]:
 
 
 def _start_notes(result: Result) -> Iterator[str]:
-    found = {name: scores for name, scores in result["scores"].items() if name in ("start", "start_as_is")}
-    if not any(found.values()):
-        found = {name: {"dev": value} for name, value in (result["dev"] or {}).items() if name.startswith("start")}
+    found = result["scores"]
     if "start_as_is" not in found:
         return
     own, run = (mean_over(found[name], list(found["start"])) for name in ("start_as_is", "start"))
