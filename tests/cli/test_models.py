@@ -176,8 +176,13 @@ def test_a_file_that_cannot_be_written_is_the_users_to_solve(run, loaded, pairs,
     assert "out.tsv cannot be written (Is a directory)" in err
 
 
-@pytest.mark.parametrize("order", [(), ("--both-orders",)])
-def test_real_models_score_as_in_python_each_in_its_own_form(order, run, pairs, tmp_path, tiny_bi_encoder, tiny_plm):
+@pytest.mark.parametrize(
+    ("more", "both_orders", "prompt"),
+    [((), False, None), (("--both-orders",), True, None), (("--prompt", "bo "), False, "bo ")],
+)
+def test_real_models_score_as_in_python_each_in_its_own_form(
+    more, both_orders, prompt, run, pairs, tmp_path, tiny_bi_encoder, tiny_plm
+):
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
     cross = CrossEncoder(tiny_plm, num_labels=1, device="cpu")
@@ -185,10 +190,10 @@ def test_real_models_score_as_in_python_each_in_its_own_form(order, run, pairs, 
     bi = SentenceTransformer(tiny_bi_encoder, device="cpu")
     rows, cache = read_pairs(pairs), TokenCache(tmp_path / "tokens")
     for name, scorer in (
-        (tiny_bi_encoder, BiScorer(bi, precision="fp32", cache=cache)),
-        (tmp_path / "cross", CrossScorer(cross, precision="fp32", both_orders=bool(order), cache=cache)),
+        (tiny_bi_encoder, BiScorer(bi, precision="fp32", cache=cache, prompt=prompt)),
+        (tmp_path / "cross", CrossScorer(cross, precision="fp32", both_orders=both_orders, cache=cache, prompt=prompt)),
     ):
-        typed = ("--pairs", pairs, "--device", "cpu", "--precision", "fp32", *order)
+        typed = ("--pairs", pairs, "--device", "cpu", "--precision", "fp32", *more)
         code, out, err = run("score", name, *typed, "--quiet")
         assert code == 0, err
         scores = [float(line.split("\t")[2]) for line in out.splitlines()[1:]]

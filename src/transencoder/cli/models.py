@@ -164,9 +164,11 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
         model.max_seq_length = args.max_length
     scorer: Scorer
     if isinstance(model, SentenceTransformer):
-        scorer = BiScorer(model, precision=args.precision, cache=cache)
+        scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=args.prompt)
     else:
-        scorer = CrossScorer(model, precision=args.precision, both_orders=args.both_orders, cache=cache)
+        scorer = CrossScorer(
+            model, precision=args.precision, both_orders=args.both_orders, cache=cache, prompt=args.prompt
+        )
     return Teacher(name=name, scorer=scorer, fingerprint=weights_fingerprint(folder))
 
 

@@ -64,5 +64,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-length", type=int, metavar="TOKENS", help="cut longer texts (default: the model's)")
     parser.add_argument(
+        "--prompt", metavar="TEXT", help="put before every text (default: the model's own prompt, if any)"
+    )
+    parser.add_argument(
         "--both-orders", action="store_true", help="average a cross-encoder's scores of both orders of a pair"
     )
