@@ -72,3 +72,11 @@ def test_links_lead_somewhere(link):
 def test_there_are_commands_and_python():
     assert len(commands()) >= 5
     assert blocks("python")
+
+
+def test_results_are_those_of_the_results_page():
+    rows = re.findall(r"^\| ([a-z- ]+) \|((?: \d+\.\d\d \|)+)$", README, re.MULTILINE)
+    assert len(rows) >= 3
+    page = (ROOT / "results" / "README.md").read_text("utf-8")
+    for title, numbers in rows:
+        assert re.search(rf"\| {title} \| \d+\.\d\d \|{re.escape(numbers)}", page), f"{title}{numbers}"
