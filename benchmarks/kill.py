@@ -4,8 +4,9 @@
     python benchmarks/kill.py --rows 400 --kills 4 --steps 5   # a trial of some minutes
 
 Three kinds of kills take turns, in an order that the seed decides: inside a checkpoint's writing (a checkpoint folder
-is there and its marker is not), inside training (between two checkpoints), and at any time. Where a run ends before
-all kills are done, its models are compared and the next kills meet a new run.
+is there and its marker is not), inside training (between two checkpoints), and at any time; the second half of them
+in the bi-encoder's stage. Where a run ends before all kills are done, its models are compared and the next kills meet a
+new run.
 """
 
 import argparse
@@ -37,7 +38,7 @@ def main() -> None:
     whole = folder / "whole"
     _finish(_start(command, whole, folder / "whole.txt"), folder / "whole.txt")
     record = {
-        "command": " ".join([*command, "--output", "RUN"]),
+        "command": _shown(command, folder),
         "rows": args.rows,
         "threads": os.environ["OMP_NUM_THREADS"],
         "seconds_uninterrupted": round(time.monotonic() - started, 1),
@@ -63,8 +64,9 @@ def _kill_and_resume(
     command: list[str], folder: Path, n_kills: int, randomly: random.Random, started: float
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Kill until there are enough, with every run gone on with to its end; what was hit, and the models' hashes."""
-    plan = [_AIMS[i % 3] for i in range(n_kills)]
-    randomly.shuffle(plan)
+    aims = [_AIMS[i % 3] for i in range(n_kills)]
+    randomly.shuffle(aims)
+    plan = [(aim, "bi-encoder" if i >= n_kills // 2 else "") for i, aim in enumerate(aims)]
     kills: list[dict[str, object]] = []
     runs: list[dict[str, object]] = []
     while plan or not runs or "sha256" not in runs[-1]:
@@ -72,10 +74,10 @@ def _kill_and_resume(
             runs.append({"run": f"killed-{len(runs) + 1}", "n_kills": 0})
         run, log = folder / str(runs[-1]["run"]), folder / f"{runs[-1]['run']}.txt"
         process = _start(command, run, log)
-        if plan and _wait(plan[0], run, process, randomly):
+        if plan and _wait(*plan[0], run, process, randomly):
             process.send_signal(signal.SIGKILL)
             process.wait()
-            kills.append(_what_was_hit(run, plan.pop(0), time.monotonic() - started))
+            kills.append(_what_was_hit(run, plan.pop(0)[0], time.monotonic() - started))
             runs[-1]["n_kills"] = int(str(runs[-1]["n_kills"])) + 1
             print(f"kill {len(kills)} of {n_kills}: {kills[-1]}", flush=True)
             continue
@@ -85,8 +87,10 @@ def _kill_and_resume(
     return kills, runs
 
 
-def _wait(kind: str, run: Path, process: subprocess.Popen[bytes], randomly: random.Random) -> bool:
-    """Wait for the moment to kill; False when the process ended before it came."""
+def _wait(kind: str, stage: str, run: Path, process: subprocess.Popen[bytes], randomly: random.Random) -> bool:
+    """Wait for the stage and the moment to kill; False when the process ended before it came."""
+    if not _until(lambda: stage in (_stage_under_way(run) or ""), process):
+        return False
     if kind == "anywhere":
         return _until(lambda: True, process, delay_seconds=randomly.uniform(0.0, 60.0))
     if kind == "checkpoint":
@@ -206,6 +210,12 @@ def _command(args: argparse.Namespace, pairs: Path) -> list[str]:
         *("--cross.learning-rate", "2e-4", "--cross.epochs", "1", "--bi.epochs", str(args.bi_epochs)),
         *(part.format(form=form) for form in ("bi", "cross") for part in every),
     ]
+
+
+def _shown(command: list[str], folder: Path) -> str:
+    """The command without the machine's paths."""
+    shown = " ".join(["python", *command[1:], "--output", "RUN"])
+    return shown.replace(f"{folder}/", "").replace(f"{MODELS.parents[1]}/", "../")
 
 
 def _arguments() -> argparse.Namespace:
