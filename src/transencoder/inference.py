@@ -18,6 +18,9 @@ from transencoder.tokens import Tokens
 logger = logging.getLogger(__name__)
 
 _WINDOW = 1 << 16
+_BATCH_TOKENS = 8192
+_BATCH_TOKENS_ON_CPU = 2048
+"""As fast there as more (all-MiniLM-L6-v2, 1,024 to 16,384), in a third of the memory."""
 
 
 def run_batches(
@@ -27,7 +30,7 @@ def run_batches(
     output: np.ndarray,
     *,
     precision: Precision,
-    batch_tokens: int,
+    batch_tokens: int | None,
     description: str,
 ) -> None:
     """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
@@ -38,9 +41,11 @@ def run_batches(
         forward: Features of a batch -> tensor (batch, ...).
         output: float32 (n, ...), filled in the rows' order.
         precision: Numbers the forward pass is done in.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
         description: What the progress line says.
     """
+    if batch_tokens is None:
+        batch_tokens = _BATCH_TOKENS_ON_CPU if model.device.type == "cpu" else _BATCH_TOKENS
     was_training = model.training
     model.eval()
     try:

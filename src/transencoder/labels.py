@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 
 from transencoder import distributed
 from transencoder.config import LabelPolicy
+from transencoder.cpu import give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
 
@@ -144,7 +145,9 @@ def combine(
     records = []
     for name, scores in raw.items():
         share = weights[name] / total
-        targets += np.float32(share) * POLICIES[policy](scores)
+        part = POLICIES[policy](scores)
+        for i in range(0, n_pairs, _CHUNK):  # no third array of all pairs
+            targets[i : i + _CHUNK] += np.float32(share) * part[i : i + _CHUNK]
         records.append(_provenance(name, fingerprints[name], share, policy, scores))
     n_outside = int(((targets < 0) | (targets > 1)).sum())
     if n_outside:
@@ -161,10 +164,13 @@ def _check(weights: Mapping[str, float], n_pairs: int) -> None:
 
 def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
     """Score pairs, each rank its share; float32 (n,) on every rank."""
-    if distributed.world_size() == 1:
-        return scorer.score(pairs)
-    share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
-    return distributed.concatenate(scorer.score(share))
+    try:
+        if distributed.world_size() == 1:
+            return scorer.score(pairs)
+        share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
+        return distributed.concatenate(scorer.score(share))
+    finally:
+        give_back_freed_memory()
 
 
 def clip(scores: np.ndarray) -> np.ndarray:
@@ -200,6 +206,10 @@ POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores: np.ndarray) -> Provenance:
+    def parts() -> Iterator[np.ndarray]:
+        return (scores[i : i + _CHUNK].astype(np.float64) for i in range(0, len(scores), _CHUNK))
+
+    mean = sum(float(part.sum()) for part in parts()) / len(scores)
     return Provenance(
         teacher=name,
         fingerprint=fingerprint,
@@ -207,8 +217,8 @@ def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores:
         policy=policy,
         raw_min=float(scores.min()),
         raw_max=float(scores.max()),
-        raw_mean=float(scores.mean(dtype=np.float64)),
-        raw_std=float(scores.std(dtype=np.float64)),
+        raw_mean=mean,
+        raw_std=math.sqrt(sum(float(((part - mean) ** 2).sum()) for part in parts()) / len(scores)),
         n_outside=int(((scores < 0) | (scores > 1)).sum()),
     )
 

@@ -44,7 +44,7 @@ class BiScorer:
     Args:
         model: The bi-encoder. Its device and maximal length are used as they are.
         precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
         cache: Where token ids are kept; None: a cache of its own.
         prompt: Text put before every sentence; None: the model's default prompt, if it has one.
     """
@@ -54,7 +54,7 @@ class BiScorer:
         model: SentenceTransformer,
         *,
         precision: Precision = "auto",
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
         cache: TokenCache | None = None,
         prompt: str | None = None,
     ) -> None:
@@ -115,7 +115,7 @@ class CrossScorer:
     Args:
         model: The cross-encoder, with one output label.
         precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
         cache: Where token ids are kept; None: a cache of its own.
         both_orders: Average the scores of (a, b) and (b, a).
         prompt: Text put before every pair; None: the model's default prompt, if it has one.
@@ -126,7 +126,7 @@ class CrossScorer:
         model: CrossEncoder,
         *,
         precision: Precision = "auto",
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
         cache: TokenCache | None = None,
         both_orders: bool = False,
         prompt: str | None = None,
