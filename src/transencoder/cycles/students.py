@@ -13,7 +13,7 @@ from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles.lab import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi, load_cross, transplant
-from transencoder.fit import Fitted, fit
+from transencoder.fit import fit
 from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.runs import StageRecord, stage_seed
@@ -116,7 +116,7 @@ def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, 
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
-    return _record(fitted)
+    return asdict(fitted)
 
 
 def read_targets(path: Path) -> np.ndarray:
@@ -179,7 +179,3 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
 def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:
     keys = [lab.start.key if form == "bi" else lab.cross_start_fingerprint]
     return [*keys, teacher.key] if lab.settings.initialisation == "sequential" else keys
-
-
-def _record(fitted: Fitted) -> dict[str, Any]:
-    return asdict(fitted)
