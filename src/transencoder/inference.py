@@ -17,7 +17,9 @@ from transencoder.tokens import Tokens
 
 logger = logging.getLogger(__name__)
 
-_WINDOW = 1 << 16
+_WINDOW = 1 << 18
+"""Rows sorted at once. Each window ends with a batch of a shape of its own, and oneDNN keeps 1 MB or so for a shape."""
+
 _BATCH_TOKENS = 8192
 _BATCH_TOKENS_ON_CPU = 2048
 """As fast there as more (all-MiniLM-L6-v2, 1,024 to 16,384), in a third of the memory."""
