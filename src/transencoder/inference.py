@@ -18,11 +18,12 @@ from transencoder.tokens import Tokens
 logger = logging.getLogger(__name__)
 
 _WINDOW = 1 << 18
-"""Rows sorted at once. Each window ends with a batch of a shape of its own, and oneDNN keeps 1 MB or so for a shape."""
+"""Rows sorted at once. Each window ends with a batch of a shape of its own, and oneDNN keeps what it made for a shape:
+labelling 400,000 pairs with a tiny model left 31 MB, in windows of 65,536 rows 51 MB."""
 
 _BATCH_TOKENS = 8192
 _BATCH_TOKENS_ON_CPU = 2048
-"""As fast there as more (all-MiniLM-L6-v2, 1,024 to 16,384), in a third of the memory."""
+"""As fast there as 4,096 and 8,192 (all-MiniLM-L6-v2); 60,000 pairs through a tiny model take 65 MB instead of 93."""
 
 
 def run_batches(

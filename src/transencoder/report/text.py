@@ -85,7 +85,7 @@ def settings_line(result: Result) -> str:
 
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    return [*_data_notes(result), *_selection_notes(result), *result["notes"]]
+    return [*_data_notes(result), *_selection_notes(result), *_start_notes(result), *result["notes"]]
 
 
 def starts_of(result: Result) -> list[str]:
@@ -128,7 +128,6 @@ def _selection_notes(result: Result) -> Iterator[str]:
         yield "There was no dev set: the last checkpoint of the last cycle was kept, not the best one."
     else:
         yield "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
-    yield from _start_notes(result)
     if not any(result["scores"].values()):
         yield "No test set was scored."
     if result["analysis"]:
