@@ -1,5 +1,6 @@
 """The order of stages, what each starts from and learns; the fit itself is replaced where it does not matter."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import FitConfig, Member, train
+from transencoder.config import PretrainingConfig
 from transencoder.cycles import Model, self_distil
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
@@ -94,6 +96,37 @@ def test_the_cross_encoder_may_start_elsewhere(students, tiny_method, tiny_bi_en
     assert same_encoder(cross_again, of(tmp_path / "other"))
     assert same_encoder(bi, of(tiny_bi_encoder))
     assert not same_encoder(cross, bi)
+
+
+def test_the_cross_encoder_starts_from_what_was_pretrained_on_the_pairs(
+    students, tiny_method, tiny_bi_encoder, tiny_plm, tmp_path
+):
+    def run(**changes):
+        method = tiny_method(
+            members=(Member(start=tiny_bi_encoder, cross_start=tiny_plm),),
+            output=str(tmp_path / "run"),
+            **{"pretraining": PretrainingConfig(epochs=2, batch_size=16)} | changes,
+        )
+        return {stage["name"]: stage["key"] for stage in train(method).result["stages"]}
+
+    keys = run(cycles=2)
+    assert next(iter(keys)) == "cross-start/pretraining"
+    (pretrained,) = (tmp_path / "run" / "stages").glob("cross-start-pretraining-*/model")
+    cross, bi, cross_again, _ = (each["weights"] for each in students)
+    assert same_encoder(cross, of(pretrained)) and same_encoder(cross_again, of(pretrained))
+    assert not same_encoder(cross, of(tiny_plm))
+    assert same_encoder(bi, of(tiny_bi_encoder))
+
+    same, other = "cross-start/pretraining", "cycle-1/cross-encoder"
+    again = run(cross=replace(FAST, checkpoint_steps=3, eval_steps=3))
+    assert again[same] == keys[same] and again[other] != keys[other]
+    again = run(pretraining=PretrainingConfig(epochs=1, batch_size=16))
+    assert again[same] != keys[same] and again[other] != keys[other]
+
+
+def test_pretraining_that_sequential_initialisation_would_overwrite_is_refused(tiny_method):
+    with pytest.raises(InputError, match=r"pretraining\.epochs is 1.*sequential.*take initialisation refreshing"):
+        tiny_method(pretraining=PretrainingConfig(epochs=1), initialisation="sequential")
 
 
 @pytest.mark.parametrize("head", ["pooler", "linear"])
@@ -197,7 +230,7 @@ def scripted_lab(monkeypatch):
             return Model(form, Path("."), f"{form}-{cycle}", f"{form}-{cycle}", cycle, fitted)
 
         monkeypatch.setattr("transencoder.cycles.self_distillation.learn", learn)
-        settings = type("Settings", (), {"patience_cycles": patience})()
+        settings = type("Settings", (), {"patience_cycles": patience, "pretraining": PretrainingConfig()})()
         lab = type("Lab", (), {"start": Model("bi", Path("."), "start", "start"), "settings": settings})()
         return lab, made
 

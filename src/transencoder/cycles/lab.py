@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision
+from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision, PretrainingConfig
 from transencoder.encoders import load_bi, load_trained, weights_fingerprint
 from transencoder.runs import Run
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
@@ -54,7 +54,8 @@ class Lab:
     device: str
     start: Model
     cross_start: Path
-    cross_start_fingerprint: str
+    cross_start_key: str
+    """Fingerprint of a start, key of the stage that pretrained it."""
     pooling: Pooling | None
 
 
@@ -91,6 +92,8 @@ class _Settings(Protocol):
     def label_both_orders(self) -> bool: ...
     @property
     def head(self) -> Head: ...
+    @property
+    def pretraining(self) -> PretrainingConfig: ...
     @property
     def bi(self) -> FitConfig: ...
     @property

@@ -177,5 +177,5 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
 
 
 def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:
-    keys = [lab.start.key if form == "bi" else lab.cross_start_fingerprint]
+    keys = [lab.start.key if form == "bi" else lab.cross_start_key]
     return [*keys, teacher.key] if lab.settings.initialisation == "sequential" else keys

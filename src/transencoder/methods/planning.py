@@ -22,6 +22,8 @@ class Plan:
 
     config: TransEncoder
     n_pairs: int
+    pretraining_steps: int
+    """Steps of masked language modelling, once, before the cycles."""
     cross_steps: int
     """Steps of one cycle's cross-encoder."""
     bi_steps: int
@@ -34,8 +36,9 @@ class Plan:
     def __str__(self) -> str:
         """The plan as a person reads it."""
         cycles = self.config.cycles
+        first = f"{self.pretraining_steps} steps of masked language modelling; " if self.pretraining_steps else ""
         return (
-            f"{self.n_pairs} pairs, {cycles} cycles; each cycle: label, train a cross-encoder "
+            f"{self.n_pairs} pairs, {first}{cycles} cycles; each cycle: label, train a cross-encoder "
             f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
             f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} "
             f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
@@ -49,19 +52,28 @@ def plan(config: TransEncoder) -> Plan:
     data = read_data(config, None)
     n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
     steps = {
+        "pretraining": _pretraining_steps(config, len(data.pairs)),
         "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
         "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
     }
     # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply.
+    a_pair = 6 * n_parameters["cross"] * 0.5 * 35
     work = {
-        "cross": 6 * n_parameters["cross"] * 0.5 * 35 * steps["cross"] * (config.cross.batch_size or 1),
+        "cross": a_pair * steps["cross"] * (config.cross.batch_size or 1),
         "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
     }
     speed = 1e14 if str(config.device).startswith("cuda") else (3e11 if config.precision == "bf16" else 1e11)
     cycles = config.cycles or 1
+    operations = cycles * sum(work.values()) + a_pair * steps["pretraining"] * config.pretraining.batch_size
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
     disk = model_bytes * (cycles + 1) + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
-    return Plan(config, len(data.pairs), steps["cross"], steps["bi"], cycles * sum(work.values()) / speed, disk)
+    return Plan(config, len(data.pairs), steps["pretraining"], steps["cross"], steps["bi"], operations / speed, disk)
+
+
+def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
+    if not config.pretraining.epochs:
+        return 0
+    return steps_in_all(n_pairs, config.pretraining.as_fit(config.cross), both_orders=config.is_symmetric)
 
 
 def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:

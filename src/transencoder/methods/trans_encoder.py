@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.config import FitConfig, Head, LabelPolicy, Member, Precision
+from transencoder.config import FitConfig, Head, LabelPolicy, Member, Precision, PretrainingConfig
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class TransEncoder:
     """Average the cross-encoder's scores of both orders when it labels. Paper and released code: no."""
     head: Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
+    pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
+    """Masked language modelling over the pairs, before the cross-encoder learns from labels."""
     bi: FitConfig = field(default_factory=FitConfig)
     """How the bi-encoder is trained."""
     cross: FitConfig = field(default_factory=FitConfig)
@@ -93,6 +95,11 @@ class TransEncoder:
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
+        if self.pretraining.epochs and self.initialisation == "sequential":
+            raise InputError(
+                f"pretraining.epochs is {self.pretraining.epochs} and initialisation sequential, which would overwrite "
+                "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
+            )
         if self.test_every_eval and not (self.tests and self.dev is not None):
             raise InputError("test_every_eval needs tests and dev; give both, or leave it out")
 

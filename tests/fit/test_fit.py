@@ -232,7 +232,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, 
             super().on_save(args, state, control, **more)
             count("complete")
 
-    monkeypatch.setattr("transencoder.fit.KeepBest", Watched)
+    monkeypatch.setattr("transencoder.fit.pseudo_labels.KeepBest", Watched)
     with pytest.raises(Stopped):
         fit_tiny(form, dev=dev, precision=precision)
     left = sorted(path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*/complete.json"))

@@ -1,10 +1,8 @@
-"""The one training entry for both forms: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
+"""A student learns pseudo-labels: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
 
-import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +18,13 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import nn
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from transencoder import distributed, progress
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
-from transencoder.checkpoints import KeepBest, newest_checkpoint
+from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig, Precision
-from transencoder.cpu import fast_training
-from transencoder.errors import InputError
-from transencoder.inference import uses_bf16
+from transencoder.fit.trainer import bucketed, run_trainer, trainer_arguments
 from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
-
-logger = logging.getLogger(__name__)
 
 DevMetrics = Callable[[Any], dict[str, float]]
 """Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
@@ -100,53 +92,38 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
-    n_processes = distributed.world_size()
-    batches = LengthBucketSampler(lengths, _batch_size(config), config.bucket_batches, seed, n_processes)
+    batches = bucketed(lengths, config, seed)
     keep = KeepBest(student, folder)
     trainer_class, arguments_class = _CLASSES[type(student)]
-    arguments = arguments_class(
-        output_dir=str(folder), **_arguments(student, config, seed, precision, dev is not None, report_to)
-    )
-    arguments._n_gpu = min(1, arguments.n_gpu)  # one process, one GPU: more than one would mean DataParallel
     trainer = trainer_class(
         model=student,
-        args=arguments,
+        args=trainer_arguments(
+            arguments_class,
+            config,
+            folder=folder,
+            device=str(student.device),
+            seed=seed,
+            precision=precision,
+            has_dev=dev is not None,
+            report_to=report_to,
+        ),
         train_dataset=data,
         loss=loss(student),
         evaluator=None if dev is None else _DevEvaluator(dev),
         data_collator=collator,
-        callbacks=[keep, _TellEpoch(batches), _ShowProgress(type(student).__name__)],
     )
     trainer.batches = batches
-    trainer.remove_callback(PrinterCallback)
-    checkpoint = distributed.broadcast(newest_checkpoint(folder) if distributed.rank() == 0 else None)
-    keep.restore(checkpoint)
-    with fast_training(student):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    run_trainer(trainer, student, keep, batches, config.max_length or 0)
     n_steps = trainer.state.global_step
     keep.load_best()
     student.eval()
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
 
 
-def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
-    """Optimiser steps a fit takes under as many processes as there are."""
-    batch = _batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
-    return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
-
-
 def _set_dropout(student: Encoder, share: float) -> None:
     for module in student.modules():
         if isinstance(module, nn.Dropout):
             module.p = share
-
-
-def _batch_size(config: FitConfig) -> int:
-    """The batch size of a config that is filled."""
-    empty = [field.name for field in fields(config) if getattr(config, field.name) is None and field.name != "dropout"]
-    if config.batch_size is None or empty:
-        raise InputError(f"{', '.join(empty)} of the fit's config are not set; methods.defaults.fill sets them")
-    return config.batch_size
 
 
 def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache) -> tuple[Any, np.ndarray]:
@@ -156,40 +133,6 @@ def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCa
         return BiCollator(sentences), sentences.lengths
     tables = [cache.pairs(student, pairs, swapped, prompt) for swapped in ([False, True] if both_orders else [False])]
     return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
-
-
-def _arguments(
-    student: Encoder,
-    config: FitConfig,
-    seed: int,
-    precision: Precision,
-    has_dev: bool,
-    report_to: tuple[str, ...],
-) -> dict[str, Any]:
-    return {
-        "num_train_epochs": config.epochs,
-        "per_device_train_batch_size": config.batch_size,
-        "gradient_accumulation_steps": config.gradient_accumulation_steps,
-        "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "linear",
-        "warmup_steps": config.warmup_ratio,
-        "weight_decay": config.weight_decay,
-        "max_grad_norm": config.max_grad_norm,
-        "bf16": uses_bf16(student.device, precision),
-        "use_cpu": student.device.type == "cpu",
-        "seed": seed,
-        "data_seed": seed,
-        "eval_strategy": "steps" if has_dev else "no",
-        "eval_steps": config.eval_steps,
-        "save_strategy": "steps",
-        "save_steps": config.checkpoint_steps,
-        "logging_steps": config.eval_steps,
-        "report_to": list(report_to) or "none",
-        "disable_tqdm": True,
-        "dataloader_pin_memory": student.device.type == "cuda",
-        "ddp_backend": "gloo" if student.device.type == "cpu" and distributed.world_size() > 1 else None,
-        "ddp_find_unused_parameters": True,
-    }
 
 
 class _Quiet:
@@ -235,32 +178,3 @@ class _DevEvaluator(BaseEvaluator):
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         return self.metrics(model)
-
-
-class _TellEpoch(TrainerCallback):
-    """Tells the batches their epoch: under torchrun the trainer does not, where it resumes inside an epoch."""
-
-    def __init__(self, batches: LengthBucketSampler) -> None:
-        self.batches = batches
-
-    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.batches.set_epoch(int(state.epoch or 0))
-
-
-class _ShowProgress(TrainerCallback):
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.stack = ExitStack()
-        self.last_step = 0
-
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.advance = self.stack.enter_context(progress.task(f"train {self.name}", state.max_steps))
-        self.advance(state.global_step)
-        self.last_step = state.global_step
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.advance(state.global_step - self.last_step)
-        self.last_step = state.global_step
-
-    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.stack.close()

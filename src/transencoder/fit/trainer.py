@@ -1,0 +1,141 @@
+"""What every training run has in common: the trainer's arguments, bucketed batches, progress, resumption."""
+
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from transencoder import distributed, progress
+from transencoder.batching import LengthBucketSampler
+from transencoder.checkpoints import KeepBest, newest_checkpoint
+from transencoder.config import FitConfig, Precision
+from transencoder.cpu import fast_training
+from transencoder.errors import InputError
+from transencoder.inference import uses_bf16
+from transencoder.tokens import Encoder
+
+
+def trainer_arguments(
+    arguments_class: type[TrainingArguments],
+    config: FitConfig,
+    *,
+    folder: Path,
+    device: str,
+    seed: int,
+    precision: Precision,
+    has_dev: bool,
+    report_to: tuple[str, ...],
+) -> Any:
+    """The config as a trainer takes it, checkpoints in `folder`."""
+    on_cpu = device.startswith("cpu")
+    arguments = arguments_class(
+        output_dir=str(folder),
+        num_train_epochs=config.epochs,  # type: ignore[arg-type]
+        per_device_train_batch_size=batch_size(config),
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        learning_rate=config.learning_rate,  # type: ignore[arg-type]
+        lr_scheduler_type="linear",
+        warmup_steps=config.warmup_ratio,  # type: ignore[arg-type]
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        bf16=uses_bf16(device, precision),
+        use_cpu=on_cpu,
+        seed=seed,
+        data_seed=seed,
+        eval_strategy="steps" if has_dev else "no",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.checkpoint_steps,
+        logging_steps=config.eval_steps,
+        report_to=list(report_to) or "none",
+        disable_tqdm=True,
+        dataloader_pin_memory=not on_cpu,
+        ddp_backend="gloo" if on_cpu and distributed.world_size() > 1 else None,
+        ddp_find_unused_parameters=True,
+        remove_unused_columns=False,
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # one process, one GPU: more than one would mean DataParallel
+    return arguments
+
+
+def run_trainer(
+    trainer: Trainer,
+    model: Encoder | PreTrainedModel,
+    keep: KeepBest,
+    batches: LengthBucketSampler,
+    max_length: int,
+) -> None:
+    """Train from the last complete checkpoint in the trainer's folder, or from the beginning.
+
+    Args:
+        trainer: A trainer that takes its batches from `batches`.
+        model: What it trains.
+        keep: What completes its checkpoints.
+        batches: The batches.
+        max_length: Tokens of its longest texts.
+    """
+    for callback in (keep, _TellEpoch(batches), _ShowProgress(type(model).__name__)):
+        trainer.add_callback(callback)
+    trainer.remove_callback(PrinterCallback)
+    checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
+    keep.restore(checkpoint)
+    with fast_training(model, max_length):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def bucketed(lengths: Any, config: FitConfig, seed: int) -> LengthBucketSampler:
+    """The batches of rows with these lengths, for as many processes as there are."""
+    return LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, seed, distributed.world_size())
+
+
+def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
+    """Optimiser steps a fit takes under as many processes as there are."""
+    batch = batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
+    return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
+
+
+def batch_size(config: FitConfig) -> int:
+    """The batch size of a config that is filled."""
+    empty = [field.name for field in fields(config) if getattr(config, field.name) is None and field.name != "dropout"]
+    if config.batch_size is None or empty:
+        raise InputError(f"{', '.join(empty)} of the fit's config are not set; methods.defaults.fill sets them")
+    return config.batch_size
+
+
+class _TellEpoch(TrainerCallback):
+    """Tells the batches their epoch: under torchrun the trainer does not, where it resumes inside an epoch."""
+
+    def __init__(self, batches: LengthBucketSampler) -> None:
+        self.batches = batches
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.batches.set_epoch(int(state.epoch or 0))
+
+
+class _ShowProgress(TrainerCallback):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stack = ExitStack()
+        self.last_step = 0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.advance = self.stack.enter_context(progress.task(f"train {self.name}", state.max_steps))
+        self.advance(state.global_step)
+        self.last_step = state.global_step
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.advance(state.global_step - self.last_step)
+        self.last_step = state.global_step
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.stack.close()
