@@ -80,3 +80,14 @@ def test_what_was_not_recorded_about_test_sentences_is_said(result: Result) -> N
 def test_the_packaged_start_is_named_by_its_hub_id(result: Result) -> None:
     result["config"]["members"] = [{"start": "minilm"}]
     assert head_of(model_card(result, "bi"))["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]
+
+
+def test_the_card_tells_of_pretraining_only_where_there_was_some(result):
+    settings = {"epochs": 0, "learning_rate": 1e-4, "batch_size": 64, "mask_ratio": 0.15}
+    result["config"]["pretraining"] = settings
+    without = model_card(result, "cross")
+    assert "masked words" not in without and "pretraining" not in without
+    settings["epochs"] = 4
+    card = model_card(result, "cross")
+    assert "Before that, the cross-encoder's start learned to guess masked words of the pairs." in card
+    assert "pretraining.epochs 4" in card

@@ -75,10 +75,11 @@ def data_line(record: DataRecord) -> str:
 
 def settings_line(result: Result) -> str:
     """The settings that matter most, in a line; all of them are in result.json."""
+    config = {
+        name: value for name, value in result["config"].items() if name != "pretraining" or was_pretrained(result)
+    }
     settings = [
-        f"{name} {_shown(value)}"
-        for name, value in _leaves(result["config"], "")
-        if value is not None and _matters(name)
+        f"{name} {_shown(value)}" for name, value in _leaves(config, "") if value is not None and _matters(name)
     ]
     return ", ".join([*settings, f"seed {result['seed']}"])
 
@@ -93,6 +94,11 @@ def starts_of(result: Result) -> list[str]:
     members = result["config"].get("members") or []
     starts = [member.get("start") for member in members if isinstance(member, dict)] or [result["config"].get("start")]
     return [shown_source(str(start)) for start in starts if start]
+
+
+def was_pretrained(result: Result) -> bool:
+    """Whether the cross-encoder's start went on with masked language modelling on the pairs."""
+    return bool((result["config"].get("pretraining") or {}).get("epochs"))
 
 
 def reproduce_lines(result: Result) -> list[str]:
