@@ -88,6 +88,15 @@ def test_score_refuses_before_a_model_is_loaded(typed, message, run, loaded, pai
     assert loaded == []
 
 
+def test_bad_rows_go_to_the_file_that_was_named(run, loaded, pairs, tmp_path):
+    pairs.write_text(PAIRS.replace("ee\tffff\t5", "alone\nee\tffff\t5"))
+    code, out, err = run("score", "long", "--pairs", pairs, "--skip-bad-rows", "--bad-rows-file", tmp_path / "bad.tsv")
+    assert code == 0, err
+    assert out.count("\n") == 4
+    assert "pairs.tsv:4" in (tmp_path / "bad.tsv").read_text()
+    assert "alone" in (tmp_path / "bad.tsv").read_text()
+
+
 def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
     rows = Dataset.from_dict({"sentence1": ["a", "b\tc"], "sentence2": ["d", "e"]})
     with pytest.raises(InputError, match=r"tab or a line end.*'b\\tc'.*\.jsonl"):

@@ -74,11 +74,11 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
-    reading = (args.score_column, args.columns, args.split, args.file_format, args.skip_bad_rows)
+    reading = (args.score_column, args.columns, args.split, args.file_format, args.skip_bad_rows, args.bad_rows_file)
     if args.tasks and (any(reading) or args.header is not None):
         raise InputError(
-            "--score-column, --columns, --split, --header, --file-format and --skip-bad-rows are for --pairs; "
-            "a task has its own"
+            "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are for "
+            "--pairs; a task has its own"
         )
     from transencoder.evaluation import average
 
@@ -183,6 +183,7 @@ def _pairs(args: argparse.Namespace, score_column: str | None = None) -> "Datase
         header=args.header,
         file_format=args.file_format,
         skip_bad_rows=args.skip_bad_rows,
+        bad_rows_file=args.bad_rows_file,
         cache_folder=args.cache_dir,
         data_folder=args.data_dir,
         token=args.token,

@@ -49,6 +49,7 @@ def add_pairs_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--file-format", help="tsv, csv, jsonl or parquet, for stdin and files of another name")
     parser.add_argument("--skip-bad-rows", action="store_true", help="count and leave out bad rows")
+    parser.add_argument("--bad-rows-file", metavar="FILE", help="with --skip-bad-rows: where they go, with the reason")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
