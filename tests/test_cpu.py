@@ -58,7 +58,7 @@ def test_the_layers_come_back_also_after_an_error(tiny_bi_encoder):
     before = {name: module for name, module in student.named_modules() if isinstance(module, nn.Dropout)}
     assert before
     was_allowed = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
-    with pytest.raises(KeyboardInterrupt), fast_training(student, 24):
+    with pytest.raises(KeyboardInterrupt), fast_training(student, student.device, 24):
         within = dict(student.named_modules())
         assert all(isinstance(within[name], CheapDropout) for name in before)
         assert torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
@@ -81,7 +81,7 @@ def test_training_gives_the_gradients_of_plain_layers(tiny_bi_encoder):
         return [parameter.grad.clone() for parameter in student.parameters() if parameter.grad is not None]
 
     plain = gradients()
-    with fast_training(student, 24):
+    with fast_training(student, student.device, 24):
         fast = gradients()
     assert len(plain) > 20
     assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(plain, fast, strict=True))

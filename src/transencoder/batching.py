@@ -99,60 +99,11 @@ class CrossCollator:
 
     def __init__(self, tables: list[Tokens]) -> None:
         self.tables = tables
-        self.n_pairs = len(tables[0])
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """The batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""
-        rows = np.array([example["row"] for example in examples])
-        features = join_tables(self.tables, rows // self.n_pairs, rows % self.n_pairs)
+        _, features = joined_rows(self.tables, examples)
         return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
-
-
-class MaskedPairsCollator:
-    """Rows of pairs -> joined pairs with some tokens masked, and what stood there. Rows from n on are turned round.
-
-    Of each row a share is to guess, at least one token: 80 % of these read as the mask, 10 % as any token, 10 % as they
-    are (Devlin et al., NAACL 2019, section 3.1 and appendix A.1). Special tokens are left alone. The masks depend on
-    the seed and the batch's rows only, so that a resumed run draws the same.
-
-    Args:
-        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
-        tokenizer: Names the mask, the special tokens and the vocabulary.
-        mask_ratio: Share of a row's tokens to guess.
-        seed: With the rows, it decides the masks.
-    """
-
-    def __init__(self, tables: list[Tokens], tokenizer: Any, mask_ratio: float, seed: int) -> None:
-        self.tables = tables
-        self.mask_id = tokenizer.mask_token_id
-        self.special_ids = np.array(tokenizer.all_special_ids)
-        self.n_vocabulary = len(tokenizer)
-        self.mask_ratio = mask_ratio
-        self.seed = seed
-
-    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch as transformers' masked language models take it: `input_ids`, `labels` and so on."""
-        rows = np.array([example["row"] for example in examples])
-        n_pairs = len(self.tables[0])
-        features = join_tables(self.tables, rows // n_pairs, rows % n_pairs)
-        features = {name: values for name, values in features.items() if isinstance(values, torch.Tensor)}
-        random = np.random.default_rng((self.seed, *rows))
-        ids, is_text = features["input_ids"].numpy(), features["attention_mask"].numpy() == 1
-        is_chosen = self._choose(ids, is_text, random)
-        fate = random.random(ids.shape)
-        masked = np.where(is_chosen & (fate < 0.8), self.mask_id, ids)
-        masked = np.where(is_chosen & (fate >= 0.9), random.integers(self.n_vocabulary, size=ids.shape), masked)
-        labels = np.where(is_chosen, ids, -100)
-        return features | {"input_ids": torch.from_numpy(masked), "labels": torch.from_numpy(labels)}
-
-    def _choose(self, ids: np.ndarray, is_text: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Which tokens are to guess, bool (batch, longest); a row of special tokens alone gives one of these."""
-        may_be = is_text & ~np.isin(ids, self.special_ids)
-        may_be = np.where(may_be.any(1, keepdims=True), may_be, is_text)
-        n_chosen = np.maximum(1, np.rint(self.mask_ratio * may_be.sum(1)))
-        ranks = np.where(may_be, random.random(ids.shape), 1.0).argsort(1).argsort(1)
-        is_chosen: np.ndarray = ranks < n_chosen[:, None]
-        return is_chosen
 
 
 def training_rows(n_rows: int, targets: np.ndarray) -> Dataset:
@@ -167,6 +118,18 @@ def training_rows(n_rows: int, targets: np.ndarray) -> Dataset:
     rows = np.arange(n_rows, dtype=np.int32)
     labels = np.tile(np.asarray(targets, np.float32), n_rows // len(targets))
     return Dataset(pa.table({"row": rows, "label": labels}), fingerprint=f"rows-{n_rows}")
+
+
+def joined_rows(tables: list[Tokens], examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict[str, Any]]:
+    """The rows of a batch, int (batch,), and their features. Rows from n on are in the second of the tables.
+
+    Args:
+        tables: The tokens of n pairs as they stand and, perhaps, turned round.
+        examples: Each with its `row`.
+    """
+    rows = np.array([example["row"] for example in examples])
+    n_pairs = len(tables[0])
+    return rows, join_tables(tables, rows // n_pairs, rows % n_pairs)
 
 
 def join_tables(tables: list[Tokens], which: np.ndarray, rows: np.ndarray) -> dict[str, Any]:

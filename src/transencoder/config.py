@@ -79,15 +79,21 @@ class FitConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingConfig:
-    """Masked language modelling over the pairs, before the cross-encoder learns labels; the rest as `cross` says."""
+    """Masked language modelling over the pairs, before the cross-encoder learns labels.
+
+    Lengths, weight decay, clipping, accumulation, bucketing and checkpoints are those of `cross`; dropout is the
+    model's own.
+    """
 
     epochs: int = 0
     """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
     copies its teacher."""
     learning_rate: float = 1e-4
-    """Peak learning rate of AdamW; the first tenth of the steps rises to it. Higher for small models."""
+    """Peak learning rate of AdamW. Higher for small models."""
     batch_size: int = 64
-    """Pairs a step and device."""
+    """Pairs a step and device; of a symmetric task each pair comes in both orders."""
+    warmup_ratio: float = 0.1
+    """Share of the steps with rising rate."""
     mask_ratio: float = 0.15
     """Share of a pair's tokens to guess, above 0 and below 1. BERT: 0.15."""
 
@@ -96,20 +102,15 @@ class PretrainingConfig:
         _at_least("epochs", self.epochs, 0)
         _at_least("batch_size", self.batch_size, 1)
         _at_least("learning_rate", self.learning_rate, 0.0)
+        if not 0.0 <= self.warmup_ratio < 1.0:
+            raise InputError(f"warmup_ratio is {self.warmup_ratio}; it is a share of the steps, 0 to below 1")
         if not 0.0 < self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
 
     def as_fit(self, cross: FitConfig) -> FitConfig:
-        """How it is trained, with what the cross-encoder's config says of lengths, clipping and checkpoints."""
-        return replace(
-            cross,
-            epochs=self.epochs,
-            learning_rate=self.learning_rate,
-            batch_size=self.batch_size,
-            warmup_ratio=0.1,
-            dropout=None,
-            eval_steps=cross.checkpoint_steps,  # where the loss is logged: a resumed run has it only from there on
-        )
+        """How it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
+        own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
+        return replace(cross, **own, dropout=None)
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from safetensors import safe_open
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
-from transformers import set_seed
+from torch import nn
+from transformers import PreTrainedModel, set_seed
 
 from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
@@ -146,10 +147,11 @@ def load_trained(folder: Path, device: str | None = None) -> SentenceTransformer
     )
 
 
-def transplant(source: SentenceTransformer | CrossEncoder, target: SentenceTransformer | CrossEncoder) -> None:
+def transplant(source: nn.Module, target: nn.Module) -> None:
     """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
 
-    The paper's sequential initialisation (section 5.2, Table 13).
+    Either is a sentence-transformers model or a plain one. The paper's sequential initialisation (section 5.2,
+    Table 13).
 
     Raises:
         InputError: The two encoders differ in a weight's name or shape; `target` is as it was.
@@ -167,10 +169,12 @@ def transplant(source: SentenceTransformer | CrossEncoder, target: SentenceTrans
     _backbone(target).load_state_dict(weights, strict=False)
 
 
-def _backbone(model: SentenceTransformer | CrossEncoder) -> torch.nn.Module:
-    assert model.transformers_model is not None, "every model here has a transformer"
-    backbone: torch.nn.Module = model.transformers_model.base_model
-    return backbone
+def _backbone(model: nn.Module) -> nn.Module:
+    if isinstance(model, SentenceTransformer | CrossEncoder):
+        assert model.transformers_model is not None, "every model here has a transformer"
+        model = model.transformers_model
+    assert isinstance(model, PreTrainedModel)
+    return model.base_model
 
 
 def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:

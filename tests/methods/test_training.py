@@ -11,6 +11,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import BiScorer, CrossScorer, Member, read_pairs, train
 from transencoder.cli import main
+from transencoder.config import PretrainingConfig
 from transencoder.errors import InputError, RunError
 from transencoder.evaluation import evaluate
 from transencoder.methods.planning import plan
@@ -258,6 +259,14 @@ def test_a_plan_counts_the_steps_and_trains_nothing(tiny_method, trained, config
     unstarted = tiny_method()
     plan(unstarted)
     assert not Path(unstarted.output).exists()
+
+
+def test_a_plan_counts_pretraining(tiny_method):
+    without, planned = plan(tiny_method()), plan(tiny_method(pretraining=PretrainingConfig(epochs=2, batch_size=16)))
+    assert (without.pretraining_steps, planned.pretraining_steps) == (0, 2 * 96 // 16)
+    assert planned.seconds > without.seconds and planned.disk_bytes > without.disk_bytes
+    assert "96 pairs, 12 steps of masked language modelling; 1 cycles" in str(planned)
+    assert "masked" not in str(without)
 
 
 @pytest.mark.parametrize(

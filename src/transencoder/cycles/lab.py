@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision, PretrainingConfig
 from transencoder.encoders import load_bi, load_trained, weights_fingerprint
-from transencoder.runs import Run
+from transencoder.runs import Run, StageRecord
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.tokens import Encoder, TokenCache
 
@@ -54,9 +54,10 @@ class Lab:
     device: str
     start: Model
     cross_start: Path
-    cross_start_key: str
-    """Fingerprint of a start, key of the stage that pretrained it."""
+    cross_start_fingerprint: str
     pooling: Pooling | None
+    pretrained: StageRecord | None = None
+    """The stage that made the encoder of the cross-encoders' start from `cross_start`, where there is one."""
 
 
 def start_model(folder: Path, name: str = "start") -> Model:

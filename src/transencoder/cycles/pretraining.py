@@ -4,14 +4,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from transencoder import distributed
 from transencoder.cycles.lab import Lab
 from transencoder.fit import pretrain
 from transencoder.runs import stage_seed
 
-_CODE_VERSION = 1
+_CODE_VERSION = 2
 """Raised when a change of the code changes what the stage computes."""
 
 _NAME = "cross-start/pretraining"
@@ -33,10 +31,10 @@ def pretrained(lab: Lab) -> Lab:
             "precision": lab.settings.precision,
             "n_processes": distributed.world_size(),
         },
-        inputs=[lab.pairs_fingerprint, lab.cross_start_key],
+        inputs=[lab.pairs_fingerprint, lab.cross_start_fingerprint],
         compute=lambda folder: _pretrain(lab, folder),
     )
-    return replace(lab, cross_start=record.folder / "model", cross_start_key=record.key)
+    return replace(lab, pretrained=record)
 
 
 def _pretrain(lab: Lab, folder: Path) -> dict[str, Any]:
@@ -56,5 +54,4 @@ def _pretrain(lab: Lab, folder: Path) -> dict[str, Any]:
     )
     if distributed.rank() == 0:
         model.save_pretrained(folder / "model")
-        AutoTokenizer.from_pretrained(lab.cross_start).save_pretrained(folder / "model")
     return asdict(record)

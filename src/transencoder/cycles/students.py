@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import AutoModel
 
 from transencoder import distributed
 from transencoder.config import Form
@@ -139,6 +140,8 @@ def _initialise(lab: Lab, form: Form, teacher: Model, seed: int) -> Encoder:
             seed=seed,
             device=lab.device,
         )
+        if lab.pretrained is not None:
+            transplant(AutoModel.from_pretrained(lab.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":
         transplant(load(lab, teacher), student)
     return student
@@ -177,5 +180,7 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
 
 
 def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:
-    keys = [lab.start.key if form == "bi" else lab.cross_start_key]
+    keys = [lab.start.key if form == "bi" else lab.cross_start_fingerprint]
+    if form == "cross" and lab.pretrained is not None:
+        keys.append(lab.pretrained.key)
     return [*keys, teacher.key] if lab.settings.initialisation == "sequential" else keys

@@ -2,7 +2,7 @@
 
 BERT-like models got this from pretraining on two segments; one that only read single texts cannot compare two sentences
 as a cross-encoder, and pseudo-labels alone do not teach it. More pretraining on a task's own unlabelled text is
-task-adaptive pretraining (Gururangan et al., ACL 2020); the masks are BERT's (Devlin et al., NAACL 2019, section 3.1).
+task-adaptive pretraining (Gururangan et al., ACL 2020).
 """
 
 import time
@@ -14,15 +14,19 @@ import numpy as np
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import AutoModel, AutoModelForMaskedLM, PreTrainedModel, Trainer, TrainingArguments, set_seed
+from transformers import AutoModelForMaskedLM, PreTrainedModel, Trainer, TrainingArguments, set_seed
 
-from transencoder.batching import LengthBucketSampler, MaskedPairsCollator, training_rows
+from transencoder.batching import LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig, Precision
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
-from transencoder.fit.trainer import bucketed, run_trainer, trainer_arguments
-from transencoder.tokens import TokenCache
+from transencoder.fit.masking import MaskedPairsCollator
+from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
+from transencoder.tokens import TokenCache, Tokens
+
+_SHOWN_STEPS = 100
+"""Steps whose losses are recorded as one mean."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Pretrained:
     """What pretraining leaves behind, next to the model."""
 
     losses: list[tuple[int, float]]
-    """(step, mean cross-entropy of the masked tokens since the one before, in nats)."""
+    """(step, mean cross-entropy of the masked tokens over the last 100 steps or what there is of them, in nats)."""
     n_steps: int
     """Optimiser steps in all."""
     seconds: float
@@ -72,37 +76,39 @@ def pretrain(
         The encoder without its language-modelling head, and the record.
 
     Raises:
-        InputError: `start` has no language-modelling head, or its tokenizer no mask token.
+        InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
     """
     started = time.monotonic()
-    reader = load_cross(start, max_length=config.max_length, seed=seed, device="cpu")
-    tables = [(cache or TokenCache()).pairs(reader, pairs, turned) for turned in ([False, True][: 1 + both_orders])]
-    lengths = np.concatenate([table.lengths for table in tables])
     model = _load_masked(start, seed)
+    tables, tokenizer = _read(start, pairs, config, both_orders, cache or TokenCache())
+    n_vocabulary = min(len(tokenizer), model.config.vocab_size)
+    if tokenizer.mask_token_id is None or tokenizer.mask_token_id >= n_vocabulary:
+        raise InputError(_refusal(start, "its tokenizer has no mask token that the model knows"))
     _guess_masked_only(model)
-    if config.gradient_checkpointing:
-        model.gradient_checkpointing_enable()  # type: ignore[no-untyped-call]
-    batches = bucketed(lengths, config, seed)
+    lengths = np.concatenate([table.lengths for table in tables])
+    arguments = trainer_arguments(
+        TrainingArguments,
+        config,
+        folder=folder,
+        device=device,
+        seed=seed,
+        precision=precision,
+        has_dev=False,
+        logging_steps=1,  # a resumed run has lost the losses since the last one
+        report_to=report_to,
+    )
+    arguments.gradient_checkpointing = config.gradient_checkpointing
     trainer = _MaskedTrainer(
         model=model,
-        args=trainer_arguments(
-            TrainingArguments,
-            config,
-            folder=folder,
-            device=device,
-            seed=seed,
-            precision=precision,
-            has_dev=False,
-            report_to=report_to,
-        ),
+        args=arguments,
         train_dataset=training_rows(len(lengths), np.zeros(len(pairs), np.float32)),
-        data_collator=MaskedPairsCollator(tables, _mask_token(reader.tokenizer, start), mask_ratio, seed),
+        data_collator=MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, seed),
     )
-    trainer.batches = batches
-    run_trainer(trainer, model, KeepBest(model, folder), batches, config.max_length or 0)
-    losses = [(int(entry["step"]), entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
-    record = Pretrained(losses, trainer.state.global_step, time.monotonic() - started)
-    return _encoder(start, model, seed), record
+    trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
+    run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    record = Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
+    return model.base_model, record  # type: ignore[return-value]
 
 
 class _MaskedTrainer(Trainer):
@@ -123,8 +129,8 @@ class _MaskedTrainer(Trainer):
         return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Safetensors alone, no pickled arguments."""
-        self.model.save_pretrained(output_dir or str(self.args.output_dir))
+        """Safetensors under the model's own names, which are the ones that resuming reads; no pickled arguments."""
+        self.model.save_pretrained(output_dir or str(self.args.output_dir), save_original_format=False)
 
 
 def _load_masked(start: Path, seed: int) -> PreTrainedModel:
@@ -132,23 +138,27 @@ def _load_masked(start: Path, seed: int) -> PreTrainedModel:
     try:
         model, report = AutoModelForMaskedLM.from_pretrained(start, output_loading_info=True)
     except ValueError as error:  # an architecture without masked language models
-        raise InputError(_no_head(start, str(error).splitlines()[0])) from error
+        raise InputError(_refusal(start, str(error).splitlines()[0])) from error
     if missing := report["missing_keys"]:
-        raise InputError(_no_head(start, f"it lacks {', '.join(sorted(missing)[:3])}"))
+        raise InputError(_refusal(start, f"it lacks {', '.join(sorted(missing)[:3])}"))
+    if model.config.is_encoder_decoder:
+        raise InputError(_refusal(start, "it has a decoder"))
     return model  # type: ignore[no-any-return]
 
 
-def _no_head(start: Path, reason: str) -> str:
+def _refusal(start: Path, reason: str) -> str:
     return (
         f"{start} cannot be pretrained further: it is no masked language model ({reason}). Give the plain pretrained "
         "model as cross_start, or leave pretraining out"
     )
 
 
-def _mask_token(tokenizer: Any, start: Path) -> Any:
-    if tokenizer.mask_token_id is None:
-        raise InputError(_no_head(start, "its tokenizer has no mask token"))
-    return tokenizer
+def _read(
+    start: Path, pairs: Dataset, config: FitConfig, both_orders: bool, cache: TokenCache
+) -> tuple[list[Tokens], Any]:
+    """The pairs' tokens as the cross-encoder will read them, and its tokenizer; the model itself is not kept."""
+    reader = load_cross(start, max_length=config.max_length, device="cpu")
+    return pair_tables(cache, reader, pairs, both_orders), reader.tokenizer
 
 
 def _guess_masked_only(model: PreTrainedModel) -> None:
@@ -171,9 +181,6 @@ def _guess_masked_only(model: PreTrainedModel) -> None:
     model.base_model.register_forward_hook(after)
 
 
-def _encoder(start: Path, model: PreTrainedModel, seed: int) -> PreTrainedModel:
-    """The trained encoder with all that the start has besides, such as a pooler; what it lacks comes from `seed`."""
-    set_seed(seed)
-    encoder: PreTrainedModel = AutoModel.from_pretrained(start)
-    encoder.load_state_dict(model.base_model.state_dict(), strict=False)
-    return encoder
+def _means(losses: list[float]) -> list[tuple[int, float]]:
+    parts = [losses[i : i + _SHOWN_STEPS] for i in range(0, len(losses), _SHOWN_STEPS)]
+    return [(i * _SHOWN_STEPS + len(part), round(sum(part) / len(part), 4)) for i, part in enumerate(parts)]

@@ -22,7 +22,7 @@ from torch import nn
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig, Precision
-from transencoder.fit.trainer import bucketed, run_trainer, trainer_arguments
+from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
 from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
 
@@ -92,7 +92,6 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
-    batches = bucketed(lengths, config, seed)
     keep = KeepBest(student, folder)
     trainer_class, arguments_class = _CLASSES[type(student)]
     trainer = trainer_class(
@@ -105,6 +104,7 @@ def fit(
             seed=seed,
             precision=precision,
             has_dev=dev is not None,
+            logging_steps=config.eval_steps,
             report_to=report_to,
         ),
         train_dataset=data,
@@ -112,8 +112,7 @@ def fit(
         evaluator=None if dev is None else _DevEvaluator(dev),
         data_collator=collator,
     )
-    trainer.batches = batches
-    run_trainer(trainer, student, keep, batches, config.max_length or 0)
+    run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length)
     n_steps = trainer.state.global_step
     keep.load_best()
     student.eval()
@@ -127,11 +126,10 @@ def _set_dropout(student: Encoder, share: float) -> None:
 
 
 def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache) -> tuple[Any, np.ndarray]:
-    prompt = default_prompt(student)
     if isinstance(student, SentenceTransformer):
-        sentences = cache.sentences(student, pairs, prompt)
+        sentences = cache.sentences(student, pairs, default_prompt(student))
         return BiCollator(sentences), sentences.lengths
-    tables = [cache.pairs(student, pairs, swapped, prompt) for swapped in ([False, True] if both_orders else [False])]
+    tables = pair_tables(cache, student, pairs, both_orders)
     return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
 
 

@@ -5,15 +5,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from transformers import (
-    PreTrainedModel,
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from datasets import Dataset
+from sentence_transformers import CrossEncoder
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
@@ -22,7 +16,8 @@ from transencoder.config import FitConfig, Precision
 from transencoder.cpu import fast_training
 from transencoder.errors import InputError
 from transencoder.inference import uses_bf16
-from transencoder.tokens import Encoder
+from transencoder.scorers import default_prompt
+from transencoder.tokens import TokenCache, Tokens
 
 
 def trainer_arguments(
@@ -34,6 +29,7 @@ def trainer_arguments(
     seed: int,
     precision: Precision,
     has_dev: bool,
+    logging_steps: int,
     report_to: tuple[str, ...],
 ) -> Any:
     """The config as a trainer takes it, checkpoints in `folder`."""
@@ -56,10 +52,10 @@ def trainer_arguments(
         eval_steps=config.eval_steps,
         save_strategy="steps",
         save_steps=config.checkpoint_steps,
-        logging_steps=config.eval_steps,
+        logging_steps=logging_steps,
         report_to=list(report_to) or "none",
         disable_tqdm=True,
-        dataloader_pin_memory=not on_cpu,
+        dataloader_pin_memory=device.startswith("cuda"),
         ddp_backend="gloo" if on_cpu and distributed.world_size() > 1 else None,
         ddp_find_unused_parameters=True,
         remove_unused_columns=False,
@@ -68,29 +64,29 @@ def trainer_arguments(
     return arguments
 
 
-def run_trainer(
-    trainer: Trainer,
-    model: Encoder | PreTrainedModel,
-    keep: KeepBest,
-    batches: LengthBucketSampler,
-    max_length: int,
-) -> None:
+def run_trainer(trainer: Trainer, keep: KeepBest, batches: LengthBucketSampler, max_length: int | None) -> None:
     """Train from the last complete checkpoint in the trainer's folder, or from the beginning.
 
     Args:
-        trainer: A trainer that takes its batches from `batches`.
-        model: What it trains.
+        trainer: A trainer that takes its batches from its attribute `batches`.
         keep: What completes its checkpoints.
         batches: The batches.
         max_length: Tokens of its longest texts.
     """
-    for callback in (keep, _TellEpoch(batches), _ShowProgress(type(model).__name__)):
+    trainer.batches = batches  # type: ignore[attr-defined]
+    for callback in (keep, _TellEpoch(batches), _ShowProgress(type(keep.model).__name__)):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
     checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
     keep.restore(checkpoint)
-    with fast_training(model, max_length):
+    with fast_training(keep.model, trainer.args.device, max_length):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_orders: bool) -> list[Tokens]:
+    """The tokens of n joined pairs as `model` reads them, and, for both orders, those of the pairs turned round."""
+    prompt = default_prompt(model)
+    return [cache.pairs(model, pairs, turned, prompt) for turned in ([False, True] if both_orders else [False])]
 
 
 def bucketed(lengths: Any, config: FitConfig, seed: int) -> LengthBucketSampler:

@@ -56,7 +56,8 @@ def plan(config: TransEncoder) -> Plan:
         "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
         "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
     }
-    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply.
+    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply
+    # (in pretraining they do for the masked tokens, which are few).
     a_pair = 6 * n_parameters["cross"] * 0.5 * 35
     work = {
         "cross": a_pair * steps["cross"] * (config.cross.batch_size or 1),
@@ -66,7 +67,8 @@ def plan(config: TransEncoder) -> Plan:
     cycles = config.cycles or 1
     operations = cycles * sum(work.values()) + a_pair * steps["pretraining"] * config.pretraining.batch_size
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
-    disk = model_bytes * (cycles + 1) + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
+    n_models = cycles + 1 + bool(steps["pretraining"])
+    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
     return Plan(config, len(data.pairs), steps["pretraining"], steps["cross"], steps["bi"], operations / speed, disk)
 
 

@@ -107,7 +107,7 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
         device=str(config.device),
         start=start_model(start),
         cross_start=cross_start,
-        cross_start_key=weights_fingerprint(cross_start),
+        cross_start_fingerprint=weights_fingerprint(cross_start),
         pooling=config.members[0].pooling,
     )
 
