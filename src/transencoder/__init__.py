@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transencoder.config import FitConfig, Member
+    from transencoder.config import FitConfig, Member, PretrainingConfig
     from transencoder.methods import TransEncoder
     from transencoder.methods.training import Trained, train
     from transencoder.pairs import read_pairs, read_sentences
@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "FitConfig": "config",
     "Member": "config",
+    "PretrainingConfig": "config",
     "TransEncoder": "methods",
     "read_pairs": "pairs",
     "read_sentences": "pairs",
@@ -31,6 +32,7 @@ __all__ = [
     "FitConfig",
     "MeanScorer",
     "Member",
+    "PretrainingConfig",
     "TransEncoder",
     "Trained",
     "read_pairs",

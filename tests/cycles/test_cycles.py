@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
-from transencoder import FitConfig, Member, train
-from transencoder.config import PretrainingConfig
+from transencoder import FitConfig, Member, PretrainingConfig, train
 from transencoder.cycles import Model, self_distil
 from transencoder.errors import InputError
 from transencoder.fit import Fitted

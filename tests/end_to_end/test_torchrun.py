@@ -13,12 +13,13 @@ TRAIN = """
 import hashlib, json, sys
 from pathlib import Path
 import torch.distributed as dist
-from transencoder import FitConfig, Member, train, TransEncoder
+from transencoder import FitConfig, Member, PretrainingConfig, train, TransEncoder
 
-folder, pairs, dev, start = sys.argv[1:]
+folder, pairs, dev, start, cross_start = sys.argv[1:]
 fast = FitConfig(learning_rate=1e-3, batch_size=8, epochs=1, eval_steps=4, checkpoint_steps=4)
-trained = train(TransEncoder(pairs=pairs, dev=dev, tests=(dev,), members=(Member(start=start),), bi=fast, cross=fast,
-    output=folder + "/run", cycles=1, precision="fp32", device="cpu"))
+trained = train(TransEncoder(pairs=pairs, dev=dev, tests=(dev,), members=(Member(start=start, cross_start=cross_start),),
+    pretraining=PretrainingConfig(epochs=1, batch_size=8), bi=fast, cross=fast, output=folder + "/run", cycles=1,
+    precision="fp32", device="cpu"))
 values = b"".join(tensor.numpy().tobytes() for model in (trained.bi_encoder, trained.cross_encoder)
     for tensor in model.state_dict().values())
 about = {"weights": hashlib.sha256(values).hexdigest(), "result": trained.result}
@@ -99,14 +100,18 @@ def torchrun(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_one_run(torchrun, tiny_files, tiny_bi_encoder, tmp_path):
-    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder)
+def test_two_processes_train_one_run(torchrun, tiny_files, tiny_bi_encoder, tiny_plm, tmp_path):
+    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm)
     assert first["weights"] == second["weights"]
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("result.json")] == [Path("run/result.json")]
     on_disk = json.loads((tmp_path / "run" / "result.json").read_text())
     for name in ("cycles", "best", "dev", "scores"):
         assert first["result"][name] == second["result"][name] == on_disk[name], name
     assert on_disk["cycles"][0]["bi"]["curve"][-1][0] == 6  # 96 pairs, 8 in each of two processes
+    (stage,) = (tmp_path / "run" / "stages").glob("cross-start-pretraining-*/stage.json")
+    pretrained = json.loads(stage.read_text())["result"]
+    assert pretrained["n_steps"] == 12  # in both orders
+    assert 3 < pretrained["losses"][0][1] < 7  # of one process: a sum over both would be twice that
     log = [json.loads(line)["event"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert log.count("run_opened") == log.count("run_finished") == 1
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
-from transencoder import BiScorer, CrossScorer, Member, read_pairs, train
+from transencoder import BiScorer, CrossScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.cli import main
-from transencoder.config import PretrainingConfig
 from transencoder.errors import InputError, RunError
 from transencoder.evaluation import evaluate
 from transencoder.methods.planning import plan
