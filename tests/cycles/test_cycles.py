@@ -106,7 +106,9 @@ def test_the_cross_encoder_starts_from_what_was_pretrained_on_the_pairs(
             output=str(tmp_path / "run"),
             **{"pretraining": PretrainingConfig(epochs=2, batch_size=16)} | changes,
         )
-        return {stage["name"]: stage["key"] for stage in train(method).result["stages"]}
+        result = train(method).result
+        assert result["pretraining"]["steps"] == result["pretraining"]["losses"][-1][0] > 0
+        return {stage["name"]: stage["key"] for stage in result["stages"]}
 
     keys = run(cycles=2)
     assert next(iter(keys)) == "cross-start/pretraining"
@@ -229,7 +231,7 @@ def scripted_lab(monkeypatch):
             return Model(form, Path("."), f"{form}-{cycle}", f"{form}-{cycle}", cycle, fitted)
 
         monkeypatch.setattr("transencoder.cycles.self_distillation.learn", learn)
-        settings = type("Settings", (), {"patience_cycles": patience, "pretraining": PretrainingConfig()})()
+        settings = type("Settings", (), {"patience_cycles": patience})()
         lab = type("Lab", (), {"start": Model("bi", Path("."), "start", "start"), "settings": settings})()
         return lab, made
 

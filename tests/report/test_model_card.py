@@ -8,6 +8,7 @@ import yaml
 
 from transencoder.report import model_card
 from transencoder.report.result import Form, Result
+from transencoder.report.run_report import report_text
 
 
 def head_of(card: str) -> dict[str, Any]:
@@ -82,12 +83,13 @@ def test_the_packaged_start_is_named_by_its_hub_id(result: Result) -> None:
     assert head_of(model_card(result, "bi"))["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]
 
 
-def test_the_card_tells_of_pretraining_only_where_there_was_some(result):
-    settings = {"epochs": 0, "learning_rate": 1e-4, "batch_size": 64, "mask_ratio": 0.15}
-    result["config"]["pretraining"] = settings
-    without = model_card(result, "cross")
+@pytest.mark.parametrize("write", [lambda result: model_card(result, "cross"), report_text])
+def test_card_and_report_tell_of_pretraining_only_where_there_was_some(result, write):
+    result["config"]["pretraining"] = {"epochs": 0, "learning_rate": 1e-4, "batch_size": 64, "mask_ratio": 0.15}
+    without = write(result)
     assert "masked words" not in without and "pretraining" not in without
-    settings["epochs"] = 4
-    card = model_card(result, "cross")
-    assert "Before that, the cross-encoder's start learned to guess masked words of the pairs." in card
-    assert "pretraining.epochs 4" in card
+    result["config"]["pretraining"]["epochs"] = 4
+    result["pretraining"] = {"steps": 4636, "losses": [(100, 3.791), (4600, 2.6), (4636, 2.512)]}
+    text = write(result)
+    assert "masked words of the pairs: 4,636 steps, cross-entropy 3.79 at first, 2.51 at the end." in text
+    assert "pretraining.epochs 4" in text

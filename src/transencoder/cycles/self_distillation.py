@@ -1,7 +1,6 @@
 """Self-distillation: the paper's algorithm with one member."""
 
 from transencoder.cycles.lab import Lab, Model
-from transencoder.cycles.pretraining import pretrained
 from transencoder.cycles.students import learn
 
 
@@ -16,7 +15,6 @@ def self_distil(lab: Lab, cycles: int) -> list[tuple[Model, Model]]:
         (cross-encoder, bi-encoder) of each cycle.
     """
     trained: list[tuple[Model, Model]] = []
-    lab = pretrained(lab)
     bi = lab.start
     for cycle in range(1, cycles + 1):
         cross = learn(lab, "cross", cycle, teacher=bi)

@@ -14,7 +14,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
 from transencoder.config import Form
-from transencoder.cycles import Lab, Model, self_distil, start_model
+from transencoder.cycles import Lab, Model, pretrained, self_distil, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.planning import prepare
@@ -73,12 +73,15 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         if distributed.rank() == 0 and not (run.folder / "result.json").exists():
             _remove_exports(run.folder)
         data = read_data(config, run.folder / "bad-rows.tsv")
-        lab = _make_lab(run, config, data, start, cross_start)
+        lab = pretrained(_make_lab(run, config, data, start, cross_start))
         cycles = self_distil(lab, config.cycles or 1)
         best = {"cross": _best([cross for cross, _ in cycles]), "bi": _best([bi for _, bi in cycles])}
         record = _result(lab, given, data, cycles, best, time.monotonic() - started)
         if recipe is not None:
             record["recipe"] = recipe
+        if lab.pretrained is not None:
+            losses = lab.pretrained.result["losses"]
+            record["pretraining"] = {"steps": lab.pretrained.result["n_steps"], "losses": losses}
         if distributed.rank() == 0:
             _export(run, record, best)
         run.finish(record)

@@ -14,10 +14,10 @@ from transencoder.report.text import (
     metric_title,
     notes_of,
     number,
+    pretraining_lines,
     reproduce_lines,
     settings_line,
     starts_of,
-    was_pretrained,
 )
 
 _PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking"}
@@ -110,11 +110,8 @@ def _method(result: Result, form: Form) -> list[str]:
     lines = [
         f"The training started from {starts}. In each cycle a bi-encoder scores the pairs, a "
         "cross-encoder learns those scores, scores the pairs in turn, and a bi-encoder learns from it.",
-        *(
-            ["Before that, the cross-encoder's start learned to guess masked words of the pairs."]
-            * was_pretrained(result)
-        ),
         "",
+        *pretraining_lines(result),
         f"Settings: {settings_line(result)}.",
     ]
     best = result["best"].get(form)

@@ -88,6 +88,14 @@ class Environment(TypedDict, total=False):
     versions: dict[str, str]
 
 
+class PretrainingRecord(TypedDict):
+    """Masked language modelling over the pairs, before the cross-encoder learned labels."""
+
+    steps: int
+    losses: list[tuple[int, float]]
+    """(step, mean cross-entropy of masked tokens over the last 100 steps, in nats); a list of two in JSON."""
+
+
 class Result(TypedDict):
     """The content of result.json."""
 
@@ -99,6 +107,8 @@ class Result(TypedDict):
     config: dict[str, Any]
     environment: Environment
     data: RunData
+    pretraining: NotRequired[PretrainingRecord]
+    """Absent when the cross-encoder's start was taken as it is."""
     metric: str
     cycles: list[Cycle]
     best: dict[Form, Best]

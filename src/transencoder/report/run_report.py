@@ -13,6 +13,7 @@ from transencoder.report.text import (
     metric_title,
     notes_of,
     number,
+    pretraining_lines,
     reproduce_lines,
     settings_line,
     starts_of,
@@ -73,6 +74,7 @@ def _headline(result: Result) -> list[str]:
         f"Method {result['method']}{f', started from {starts}' if starts else ''}; "
         f"finished {result['finished']}, {duration(result['seconds'])} in all.",
         "",
+        *pretraining_lines(result),
         f"Settings: {settings_line(result)}. Every default is in `result.json`.",
     ]
 

@@ -75,9 +75,7 @@ def data_line(record: DataRecord) -> str:
 
 def settings_line(result: Result) -> str:
     """The settings that matter most, in a line; all of them are in result.json."""
-    config = {
-        name: value for name, value in result["config"].items() if name != "pretraining" or was_pretrained(result)
-    }
+    config = {name: value for name, value in result["config"].items() if name != "pretraining" or name in result}
     settings = [
         f"{name} {_shown(value)}" for name, value in _leaves(config, "") if value is not None and _matters(name)
     ]
@@ -96,9 +94,17 @@ def starts_of(result: Result) -> list[str]:
     return [shown_source(str(start)) for start in starts if start]
 
 
-def was_pretrained(result: Result) -> bool:
-    """Whether the cross-encoder's start went on with masked language modelling on the pairs."""
-    return bool((result["config"].get("pretraining") or {}).get("epochs"))
+def pretraining_lines(result: Result) -> list[str]:
+    """What the cross-encoder's start learned before, where it did, and an empty line."""
+    record = result.get("pretraining")
+    if record is None:
+        return []
+    first, last = record["losses"][0][1], record["losses"][-1][1]
+    return [
+        f"Before that, the cross-encoder's start learned to guess masked words of the pairs: {record['steps']:,} "
+        f"steps, cross-entropy {first:.2f} at first, {last:.2f} at the end.",
+        "",
+    ]
 
 
 def reproduce_lines(result: Result) -> list[str]:
