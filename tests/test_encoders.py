@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from transencoder.encoders import (
+    checked_device,
     count_parameters,
     fetch,
     load_bi,
@@ -301,3 +302,43 @@ def test_transplant_refuses_another_architecture(trained, plm_folder, tmp_path, 
     with pytest.raises(InputError, match=rf"needs starts of one architecture; .*{where}.*refreshing"):
         transplant(trained, other)
     assert same(before, weights(other, "encoder"))
+
+
+@pytest.mark.parametrize("load", [load_bi, load_cross, load_trained])
+def test_weights_saved_in_half_precision_are_loaded_in_full(load, tiny_bi_encoder, tmp_path):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").half()
+    model.save_pretrained(str(tmp_path / "half"), create_model_card=False)
+    loaded = load(tmp_path / "half", device="cpu")
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+
+
+def test_a_cross_encoder_start_scores_by_sigmoid_whatever_it_was_saved_with(tiny_bi_encoder, tmp_path):
+    model = CrossEncoder(tiny_bi_encoder, num_labels=1, activation_fn=torch.nn.Identity(), device="cpu")
+    model.save_pretrained(str(tmp_path / "identity"), create_model_card=False)
+    start = load_cross(tmp_path / "identity", device="cpu")
+    start.save_pretrained(str(tmp_path / "trained"), create_model_card=False)
+    pairs = [("balo bama", "dalo"), ("kama", "kama")]
+    plain = CrossEncoder(str(tmp_path / "identity"), device="cpu").predict(pairs)
+    again = CrossEncoder(str(tmp_path / "trained"), device="cpu").predict(pairs)
+    assert np.allclose(again, 1 / (1 + np.exp(-plain)), atol=1e-6)
+
+
+def test_a_cross_encoder_start_with_several_outputs_is_refused(tiny_bi_encoder, tmp_path):
+    CrossEncoder(tiny_bi_encoder, num_labels=3, device="cpu").save_pretrained(
+        str(tmp_path / "three"), create_model_card=False
+    )
+    with pytest.raises(InputError, match="cross-encoder with 3 outputs"):
+        load_cross(tmp_path / "three", device="cpu")
+
+
+@pytest.mark.parametrize("load", [load_bi, load_cross, load_trained])
+def test_more_tokens_than_positions_are_refused(load, tiny_bi_encoder):
+    with pytest.raises(InputError, match="max_length is 129, but .* reads at most 128 tokens"):
+        load(Path(tiny_bi_encoder), max_length=129, device="cpu")
+    assert load(Path(tiny_bi_encoder), max_length=128, device="cpu").max_seq_length == 128
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "cpu:x"])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(InputError, match="cannot be used here"):
+        checked_device(name)

@@ -13,7 +13,7 @@ import transencoder
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
-MODULE = "-m transencoder "
+MODULE = "-m -- transencoder "
 
 
 def blocks(language):
@@ -54,6 +54,17 @@ def test_commands_parse(command):
         assert "--help" in command and stop.code == 0, f"transencoder {command}"
     else:
         assert not unknown
+
+
+def test_torchrun_hands_our_options_on():
+    """Without the two dashes it takes `--start` for one of its own, shortened."""
+    from torch.distributed.run import get_args_parser
+
+    lines = [line for block in blocks("bash") for line in block.splitlines() if line.startswith("torchrun ")]
+    assert lines
+    for line in lines:
+        options = get_args_parser().parse_args(shlex.split(line)[1:])
+        assert (options.module, options.training_script) == (True, "transencoder")
 
 
 def test_make_targets_exist():

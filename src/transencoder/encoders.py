@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
-from transformers import PreTrainedModel, set_seed
+from transformers import AutoConfig, PreTrainedModel, set_seed
 
 from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
@@ -86,17 +87,17 @@ def load_bi(
         device: Where it goes; None: the best there is.
 
     Raises:
-        InputError: A pooling for a model that has none.
+        InputError: A pooling for a model that has none, or more tokens than the model has positions.
     """
     set_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all copies must share
     model = SentenceTransformer(str(folder), device=device)
+    model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
     if pooling is not None:
         own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
         if own is None:
             raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
         model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
-    if max_length is not None:
-        model.max_seq_length = max_length
+    _set_length(model, max_length, folder)
     return model
 
 
@@ -117,10 +118,23 @@ def load_cross(
             A cross-encoder keeps the head it was saved with.
         seed: Decides the new parts.
         device: Where it goes; None: the best there is.
+
+    Returns:
+        The model, whose scores are sigmoids, as the pseudo-labels that it learns are probabilities.
+
+    Raises:
+        InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
     """
     set_seed(seed)
     model: CrossEncoder
-    if head == "pooler" or _form(folder) == "cross":
+    is_cross = _form(folder) == "cross"
+    is_classifier = _architecture(folder).endswith("ForSequenceClassification")
+    if is_classifier and (n_outputs := AutoConfig.from_pretrained(folder).num_labels) != 1:
+        raise InputError(
+            f"{folder} is a cross-encoder with {n_outputs} outputs; a start needs one. "
+            "Give a cross-encoder that was made with num_labels=1, or a plain pretrained model"
+        )
+    if head == "pooler" or is_cross:
         model = CrossEncoder(str(folder), num_labels=1, device=device)
     else:
         transformer = Transformer(str(folder))
@@ -133,18 +147,51 @@ def load_cross(
             module_output_name="scores",
         )
         model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
-    if max_length is not None:
-        model.max_seq_length = max_length
+    model.float()
+    model.activation_fn = nn.Sigmoid()
+    _set_length(model, max_length, folder)
     return model
 
 
-def load_trained(folder: Path, device: str | None = None) -> SentenceTransformer | CrossEncoder:
-    """A saved model in the form that it was saved in."""
-    return (
-        CrossEncoder(str(folder), device=device)
-        if _form(folder) == "cross"
-        else SentenceTransformer(str(folder), device=device)
-    )
+def load_trained(
+    folder: Path, device: str | None = None, *, max_length: int | None = None
+) -> SentenceTransformer | CrossEncoder:
+    """A saved model in the form that it was saved in, its weights in fp32.
+
+    Args:
+        folder: The model.
+        device: Where it goes; None: the best there is.
+        max_length: Tokens of a text or pair; None: the model's own.
+
+    Raises:
+        InputError: More tokens than the model has positions.
+    """
+    model: SentenceTransformer | CrossEncoder
+    if _form(folder) == "cross":
+        model = CrossEncoder(str(folder), device=device)
+    else:
+        model = SentenceTransformer(str(folder), device=device)
+    model.float()
+    _set_length(model, max_length, folder)
+    return model
+
+
+def checked_device(name: str) -> str:
+    """The device, where torch knows it and this machine has it.
+
+    Raises:
+        InputError: It does not.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"device is {name!r}, which cannot be used here ({reason}). Give cpu, cuda or cuda:0 where there is a GPU, "
+            "or leave it out to take the best there is"
+        ) from error
+    return name
 
 
 def transplant(source: nn.Module, target: nn.Module) -> None:
@@ -167,6 +214,23 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
                 "start and cross_start"
             )
     _backbone(target).load_state_dict(weights, strict=False)
+
+
+def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
+    if max_length is None:
+        return
+    if max_length > (limit := _n_positions(model)):
+        raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
+    model.max_seq_length = max_length
+
+
+def _n_positions(model: nn.Module) -> float:
+    """Tokens that a model has positions for; no bound where positions are relative or there is no transformer."""
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    table = next((table for table in tables if isinstance(table, nn.Embedding)), None)
+    if table is None:
+        return math.inf
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
 
 
 def _backbone(model: nn.Module) -> nn.Module:
@@ -200,5 +264,9 @@ def _form(folder: Path) -> str:
     path = folder / "config_sentence_transformers.json"
     if path.exists():
         return "cross" if json.loads(path.read_text()).get("model_type") == "CrossEncoder" else "bi"
+    return "cross" if _architecture(folder).endswith("ForSequenceClassification") else "bi"
+
+
+def _architecture(folder: Path) -> str:
     architectures = json.loads((folder / "config.json").read_text()).get("architectures") or [""]
-    return "cross" if architectures[0].endswith("ForSequenceClassification") else "bi"
+    return str(architectures[0])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, TensorBoardCallback
 
 from transencoder import BiScorer, CrossScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.cli import main
@@ -294,11 +295,49 @@ def _save_checkpoints_only(model, path, *arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("device", "message"), [("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("gpu", "such as cpu or cuda:0")]
+    ("device", "message"), [("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("gpu", "cannot be used here .*cpu, cuda or cuda:0")]
 )
 def test_a_device_that_cannot_be_had_is_refused(device, message, tiny_method):
     with pytest.raises(InputError, match=message):
         plan(tiny_method(device=device))
+
+
+@pytest.mark.parametrize(
+    ("tracker", "message"),
+    [("tensorbord", "the nearest tracker is tensorboard"), ("trackio", "not installed; pip install trackio")],
+)
+def test_a_tracker_that_cannot_be_had_is_refused_before_training(tracker, message, tiny_method, monkeypatch):
+    monkeypatch.setattr("transencoder.methods.planning.find_spec", lambda package: None)
+    with pytest.raises(InputError, match=message):
+        plan(tiny_method(report_to=(tracker,)))
+
+
+def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
+    written = []
+
+    class Writer:
+        def __init__(self, log_dir):
+            self.folder = Path(log_dir)
+
+        def add_text(self, name, text): ...
+
+        def add_scalar(self, name, value, step):
+            written.append((self.folder.name, name))
+
+        def flush(self): ...
+
+        def close(self): ...
+
+    class Callback(TensorBoardCallback):
+        def __init__(self):
+            self.tb_writer, self.logging_dir, self._SummaryWriter = None, None, Writer
+
+    monkeypatch.setattr("transencoder.methods.planning.find_spec", lambda package: package)
+    monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "tensorboard", Callback)
+    method = tiny_method(report_to=("tensorboard",))
+    train(method)
+    assert {folder for folder, _ in written} == {"cycle-1-cross-encoder", "cycle-1-bi-encoder"}
+    assert "eval/dev" in {name for _, name in written}
 
 
 def test_another_recipe_does_not_leave_the_old_models_behind(copied, trained):

@@ -149,19 +149,18 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
     """Load one model to score with.
 
     Raises:
-        InputError: There is no such model.
+        InputError: There is no such model or device, or the model cannot read texts of that length.
     """
     from sentence_transformers import SentenceTransformer
 
-    from transencoder.encoders import fetch, load_trained, weights_fingerprint
+    from transencoder.encoders import checked_device, fetch, load_trained, weights_fingerprint
     from transencoder.labels import Teacher
     from transencoder.scorers import BiScorer, CrossScorer
     from transencoder.tokens import TokenCache
 
+    device = checked_device(args.device) if args.device else None
     folder = fetch(name, revision=args.revision, token=args.token, cache_folder=args.cache_dir)
-    model, cache = load_trained(folder, args.device), TokenCache(token_folder)
-    if args.max_length is not None:
-        model.max_seq_length = args.max_length
+    model, cache = load_trained(folder, device, max_length=args.max_length), TokenCache(token_folder)
     scorer: Scorer
     if isinstance(model, SentenceTransformer):
         scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=args.prompt)

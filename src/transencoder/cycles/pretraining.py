@@ -51,6 +51,7 @@ def _pretrain(lab: Lab, folder: Path) -> dict[str, Any]:
         both_orders=lab.settings.is_symmetric,
         cache=lab.cache,
         report_to=lab.settings.report_to,
+        log_folder=lab.run.folder / "tensorboard" / "cross-start-pretraining",
     )
     if distributed.rank() == 0:
         model.save_pretrained(folder / "model")

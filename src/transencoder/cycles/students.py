@@ -114,6 +114,7 @@ def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, 
         both_orders=form == "cross" and lab.settings.is_symmetric,
         cache=lab.cache,
         report_to=lab.settings.report_to,
+        log_folder=lab.run.folder / "tensorboard" / f"cycle-{cycle}-{form}-encoder",
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)

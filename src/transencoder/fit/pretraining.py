@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
@@ -54,6 +55,7 @@ def pretrain(
     both_orders: bool = True,
     cache: TokenCache | None = None,
     report_to: tuple[str, ...] = (),
+    log_folder: Path | None = None,
 ) -> tuple[PreTrainedModel, Pretrained]:
     """Go on with a model's masked language modelling, on "[CLS] sentence1 [SEP] sentence2 [SEP]".
 
@@ -71,6 +73,7 @@ def pretrain(
         both_orders: Read (a, b) and (b, a).
         cache: Token ids made earlier.
         report_to: Trackers the trainer reports to.
+        log_folder: Where TensorBoard's events go; None: into `folder`.
 
     Returns:
         The encoder without its language-modelling head, and the record.
@@ -105,7 +108,7 @@ def pretrain(
         data_collator=MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, seed),
     )
     trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
-    run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length)
+    run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length, log_folder)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     record = Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
     return model.base_model, record  # type: ignore[return-value]
@@ -136,7 +139,7 @@ class _MaskedTrainer(Trainer):
 def _load_masked(start: Path, seed: int) -> PreTrainedModel:
     set_seed(seed)
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(start, output_loading_info=True)
+        model, report = AutoModelForMaskedLM.from_pretrained(start, dtype=torch.float32, output_loading_info=True)
     except ValueError as error:  # an architecture without masked language models
         raise InputError(_refusal(start, str(error).splitlines()[0])) from error
     if missing := report["missing_keys"]:

@@ -62,6 +62,7 @@ def fit(
     both_orders: bool = False,
     cache: TokenCache | None = None,
     report_to: tuple[str, ...] = (),
+    log_folder: Path | None = None,
 ) -> Fitted:
     """Train a bi-encoder or a cross-encoder on pseudo-labels and leave its best weights in it.
 
@@ -80,6 +81,7 @@ def fit(
         both_orders: Train a cross-encoder on (a, b) and (b, a).
         cache: Token ids made earlier, for instance when the pairs were labelled.
         report_to: Trackers the trainer reports to.
+        log_folder: Where TensorBoard's events go; None: into `folder`.
 
     Returns:
         The dev curve and which step was kept.
@@ -112,7 +114,7 @@ def fit(
         evaluator=None if dev is None else _DevEvaluator(dev),
         data_collator=collator,
     )
-    run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length)
+    run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length, log_folder)
     n_steps = trainer.state.global_step
     keep.load_best()
     student.eval()

@@ -8,6 +8,7 @@ from typing import Any
 from datasets import Dataset
 from sentence_transformers import CrossEncoder
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations.integration_utils import TensorBoardCallback
 
 from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
@@ -64,7 +65,13 @@ def trainer_arguments(
     return arguments
 
 
-def run_trainer(trainer: Trainer, keep: KeepBest, batches: LengthBucketSampler, max_length: int | None) -> None:
+def run_trainer(
+    trainer: Trainer,
+    keep: KeepBest,
+    batches: LengthBucketSampler,
+    max_length: int | None,
+    log_folder: Path | None,
+) -> None:
     """Train from the last complete checkpoint in the trainer's folder, or from the beginning.
 
     Args:
@@ -72,11 +79,15 @@ def run_trainer(trainer: Trainer, keep: KeepBest, batches: LengthBucketSampler, 
         keep: What completes its checkpoints.
         batches: The batches.
         max_length: Tokens of its longest texts.
+        log_folder: Where TensorBoard's events go; None: with the checkpoints.
     """
     trainer.batches = batches  # type: ignore[attr-defined]
     for callback in (keep, _TellEpoch(batches), _ShowProgress(type(keep.model).__name__)):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
+    for callback in trainer.callback_handler.callbacks:
+        if log_folder is not None and isinstance(callback, TensorBoardCallback):
+            callback.logging_dir = callback.logging_dir or str(log_folder)  # TENSORBOARD_LOGGING_DIR goes first
     checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
     keep.restore(checkpoint)
     with fast_training(keep.model, trainer.args.device, max_length):

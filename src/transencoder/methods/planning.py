@@ -1,12 +1,15 @@
 """What a run needs before it starts, and what it will do and cost."""
 
+import re
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from transencoder.config import Precision
-from transencoder.encoders import count_parameters, fetch
+from transencoder.config import Precision, nearest
+from transencoder.encoders import checked_device, count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import steps_in_all
 from transencoder.inference import uses_bf16
@@ -14,6 +17,9 @@ from transencoder.methods.data import read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.settings import expanded
+
+_CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
+"""Those whose package has the tracker's name."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
 def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
     """The config with every default written out, the same with its variables expanded, and both starts' folders."""
     usable = expanded(config)
+    _check_trackers(usable.report_to)
     member = usable.members[0]
     start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
     cross_start = start
@@ -96,16 +103,25 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pat
 
 
 def _checked_device(name: str) -> str:
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"device is {name!r}; give one such as cpu or cuda:0, or leave it out") from error
-    if device.type == "cuda" and device.index:
+    """A device that training can use; which GPU it takes is the environment's to say."""
+    if (other := re.fullmatch(r"cuda:([1-9]\d*)", name)) is not None:
         raise InputError(
             f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
-            f"CUDA_VISIBLE_DEVICES={device.index}"
+            f"CUDA_VISIBLE_DEVICES={other[1]}"
         )
-    return name
+    return checked_device(name)
+
+
+def _check_trackers(names: tuple[str, ...]) -> None:
+    """Refuse, before anything is trained, trackers that the trainer does not know or that are not installed."""
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise InputError(
+                f"report_to has {name!r}; the nearest tracker is {nearest(name, list(INTEGRATION_TO_CALLBACK))}"
+            )
+        packages = {"tensorboard": ("tensorboard", "tensorboardX")}.get(name, (name,))
+        if name in _CHECKED_TRACKERS and not any(find_spec(package) for package in packages):
+            raise InputError(f"report_to has {name}, which is not installed; pip install {name}, or leave it out")
 
 
 def _device() -> str:

@@ -79,7 +79,7 @@ class TransEncoder:
     token: str | None = None
     """Hub access token; None: the one you are logged in with. Never written to the run folder."""
     report_to: tuple[str, ...] = ()
-    """Trackers passed on to the trainer: tensorboard, wandb, trackio."""
+    """Trackers passed on to the trainer, such as tensorboard (events in the run folder), wandb or trackio."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
