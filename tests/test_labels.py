@@ -147,18 +147,21 @@ def test_no_pairs_are_refused():
         label([teacher("one", RAW)], numbered_pairs(0))
 
 
-def test_parquet_holds_texts_labels_raw_scores_and_provenance(tmp_path, monkeypatch):
+def test_parquet_holds_texts_labels_and_provenance_and_another_the_raw_scores(tmp_path, monkeypatch):
     monkeypatch.setattr(labels, "_CHUNK", 4)
     pairs = numbered_pairs(6).add_column("extra", list(range(6)))
     found = label([teacher("one", RAW), teacher("two", [0.5] * 6)], pairs, "clip")
     path = tmp_path / "labels.parquet"
     found.write(path, pairs)
+    found.write_raw(tmp_path / "raw.parquet")
     rows = Dataset.from_parquet(str(path), cache_dir=str(tmp_path / "cache"))
-    assert rows.column_names == ["sentence1", "sentence2", "label", "raw:one", "raw:two"]
+    assert rows.column_names == ["sentence1", "sentence2", "label"]
     assert list(rows["sentence1"]) == list(pairs["sentence1"])
     assert list(rows["sentence2"]) == list(pairs["sentence2"])
     np.testing.assert_array_equal(np.array(rows["label"], np.float32), found.targets)
-    np.testing.assert_array_equal(np.array(rows["raw:one"], np.float32), np.array(RAW, np.float32))
+    raw = pq.read_table(tmp_path / "raw.parquet")
+    assert raw.column_names == ["one", "two"]
+    np.testing.assert_array_equal(raw["one"].to_numpy(), np.array(RAW, np.float32))
     metadata = pq.read_schema(path).metadata
     assert json.loads(metadata[b"transencoder"]) == as_record(found.provenance)
 
@@ -186,8 +189,7 @@ def test_a_plain_trainer_trains_on_the_parquet(tmp_path, tiny_bi_encoder, tiny_p
         disable_tqdm=True,
         learning_rate=1e-2,
     )
-    columns = rows.select_columns(["sentence1", "sentence2", "label"])
-    SentenceTransformerTrainer(model, args, columns, loss=CosineRegressionLoss(model)).train()
+    SentenceTransformerTrainer(model, args, rows, loss=CosineRegressionLoss(model)).train()
     assert not torch.equal(before, model[0].model.encoder.layer[0].output.dense.weight)
 
 

@@ -75,25 +75,22 @@ class PseudoLabels:
     """One record a teacher."""
 
     def write(self, path: Path, pairs: Dataset) -> None:
-        """Write `sentence1, sentence2, label, raw:<teacher>...` as Parquet, chunk by chunk.
+        """Write `sentence1, sentence2, label` as Parquet, which any sentence-transformers trainer takes as it is.
 
-        Any sentence-transformers trainer reads it: `Dataset.from_parquet(path).select_columns(["sentence1",
-        "sentence2", "label"])`. The provenance stands in the file's metadata under `transencoder`.
+        The provenance stands in the file's metadata under `transencoder`; the raw scores are `write_raw`'s.
         """
         about = {"transencoder": json.dumps([asdict(record) for record in self.provenance])}
-        raw = {f"raw:{name}": scores for name, scores in self.raw.items()}
-        schema = pa.schema(
-            [("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.float32())]
-            + [(name, pa.float32()) for name in raw],
-            metadata=about,
-        )
+        texts = [("sentence1", pa.string()), ("sentence2", pa.string())]
+        schema = pa.schema([*texts, ("label", pa.float32())], metadata=about)
         with pq.ParquetWriter(path, schema) as writer:
             for i in range(0, len(pairs), _CHUNK):
                 rows = pairs[i : i + _CHUNK]
-                columns = {"sentence1": rows["sentence1"], "sentence2": rows["sentence2"]}
-                numbers = {"label": self.targets, **raw}
-                columns |= {name: values[i : i + _CHUNK] for name, values in numbers.items()}
+                columns = {name: rows[name] for name, _ in texts} | {"label": self.targets[i : i + _CHUNK]}
                 writer.write_table(pa.table(columns, schema=schema))
+
+    def write_raw(self, path: Path) -> None:
+        """Write each teacher's raw scores as a column of its name: Parquet, row for row as the labels."""
+        pq.write_table(pa.table(self.raw), path)
 
 
 def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "clip") -> PseudoLabels:

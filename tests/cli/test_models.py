@@ -5,6 +5,7 @@ import gzip
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
@@ -153,7 +154,14 @@ def test_label_writes_pseudo_labels_that_datasets_reads(run, loaded, pairs, tmp_
     assert "3 pairs labelled by long, short, policy clip" in out
     labels = Dataset.from_parquet(str(output), cache_dir=str(tmp_path / "c"))
     np.testing.assert_allclose(labels["label"][:], [0.5, 0.5, 2.0 / 3.0], rtol=1e-6)
-    assert labels.column_names == ["sentence1", "sentence2", "label", "raw:long", "raw:short"]
+    assert labels.column_names == ["sentence1", "sentence2", "label"]
+    raw = pq.read_table(tmp_path / "labels.raw.parquet")
+    assert raw.to_pydict() == {name: np.float32(scores).tolist() for name, scores in SCORES.items()}
+    weighted = tmp_path / "weighted.parquet"
+    assert run("label", "long", "short", "--pairs", pairs, "--weights", 3, 1, "--output", weighted)[0] == 0
+    np.testing.assert_allclose(pq.read_table(weighted)["label"].to_numpy(), [0.375, 0.5, 2.5 / 3], rtol=1e-6)
+    code, _, err = run("label", "long", "short", "--pairs", pairs, "--weights", 3, "--output", weighted)
+    assert code == 2 and "--weights has 1 numbers for 2 models" in err
     assert run("label", "long", "--pairs", pairs, "--output", "labels.tsv")[0] == 2
 
 

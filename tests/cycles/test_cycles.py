@@ -64,7 +64,10 @@ def of(folder):
 
 def labels_of(folder, form, cycle=1):
     (path,) = Path(folder).glob(f"stages/cycle-{cycle}-labels-for-{form}-*/labels.parquet")
-    return pq.read_table(path)
+    table, raw = pq.read_table(path), pq.read_table(path.with_name("raw.parquet"))
+    for name in raw.column_names:
+        table = table.append_column(f"raw:{name}", raw[name])
+    return table
 
 
 def test_refreshing_starts_each_student_from_the_start(students, tiny_method, tiny_bi_encoder):

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, get_args
@@ -64,7 +65,15 @@ def add(commands: Commands) -> None:
         default="clip",
         help="how scores become targets (default: clip)",
     )
-    parser.add_argument("--output", required=True, metavar="FILE", help="Parquet file to write")
+    parser.add_argument(
+        "--weights", nargs="+", type=float, metavar="X", help="share of each model in the labels (default: equal)"
+    )
+    parser.add_argument(
+        "--output",
+        required=True,
+        metavar="FILE.parquet",
+        help="sentence1, sentence2 and label, as trainers take them; each model's raw scores go to FILE.raw.parquet",
+    )
     _add_reading(parser)
 
 
@@ -118,13 +127,18 @@ def _score(args: argparse.Namespace) -> None:
 
 def _label(args: argparse.Namespace) -> None:
     check_output(args.output, formats=(".parquet",))
+    weights = args.weights or [1.0] * len(args.models)
+    if len(weights) != len(args.models):
+        raise InputError(f"--weights has {len(weights)} numbers for {len(args.models)} models; give one for each")
     from transencoder.labels import label
 
     pairs = _pairs(args)
     with _teachers(args) as teachers:
-        labels = label(teachers, pairs, args.policy)
-    with whole_file(args.output) as temporary:
+        weighted = [replace(teacher, weight=weight) for teacher, weight in zip(teachers, weights, strict=True)]
+        labels = label(weighted, pairs, args.policy)
+    with whole_file(args.output) as temporary, whole_file(str(Path(args.output).with_suffix(".raw.parquet"))) as raw:
         labels.write(temporary, pairs)
+        labels.write_raw(raw)
     show(f"{args.output}: {len(pairs)} pairs labelled by {', '.join(args.models)}, policy {args.policy}")
 
 

@@ -87,6 +87,7 @@ def _label(lab: Lab, teachers: list[tuple[Model, float]], scored: list[StageReco
     )
     if distributed.rank() == 0:
         labels.write(folder / "labels.parquet", lab.pairs)
+        labels.write_raw(folder / "raw.parquet")
     return {"teachers": as_record(labels.provenance)}
 
 
