@@ -53,6 +53,10 @@ def training(monkeypatch, tmp_path):
         "metric": "spearman",
         "scores": {"start": {"stsb": 80.0}, "bi": {"stsb": 81.5}, "cross": {"stsb": 82.0}},
         "dev": None,
+        "data": {"pairs": {}, "dev": None},
+        "config": {},
+        "analysis": None,
+        "notes": [],
         "best": {"bi": {"cycle": 1, "dev": None, "path": "bi-encoder"}},
     }
     seen, recipes = [], []

@@ -105,6 +105,7 @@ def test_the_summary_goes_to_stdout(run, training):
     code, out, err = run("train", "trans-encoder", *BASE)
     assert (code, err) == (0, "")
     assert all(text in out for text in ("start", "stsb", "80.00", "+1.50", "+2.00", "run/bi-encoder", "report.md"))
+    assert "There was no dev set: the last checkpoint of the last cycle was kept" in out
 
 
 def test_other_ranks_are_silent(run, training, monkeypatch):

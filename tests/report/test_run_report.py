@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report import write_report
+from transencoder.report import model_card, notes_of, write_report
 from transencoder.report.curves import analysis_lines, plot_curves
 from transencoder.report.result import Result
+from transencoder.report.run_report import report_text
 
 MakeRun = Callable[[str, Result | None], Path]
 
@@ -110,3 +111,16 @@ def test_an_unfinished_run_has_no_report(make_run: MakeRun) -> None:
     with pytest.raises(RunError, match="not finished"):
         write_report(folder)
     assert not (folder / "report.md").exists()
+
+
+def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
+    assert not any("bad rows" in note or "both orders" in note for note in notes_of(result))
+    result["data"]["pairs"]["bad_rows"] = 1200
+    result["config"] |= {"label_both_orders": True, "is_symmetric": True}
+    text = report_text(result)
+    assert "1,200 bad rows of the training pairs were skipped" in text
+    assert "mean of its scores for both orders" in text and "mean of its scores for both orders" in model_card(
+        result, "cross"
+    )
+    result["config"]["is_symmetric"] = False
+    assert not any("both orders" in note for note in notes_of(result))

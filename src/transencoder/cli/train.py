@@ -80,11 +80,13 @@ def train_or_plan(config: TransEncoder, args: argparse.Namespace, recipe: str | 
     if args.dry_run:
         show(str(planning.plan(config)))
         return
-    from transencoder.report import summary_table
+    from transencoder.report import notes_of, summary_table
 
     args.run_folder = config.output
     trained = training.train(config, recipe=recipe)
     show(summary_table(trained.result))
+    for note in notes_of(trained.result):
+        show(note)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
     show(f"report: {trained.folder / 'report.md'}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Member
@@ -103,9 +106,12 @@ def _scores_of_all(trained: Trained, pairs: Dataset) -> tuple[np.ndarray, np.nda
 
 
 def _next_steps(folder: Path) -> str:
-    train = "transencoder train trans-encoder --pairs your-pairs.tsv --start minilm --output runs/yours"
+    command = "transencoder"
+    if which(command) is None:  # installed by make into an environment that is not active
+        command = os.path.relpath(Path(sys.executable).with_name(command))
+    train = f"{command} train trans-encoder --pairs your-pairs.tsv --start minilm --output runs/yours"
     return f"""What to do next:
-  score pairs of yours:     transencoder score {folder}/bi-encoder --pairs your-pairs.tsv
+  score pairs of yours:     {command} score {folder}/bi-encoder --pairs your-pairs.tsv
   train on pairs of yours:  {train}
-  list the runs you have:   transencoder runs list
+  list the runs you have:   {command} runs list {folder.parent}
 This run's report is {folder}/report.md."""

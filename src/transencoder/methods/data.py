@@ -90,10 +90,12 @@ def _apart(pairs: Dataset, record: DataRecord, tests: list[Scored], *, exclude: 
             "exclude_test_sentences out"
         )
     excluded = {"transductive": False, "excluded_rows": record.get("excluded_rows", 0) + n_touched}
-    return apart, _record(record["source"], apart) | {"missing_rows": record.get("missing_rows", 0)} | excluded  # type: ignore[return-value]
+    return apart, record | _record(record["source"], apart) | excluded  # type: ignore[return-value]
 
 
 def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
+    if bad_rows_file is not None:
+        bad_rows_file.unlink(missing_ok=True)  # of an earlier recipe
     names = config.pairs.split(",") if isinstance(config.pairs, str) else []
     if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
         pairs, provenance = tasks.unlabelled_pairs(
@@ -119,7 +121,10 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
         skip_bad_rows=config.skip_bad_rows,
         bad_rows_file=bad_rows_file if config.skip_bad_rows else None,
     ).select_columns(["sentence1", "sentence2"])
-    return pairs, _record(_source(config.pairs), pairs)
+    record = _record(_source(config.pairs), pairs)
+    if bad_rows_file is not None and bad_rows_file.exists():
+        record["bad_rows"] = len(bad_rows_file.read_bytes().splitlines())
+    return pairs, record
 
 
 def _tests(config: TransEncoder, name: str) -> list[Scored]:

@@ -43,7 +43,7 @@ class TransEncoder:
     start_weight: float = 0.0
     """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
-    """Average the cross-encoder's scores of both orders when it labels. Paper and released code: no."""
+    """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
     head: Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
     pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)

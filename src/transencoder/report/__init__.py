@@ -5,5 +5,6 @@ from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
 from transencoder.report.tables import summary_table
+from transencoder.report.text import notes_of
 
-__all__ = ["Result", "model_card", "read_result", "results_page", "summary_table", "write_report"]
+__all__ = ["Result", "model_card", "notes_of", "read_result", "results_page", "summary_table", "write_report"]

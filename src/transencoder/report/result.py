@@ -26,6 +26,8 @@ class DataRecord(TypedDict):
     """Training pairs only: whether the test sets' sentences are among them. Absent when not known."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
+    bad_rows: NotRequired[int]
+    """Training pairs only: rows that were skipped, and are in bad-rows.tsv."""
     excluded_rows: NotRequired[int]
     """Training pairs only: pairs left out because a test sentence occurs in them."""
 

@@ -84,7 +84,13 @@ def settings_line(result: Result) -> str:
 
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    return [*_data_notes(result), *_selection_notes(result), *_start_notes(result), *result["notes"]]
+    return [
+        *_data_notes(result),
+        *_selection_notes(result),
+        *_start_notes(result),
+        *_order_notes(result),
+        *result["notes"],
+    ]
 
 
 def starts_of(result: Result) -> list[str]:
@@ -131,6 +137,8 @@ def _data_notes(result: Result) -> Iterator[str]:
         yield "The training pairs contain the test sentences, without their scores (transductive)."
     if excluded := pairs.get("excluded_rows"):
         yield f"{excluded:,} pairs that hold a sentence of a test set were left out of training (inductive)."
+    if bad := pairs.get("bad_rows"):
+        yield f"{bad:,} bad rows of the training pairs were skipped; bad-rows.tsv in the run folder has them."
     if missing := pairs.get("missing_rows"):
         yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
 
@@ -158,6 +166,14 @@ def _start_notes(result: Result) -> Iterator[str]:
         f"The start scores {number(run)} in the run's precision and length, {number(own)} as it is, in fp32 at its own "
         "length; gains are over the better."
     )
+
+
+def _order_notes(result: Result) -> Iterator[str]:
+    if result["config"].get("label_both_orders") and result["config"].get("is_symmetric"):
+        yield (
+            "The cross-encoder's metrics are of the mean of its scores for both orders of a pair; `predict` gives one "
+            "order's, and `transencoder evaluate --both-orders` the mean."
+        )
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)
