@@ -198,6 +198,20 @@ def default_prompt(model: SentenceTransformer | CrossEncoder) -> str | None:
     return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
 
 
+def named_prompt(model: SentenceTransformer | CrossEncoder, name: str) -> str:
+    """One of the prompts that the model was saved with.
+
+    Raises:
+        InputError: It has none of that name.
+    """
+    if name not in model.prompts:
+        raise InputError(
+            f"the model has no prompt {name!r}; it has {', '.join(model.prompts) or 'none'}. Give one of these, or "
+            "the text itself as prompt"
+        )
+    return str(model.prompts[name])
+
+
 def _cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     cosines: np.ndarray = np.clip(np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12), -1.0, 1.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
+from sentence_transformers import SentenceTransformer
 
 from transencoder.cli.rows import write_rows
 from transencoder.errors import InputError
@@ -215,6 +216,18 @@ def test_real_models_score_as_in_python_each_in_its_own_form(
         assert code == 0, err
         scores = [float(line.split("\t")[2]) for line in out.splitlines()[1:]]
         np.testing.assert_allclose(np.float32(scores), scorer.score(rows), rtol=1e-6)
+
+
+def test_a_prompt_by_its_name_is_that_text(run, pairs, tmp_path, tiny_bi_encoder):
+    model = SentenceTransformer(tiny_bi_encoder, prompts={"query": "balo bama: "}, device="cpu")
+    model.save_pretrained(str(tmp_path / "prompted"), create_model_card=False)
+    score = ("score", tmp_path / "prompted", "--pairs", pairs, "--device", "cpu")
+    by_name, by_text, without = (
+        run(*score, *more)[1] for more in (("--prompt-name", "query"), ("--prompt", "balo bama: "), ())
+    )
+    assert by_name == by_text != without
+    code, _, err = run(*score, "--prompt-name", "qury")
+    assert code == 2 and "no prompt 'qury'; it has query" in err
 
 
 def test_a_model_that_is_not_there_is_the_users_to_solve(run, pairs, tmp_path):

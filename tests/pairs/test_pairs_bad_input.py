@@ -213,6 +213,12 @@ BAD_FILES = {
         {},
         [":2: a quote is opened", "not closed by line 3", "cannot be skipped"],
     ),
+    "names that we do not know": (
+        "f.tsv",
+        "query\tSentence 2\na b\tc\n",
+        {},
+        [":1: cannot tell", "a text of one word"],
+    ),
     "part of a header": (
         "f.tsv",
         "sentence1\tanswer\na\tb\n",
@@ -239,9 +245,9 @@ BAD_FILES = {
     ),
     "unknown keys": (
         "f.jsonl",
-        '{"x": "a", "y": "b"}\n',
+        '{"x": "a"}\n',
         {},
-        [":1: no columns", "among 'x', 'y'", "sentence1/sentence2 or"],
+        [":1: no columns", "among 'x'", "sentence1/sentence2 or"],
     ),
     "bad first row": (
         "f.jsonl",

@@ -104,6 +104,7 @@ HEADERS = {
     "in another case": ("Sentence_a\tSENTENCE_B", {}, True, ["a", "b"]),
     "after other columns": ("id\tgenre\tquestion2\tquestion1", {}, True, ["d", "c"]),
     "not a header": ("How?\tWhy?", {}, False, ["How?", "Why?"]),
+    "words of a text": ("reset it\tquery", {}, False, ["reset it", "query"]),
     "stated as none": ("sentence1\tsentence2", {"header": False}, False, ["sentence1", "sentence2"]),
     "stated": ("mine\tyours", {"header": True}, True, ["a", "b"]),
     "stated, in part known": ("note\tpremise\thypothesis", {"header": True}, True, ["b", "c"]),
@@ -111,6 +112,16 @@ HEADERS = {
     "columns by position": ("x\ty\tz", {"columns": ["3", "1"]}, False, ["z", "x"]),
     "score by name": ("sentence1\tsentence2\tgold", {"score_column": "gold"}, True, ["a", "b", 3.0]),
 }
+
+
+def test_without_known_names_the_first_two_columns_are_read(write, caplog):
+    caplog.set_level("INFO")
+    rows = read_pairs(write("f.jsonl", '{"query": "a", "title": "b", "text": "c"}\n'))
+    assert rows[0] == {"sentence1": "a", "sentence2": "b"}
+    assert "sentence1, sentence2 read from 'query', 'title'; not used: 'text'" in caplog.text
+    assert read_pairs(Dataset.from_dict({"x": ["a"], "y": ["b"]}))[0] == {"sentence1": "a", "sentence2": "b"}
+    with pytest.raises(InputError, match="1: x is 1, of type int"):
+        read_pairs(Dataset.from_dict({"x": [1], "y": ["b"]}))
 
 
 @pytest.mark.parametrize("case", HEADERS)
@@ -182,9 +193,9 @@ def test_data_folder(data_folder, monkeypatch):
 
 
 def test_a_path_wins_over_the_data_folder(data_folder, write, tmp_path, monkeypatch):
-    write("here/org/name/train.tsv", "from\there\n")
+    write("here/org/name/train.tsv", "from\there too\n")
     monkeypatch.chdir(tmp_path / "here")
-    assert read_pairs("org/name", data_folder=data_folder)[0] == {"sentence1": "from", "sentence2": "here"}
+    assert read_pairs("org/name", data_folder=data_folder)[0] == {"sentence1": "from", "sentence2": "here too"}
 
 
 def test_data_folder_errors(data_folder, write, caplog):

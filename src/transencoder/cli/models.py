@@ -169,19 +169,18 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
 
     from transencoder.encoders import checked_device, fetch, load_trained, weights_fingerprint
     from transencoder.labels import Teacher
-    from transencoder.scorers import BiScorer, CrossScorer
+    from transencoder.scorers import BiScorer, CrossScorer, named_prompt
     from transencoder.tokens import TokenCache
 
     device = checked_device(args.device) if args.device else None
     folder = fetch(name, revision=args.revision, token=args.token, cache_folder=args.cache_dir)
     model, cache = load_trained(folder, device, max_length=args.max_length), TokenCache(token_folder)
+    prompt = args.prompt if args.prompt_name is None else named_prompt(model, args.prompt_name)
     scorer: Scorer
     if isinstance(model, SentenceTransformer):
-        scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=args.prompt)
+        scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=prompt)
     else:
-        scorer = CrossScorer(
-            model, precision=args.precision, both_orders=args.both_orders, cache=cache, prompt=args.prompt
-        )
+        scorer = CrossScorer(model, precision=args.precision, both_orders=args.both_orders, cache=cache, prompt=prompt)
     return Teacher(name=name, scorer=scorer, fingerprint=weights_fingerprint(folder))
 
 

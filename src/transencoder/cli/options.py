@@ -42,10 +42,17 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def add_pairs_options(parser: argparse.ArgumentParser) -> None:
     """How a file of pairs is read."""
-    parser.add_argument("--columns", nargs=2, metavar=("FIRST", "SECOND"), help="names of the two text columns")
+    parser.add_argument(
+        "--columns",
+        nargs=2,
+        metavar=("FIRST", "SECOND"),
+        help="names of the two text columns (default: known names, else the first two)",
+    )
     parser.add_argument("--split", help="split of a hub id or folder, such as test or validation[:1000]")
     parser.add_argument(
-        "--header", action=argparse.BooleanOptionalAction, help="whether a TSV or CSV has one (default: detected)"
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether a TSV or CSV has one (default: detected, an error where that is not certain)",
     )
     parser.add_argument("--file-format", help="tsv, csv, jsonl or parquet, for stdin and files of another name")
     parser.add_argument("--skip-bad-rows", action="store_true", help="count and leave out bad rows")
@@ -64,9 +71,11 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="auto: bf16 where the hardware has it",
     )
     parser.add_argument("--max-length", type=int, metavar="TOKENS", help="cut longer texts (default: the model's)")
-    parser.add_argument(
-        "--prompt", metavar="TEXT", help="put before every text (default: the model's own prompt, if any)"
+    prompts = parser.add_mutually_exclusive_group()
+    prompts.add_argument(
+        "--prompt", metavar="TEXT", help="put before every text (default: the model's own default prompt, if any)"
     )
+    prompts.add_argument("--prompt-name", metavar="NAME", help="the same, by its name among the model's prompts")
     parser.add_argument(
         "--both-orders", action="store_true", help="average a cross-encoder's scores of both orders of a pair"
     )

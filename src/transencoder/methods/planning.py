@@ -8,18 +8,21 @@ from pathlib import Path
 import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from transencoder.config import Precision, nearest
+from transencoder.config import FitConfig, Precision, nearest
 from transencoder.encoders import checked_device, count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import steps_in_all
 from transencoder.inference import uses_bf16
-from transencoder.methods.data import read_data
+from transencoder.methods.data import Data, read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.settings import expanded
 
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
 """Those whose package has the tracker's name."""
+
+_PAIR_TOKENS = 32
+"""Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Plan:
     bi_steps: int
     """Steps of one cycle's bi-encoder."""
     seconds: float
-    """Rough estimate: training alone, by floating-point operations at this device's usual speed."""
+    """Rough estimate: labels, training and dev, by floating-point operations at the speed of two cores or one GPU."""
     disk_bytes: int
     """Models of every cycle, one checkpoint, labels and tokens."""
 
@@ -46,7 +49,7 @@ class Plan:
         return (
             f"{self.n_pairs} pairs, {first}{cycles} cycles; each cycle: label, train a cross-encoder "
             f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
-            f"About {self.seconds / 60:.0f} minutes of training on {self.config.device} "
+            f"About {self.seconds / 60:.0f} minutes on {self.config.device} "
             f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
             f"{self.config.output}."
         )
@@ -62,20 +65,31 @@ def plan(config: TransEncoder) -> Plan:
         "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
         "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
     }
-    # 6 operations a parameter and token; 20 tokens a sentence, 35 a pair, padded; vocabulary tables do not multiply
-    # (in pretraining they do for the masked tokens, which are few).
-    a_pair = 6 * n_parameters["cross"] * 0.5 * 35
-    work = {
-        "cross": a_pair * steps["cross"] * (config.cross.batch_size or 1),
-        "bi": 6 * n_parameters["bi"] * 0.5 * 40 * steps["bi"] * (config.bi.batch_size or 1),
-    }
-    speed = 1e14 if str(config.device).startswith("cuda") else (3e11 if config.precision == "bf16" else 1e11)
+    both_orders = 2 if config.label_both_orders and config.is_symmetric else 1
     cycles = config.cycles or 1
-    operations = cycles * sum(work.values()) + a_pair * steps["pretraining"] * config.pretraining.batch_size
+    operations = {
+        "pretraining": _training(n_parameters["cross"], config.pretraining.batch_size * steps["pretraining"]),
+        "cross": cycles * _operations(data, config.cross, n_parameters["cross"], steps["cross"], both_orders),
+        "bi": cycles * _operations(data, config.bi, n_parameters["bi"], steps["bi"], 1),
+    }
+    speed = 1e14 if str(config.device).startswith("cuda") else (2.5e11 if config.precision == "bf16" else 1e11)
+    seconds = sum(operations.values()) / speed
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
     n_models = cycles + 1 + bool(steps["pretraining"])
     disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
-    return Plan(config, len(data.pairs), steps["pretraining"], steps["cross"], steps["bi"], operations / speed, disk)
+    return Plan(config, len(data.pairs), steps["pretraining"], steps["cross"], steps["bi"], seconds, disk)
+
+
+def _operations(data: Data, config: FitConfig, n_parameters: int, steps: int, n_orders: int) -> int:
+    """Floating-point operations of one student: training, dev evaluations, and labelling of the pairs by it."""
+    n_evaluations = steps // config.eval_steps + (config.epochs or 1)
+    n_scored = n_orders * (len(data.pairs) + (n_evaluations * len(data.dev.pairs) if data.dev else 0))
+    return _training(n_parameters, steps * (config.batch_size or 1)) + n_parameters * _PAIR_TOKENS * n_scored
+
+
+def _training(n_parameters: int, n_rows: int) -> int:
+    """Three times what scoring takes, which is 2 for each token and parameter but those of the vocabulary's table."""
+    return 3 * n_parameters * _PAIR_TOKENS * n_rows
 
 
 def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:

@@ -63,7 +63,7 @@ class TransEncoder:
     skip_bad_rows: bool = False
     """Count, report and set aside bad rows of `pairs` instead of stopping at the first."""
     columns: tuple[str, ...] = ()
-    """Names of the two text columns in `pairs`; empty: the first two, or the known names."""
+    """Names of the two text columns in `pairs`; empty: well-known names, else the first two."""
     header: bool | None = None
     """Whether `pairs`, a TSV or CSV, has a header; None: detected, and an error where that is not certain."""
     file_format: str | None = None

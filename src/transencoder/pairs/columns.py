@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ KNOWN_OTHERS = (
     *("score", "relatedness_score", "similarity_score", "similarity", "label", "labels", "gold_label"),
     *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
 )
+_LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
+"""Such as `query`, `text_a` or `Sentence 1`."""
 _KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *KNOWN_TEXTS, KNOWN_OTHERS) for name in names}
 
 
@@ -76,20 +79,21 @@ def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[l
     return [str(position) for position in range(1, len(first_row) + 1)], False
 
 
-def choose_columns(names: Sequence[str], wanted: Wanted, name: str, *, may_take_first: bool) -> tuple[str, ...]:
+def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str, ...]:
     """The columns to read: the texts', then the score's if it was asked for or is called `score`.
+
+    The texts' are those that were stated, else those of known names, else the first.
 
     Args:
         names: all columns of the source.
         wanted: what the caller stated.
         name: the source's, for messages.
-        may_take_first: the first columns are taken when nothing is stated and no names are known (TSV, CSV).
 
     Raises:
         InputError: a stated column is missing or there twice, or none could be chosen.
     """
     texts = wanted.columns or _known_texts(names, wanted)
-    if texts is None and may_take_first:
+    if texts is None and len(names) >= len(wanted.result):
         texts = tuple(names[: len(wanted.result)])
     if texts is None:
         raise InputError(_no_columns(names, wanted, name))
@@ -115,8 +119,14 @@ def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
         _require(named, first_row, name)
         return True
     known = [field for field in first_row if field.strip().lower() in _KNOWN]
-    if not known:
+    if not known and not all(map(_LIKE_A_NAME.fullmatch, first_row)):
         return False
+    if not known:
+        raise InputError(
+            f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. Each of its fields "
+            "could be a column's name or a text of one word. State header=True or header=False (--header, "
+            "--no-header), or name the columns."
+        )
     if len(known) < len(first_row) or _known_texts(first_row, wanted) is None:
         raise InputError(
             f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. A header "

@@ -54,7 +54,7 @@ def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """One JSON object a line; other keys are left alone."""
     first, rows = _first(_json_rows(Lines(stream, name)), name)
-    columns = choose_columns(list(_object(first)), wanted, f"{name}:{first.number}", may_take_first=False)
+    columns = choose_columns(list(_object(first)), wanted, f"{name}:{first.number}")
     return Table(name=name, columns=columns, rows=_by_key(itertools.chain([first], rows), columns))
 
 
@@ -64,7 +64,7 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
     with _arrow_faults(name):
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
-        columns = choose_columns(file.schema_arrow.names, wanted, name, may_take_first=False)
+        columns = choose_columns(file.schema_arrow.names, wanted, name)
 
     def batches() -> Iterator[Any]:
         with _arrow_faults(name):
@@ -77,7 +77,7 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 def read_dataset(dataset: Dataset, name: str, wanted: Wanted) -> Table:
     """A `datasets.Dataset`."""
-    columns = choose_columns(dataset.column_names, wanted, name, may_take_first=False)
+    columns = choose_columns(dataset.column_names, wanted, name)
     chosen = dataset.select_columns(list(columns)).with_format("arrow")
     return Table(name=name, columns=columns, rows=_arrow_rows(chosen.iter(batch_size=BATCH_ROWS), columns))
 
@@ -107,7 +107,7 @@ def _delimited(rows: Iterator[Row | BadRow], name: str, wanted: Wanted, advice: 
     first, rows = _first(rows, name)
     first_fields = [str(field) for field in first.values]
     names, has_header = split_header(first_fields, wanted, name)
-    columns = choose_columns(names, wanted, name, may_take_first=True)
+    columns = choose_columns(names, wanted, name)
     if not has_header:
         rows = itertools.chain([first], rows)
     picked = _by_position(rows, [names.index(column) for column in columns], len(names), advice)

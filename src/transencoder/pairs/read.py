@@ -69,8 +69,7 @@ def read_pairs(
             `<split>.jsonl.gz` a split; an id in the data folder or on the hub, also as `id:config@revision`; or a
             `datasets.Dataset`, whose rows are used where they are when its column types fit.
         columns: names of the two text columns; in a TSV or CSV without a header their positions ("1", "2").
-            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first
-                two of a TSV or CSV.
+            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two.
         score_column: name or position of the gold score. Default: a column called `score`, if there is one.
         header: whether the first row of a TSV or CSV is a header. Default: it is when all its fields are
             well-known names; where only some are, an error asks.

@@ -102,7 +102,7 @@ def report_duplicates(
         return rows
     if not drop:
         logger.warning(
-            "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (drop_duplicates removes them)",
+            "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (drop_duplicates=True in Python drops them)",
             name,
             plural(len(rows), "duplicate row"),
             name,
