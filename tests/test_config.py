@@ -62,3 +62,9 @@ def test_nearest_name(typed, meant):
 def test_importing_it_loads_nothing_heavy():
     code = "import sys, transencoder.config; print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_initials_are_taken_for_the_name_that_they_shorten():
+    names = ("bi", "bi.learning_rate", "bi.dropout", "cross.learning_rate")
+    assert nearest("bi.lr", names) == "bi.learning_rate"
+    assert nearest("bi.dropuot", names) == "bi.dropout"

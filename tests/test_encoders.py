@@ -1,5 +1,6 @@
 """Models are found or refused clearly, known by their content, and become bi-encoders and cross-encoders."""
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -342,3 +343,18 @@ def test_more_tokens_than_positions_are_refused(load, tiny_bi_encoder):
 def test_a_device_that_is_not_there_is_refused(name):
     with pytest.raises(InputError, match="cannot be used here"):
         checked_device(name)
+
+
+def test_a_run_is_no_model_and_its_models_are_named(tmp_path):
+    for name in ("bi-encoder", "cross-encoder"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(InputError, match="is a run; its models are .*/bi-encoder and .*/cross-encoder"):
+        fetch(str(tmp_path))
+
+
+def test_loading_in_another_form_is_silent_and_other_warnings_are_not(tiny_plm, caplog):
+    load_cross(Path(tiny_plm), device="cpu")
+    load_bi(Path(tiny_plm), device="cpu")
+    assert not caplog.records
+    logging.getLogger("transformers.modeling_utils").warning("heard")
+    assert "heard" in caplog.text

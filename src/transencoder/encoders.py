@@ -4,6 +4,8 @@ import hashlib
 import json
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -40,6 +42,10 @@ def fetch(name: str, *, revision: str | None = None, token: str | None = None, c
     folder = Path(resolved)
     if not folder.is_dir():
         folder = _download(name, resolved, revision, token, cache_folder)
+    if (folder / "bi-encoder").is_dir() and (folder / "cross-encoder").is_dir():
+        raise InputError(
+            f"{name} is a run; its models are {name}/bi-encoder and {name}/cross-encoder: give one of these"
+        )
     if not any(folder.rglob("*.safetensors")):
         raise InputError(
             f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
@@ -90,7 +96,8 @@ def load_bi(
         InputError: A pooling for a model that has none, or more tokens than the model has positions.
     """
     set_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all copies must share
-    model = SentenceTransformer(str(folder), device=device)
+    with _without_load_reports():
+        model = SentenceTransformer(str(folder), device=device)
     model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
     if pooling is not None:
         own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
@@ -135,7 +142,8 @@ def load_cross(
             "Give a cross-encoder that was made with num_labels=1, or a plain pretrained model"
         )
     if head == "pooler" or is_cross:
-        model = CrossEncoder(str(folder), num_labels=1, device=device)
+        with _without_load_reports():
+            model = CrossEncoder(str(folder), num_labels=1, device=device)
     else:
         transformer = Transformer(str(folder))
         width = transformer.get_embedding_dimension()
@@ -216,6 +224,20 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
     _backbone(target).load_state_dict(weights, strict=False)
 
 
+@contextmanager
+def _without_load_reports() -> Iterator[None]:
+    """Loading a model in another form makes parts new, as is meant; both libraries warn of it at length."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
+
+
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
     if max_length is None:
         return
@@ -253,7 +275,7 @@ def _download(name: str, resolved: str, revision: str | None, token: str | None,
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(
             f"the model {name!r} is no local folder, and the hub did not give it ({reason}). "
-            "Give a folder that holds config.json and model.safetensors, "
+            "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
             "or check the id, the revision, the token and the network"
         ) from error
     return Path(found)

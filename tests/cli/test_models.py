@@ -99,6 +99,16 @@ def test_bad_rows_go_to_the_file_that_was_named(run, loaded, pairs, tmp_path):
     assert "alone" in (tmp_path / "bad.tsv").read_text()
 
 
+@pytest.mark.parametrize("command", ["score", "label"])
+def test_the_file_that_is_read_is_not_overwritten(command, run, loaded, pairs, tmp_path):
+    rows = tmp_path / "rows.parquet"
+    read_pairs(pairs).to_parquet(rows)
+    before = rows.read_bytes()
+    code, _, err = run(command, "long", "--pairs", rows, "--output", rows)
+    assert code == 2 and "which is the file that is read" in err
+    assert rows.read_bytes() == before
+
+
 def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
     rows = Dataset.from_dict({"sentence1": ["a", "b\tc"], "sentence2": ["d", "e"]})
     with pytest.raises(InputError, match=r"tab or a line end.*'b\\tc'.*\.jsonl"):

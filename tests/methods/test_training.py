@@ -340,11 +340,19 @@ def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
     assert "eval/dev" in {name for _, name in written}
 
 
-def test_another_recipe_does_not_leave_the_old_models_behind(copied, trained):
+def test_another_recipes_models_are_set_aside_whole(copied, trained):
+    """Also when the new recipe cannot run: nothing is lost, and nothing passes for the new one's."""
+    folder, names = Path(copied.output), ("result.json", "report.md", "curves.png", "recipe.toml")
+    before = {name: (folder / name).read_bytes() for name in names} | weights(folder)
     with pytest.raises(InputError):
         train(replace(copied, pairs="absent.tsv"))
     for name in ("result.json", "bi-encoder", "cross-encoder", "report.md", "curves.png"):
-        assert not (Path(copied.output) / name).exists(), name
+        assert not (folder / name).exists(), name
+    previous = folder / "previous"
+    assert {name: (previous / name).read_bytes() for name in names} | weights(previous) == before
+    with pytest.raises(InputError):
+        train(replace(copied, pairs="absent.tsv"))  # once more: what was set aside stays
+    assert weights(previous) == weights(Path(trained.folder))
 
 
 def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):

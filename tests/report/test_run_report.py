@@ -52,7 +52,7 @@ def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result: Result, make_r
     text = write_report(folder).read_text(encoding="utf-8")
     assert "Nothing was measured" in text and "The run had no dev set." in text
     assert "the last checkpoint of the last cycle was kept" in text
-    assert "- dev: none" in text and "- test: none" in text and "`recipe.toml` is in the run folder" in text
+    assert "- dev: none" in text and "- test: none" in text and "`recipe.toml` has every default" in text
     assert "transductive" not in text and "None" not in text and "curves" not in text
     assert not (folder / "curves.png").exists()
 
@@ -124,3 +124,17 @@ def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
     )
     result["config"]["is_symmetric"] = False
     assert not any("both orders" in note for note in notes_of(result))
+
+
+def test_notes_say_which_model_is_worse_than_its_start(result):
+    """On the tests where there are some, else on dev."""
+    result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}
+    (note,) = [note for note in notes_of(result) if "worse" in note]
+    assert (
+        note
+        == "The bi-encoder is worse than its start on average over the tests (73.50 against 75.00): keep the start."
+    )
+    result["scores"] = {}
+    result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}
+    (note,) = [note for note in notes_of(result) if "worse" in note]
+    assert note.startswith("The cross-encoder is worse than its start on dev (79.00 against 80.00)")

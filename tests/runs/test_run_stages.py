@@ -187,14 +187,15 @@ def test_the_result_belongs_to_its_recipe(open_run, write_number, caplog):
     assert finish(RECIPE) is False
     assert finish("# a comment\nseed = 1\nmethod = 'trans-encoder'") is True  # says the same
     assert finish(RECIPE.replace("1", "2")) is False
-    assert "belongs to another recipe" in caplog.text
+    assert "is another recipe's: it is moved to" in caplog.text
 
 
-def test_a_result_without_a_hash_is_removed_and_the_recipe_written(open_run):
+def test_a_result_without_a_hash_is_set_aside_and_the_recipe_written(open_run):
     with open_run() as run:
         (run.folder / "result.json").write_text("{}")
     with open_run() as run:
         assert not (run.folder / "result.json").exists()
+        assert (run.folder / "previous" / "result.json").read_text() == "{}"
     assert (run.folder / "recipe.toml").read_text() == RECIPE
 
 
@@ -233,3 +234,29 @@ def test_a_run_can_be_copied(open_run, write_number, tmp_path):
     shutil.copytree(run.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
     with Run.open(tmp_path / "copy", RECIPE, "trans-encoder") as copy:
         assert copy.stage("a", config={}, compute=compute).reused
+
+
+def test_setting_aside_goes_on_after_a_kill_and_then_replaces_what_was_there(open_run, tmp_path):
+    run_folder = tmp_path / "run"
+
+    def open_with(number):
+        return open_run(f"seed = {number}", outputs=("model", "report.md"))
+
+    def finish(number):
+        with open_with(number) as run:
+            run.finish({"number": number})
+        (run_folder / "model").mkdir()
+        for name in ("model/weights", "report.md"):
+            (run_folder / name).write_text(str(number))
+
+    def aside():
+        return [(run_folder / "previous" / name).read_text() for name in ("model/weights", "report.md")]
+
+    finish(1)
+    (run_folder / "previous").mkdir()
+    (run_folder / "model").rename(run_folder / "previous" / "model")  # killed after this
+    finish(2)
+    assert aside() == ["1", "1"]
+    finish(3)
+    assert aside() == ["2", "2"]
+    assert (run_folder / "previous" / "recipe.toml").read_text() == "seed = 2"

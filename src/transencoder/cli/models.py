@@ -118,7 +118,7 @@ def _pairs_score(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, fl
 
 
 def _score(args: argparse.Namespace) -> None:
-    check_output(args.output)
+    check_output(args.output, source=args.pairs)
     pairs = _pairs(args)
     with _scorer(args) as scorer:
         scores = scorer.score(pairs)
@@ -126,7 +126,7 @@ def _score(args: argparse.Namespace) -> None:
 
 
 def _label(args: argparse.Namespace) -> None:
-    check_output(args.output, formats=(".parquet",))
+    check_output(args.output, formats=(".parquet",), source=args.pairs)
     weights = args.weights or [1.0] * len(args.models)
     if len(weights) != len(args.models):
         raise InputError(f"--weights has {len(weights)} numbers for {len(args.models)} models; give one for each")

@@ -22,12 +22,21 @@ STDOUT = "-"
 _BATCH_ROWS = 10_000
 
 
-def check_output(output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet")) -> None:
+def check_output(
+    output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet"), *, source: str = STDOUT
+) -> None:
     """Refuse a file name before the work for it is done.
 
+    Args:
+        output: File name, or `-`.
+        formats: Endings it may have.
+        source: What is read, which must not be overwritten.
+
     Raises:
-        InputError: Another ending, or a folder that does not exist.
+        InputError: Another ending, a folder that does not exist, or the file that is read.
     """
+    if output != STDOUT and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
+        raise InputError(f"--output is {output!r}, which is the file that is read. Choose another name.")
     if Path(output).suffix not in formats and (output != STDOUT or ".tsv" not in formats):
         raise InputError(f"--output is {output!r}. Its name must end in {' or '.join(formats)}.")
     if output != STDOUT and not Path(output).parent.is_dir():

@@ -1,5 +1,6 @@
 """What every training run has in common: the trainer's arguments, bucketed batches, progress, resumption."""
 
+import logging
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,8 @@ from transencoder.errors import InputError
 from transencoder.inference import uses_bf16
 from transencoder.scorers import default_prompt
 from transencoder.tokens import TokenCache, Tokens
+
+logger = logging.getLogger(__name__)
 
 
 def trainer_arguments(
@@ -89,6 +92,8 @@ def run_trainer(
         if log_folder is not None and isinstance(callback, TensorBoardCallback):
             callback.logging_dir = callback.logging_dir or str(log_folder)  # TENSORBOARD_LOGGING_DIR goes first
     checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
+    if checkpoint is not None:
+        logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
     with fast_training(keep.model, trainer.args.device, max_length):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

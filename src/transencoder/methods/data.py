@@ -143,8 +143,7 @@ def _scored(config: TransEncoder, source: str | Dataset, role: Any) -> Scored:
     pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
     if "score" not in pairs.column_names:
         raise InputError(
-            f"{_source(source)} is given as {role} and has no column `score`; its columns are "
-            f"{', '.join(pairs.column_names)}. "
+            f"{_source(source)} is given as {role}, but no column of it is called `score`. "
             "Give a labelled file with a header sentence1, sentence2, score"
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role

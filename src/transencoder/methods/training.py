@@ -30,6 +30,7 @@ from transencoder.tokens import TokenCache
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 
 _FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+_OUTPUTS = (*_FOLDERS.values(), "report.md", "curves.png")
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,13 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         recipe_toml(given),
         "trans-encoder",
         details={"device": config.device, "threads": torch.get_num_threads()},
+        outputs=_OUTPUTS,
         rank=distributed.rank(),
         barrier=distributed.barrier,
         broadcast=distributed.broadcast,
     ) as run:
         if distributed.rank() == 0 and not (run.folder / "result.json").exists():
-            _remove_exports(run.folder)
+            _remove_unfinished(run.folder)
         data = read_data(config, run.folder / "bad-rows.tsv")
         lab = pretrained(_make_lab(run, config, data, start, cross_start))
         cycles = self_distil(lab, config.cycles or 1)
@@ -222,12 +224,13 @@ def _plain(config: TransEncoder) -> dict[str, Any]:
     return values
 
 
-def _remove_exports(folder: Path) -> None:
-    """Remove what an earlier recipe left where the user looks: it must not pass for this one's."""
-    for name in _FOLDERS.values():
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("report.md", "curves.png"):
-        (folder / name).unlink(missing_ok=True)
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a run left that was killed before its result was written: it must not pass for this one's."""
+    for path in (folder / name for name in _OUTPUTS):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _export(run: Run, result: Result, best: dict[str, Model]) -> None:

@@ -83,6 +83,8 @@ class TransEncoder:
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
+        if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
+            raise InputError(f"members is {self.members!r}; give a tuple, such as members=(Member(start='minilm'),)")
         if not self.members:
             raise InputError("members is empty; give at least one start, for example --start minilm")
         if len(self.members) > 1:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from transencoder.report.result import FORM_TITLES, DataRecord, Result, mean_over
+from transencoder.report.result import FORM_TITLES, DataRecord, Result, best_start, mean_over
 
 ABSENT = "–"
 
@@ -89,6 +89,7 @@ def notes_of(result: Result) -> list[str]:
         *_selection_notes(result),
         *_start_notes(result),
         *_order_notes(result),
+        *_loss_notes(result),
         *result["notes"],
     ]
 
@@ -120,12 +121,20 @@ def reproduce_lines(result: Result) -> list[str]:
     threads = f", {environment['threads']} threads" if "threads" in environment else ""
     commit, device = environment.get("commit"), environment.get("device", "an unnamed device")
     recipe = result.get("recipe")
+    own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
     return [
         "```bash",
-        f"transencoder recipes run {recipe or 'recipe.toml'} --output NEW_FOLDER",
+        f"transencoder recipes run {recipe or own} --output NEW_FOLDER",
         "```",
         "",
-        *([] if recipe else ["`recipe.toml` is in the run folder, with every default written out.", ""]),
+        *(
+            []
+            if recipe
+            else [
+                "`recipe.toml` has every default written out; its paths start where the run was made.",
+                "",
+            ]
+        ),
         f"Made at commit {f'`{commit}`' if commit else 'unknown'}, on {device}{threads}"
         + (f", with {versions}." if versions else "."),
     ]
@@ -174,6 +183,23 @@ def _order_notes(result: Result) -> Iterator[str]:
             "The cross-encoder's metrics are of the mean of its scores for both orders of a pair; `predict` gives one "
             "order's, and `transencoder evaluate --both-orders` the mean."
         )
+
+
+def _loss_notes(result: Result) -> Iterator[str]:
+    """Which form is below the start: on the tests' average where there are tests, else on dev."""
+    names = list(result["scores"].get("start", {}))
+    for form, title in FORM_TITLES.items():
+        if names:
+            where, before = "on average over the tests", mean_over(result["scores"][best_start(result)], names)
+            after = mean_over(result["scores"].get(form, {}), names)
+        else:
+            dev = result["dev"] or {}
+            where, before, after = "on dev", dev.get("start"), dev.get(form)
+        if before is not None and after is not None and after < before:
+            yield (
+                f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
+                "keep the start."
+            )
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)

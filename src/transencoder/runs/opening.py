@@ -1,13 +1,16 @@
 """Make a folder a run of a recipe: a kill at any line leaves a run that opens again, and no wrong result."""
 
+import errno
 import json
 import logging
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from transencoder.errors import RunError
 from transencoder.runs.environment import changes
-from transencoder.runs.files import atomic_json, atomic_write_text, remove_file, remove_temporary
+from transencoder.runs.files import atomic_json, atomic_write_text, remove_folder, remove_temporary, sync_folder
 from transencoder.runs.listing import (
     ENVIRONMENT_NAME,
     RECIPE_NAME,
@@ -20,6 +23,9 @@ from transencoder.runs.lock import take_lock
 from transencoder.runs.log import LogWriter
 from transencoder.runs.records import STAGES_NAME
 
+PREVIOUS_NAME = "previous"
+"""Folder of a run for the result of the recipe that it had before."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -31,7 +37,9 @@ def take_folder(folder: Path) -> int:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
         raise RunError(f"{folder} cannot be a folder ({error.strerror}); choose another output folder.") from error
     if any(folder.iterdir()) and not is_run(folder):
         raise RunError(
@@ -41,13 +49,14 @@ def take_folder(folder: Path) -> int:
     return take_lock(folder)
 
 
-def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any]) -> LogWriter:
-    """Write a locked run's recipe and environment, remove another recipe's result, and return the log.
+def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str] = ()) -> LogWriter:
+    """Write a locked run's recipe and environment, set another recipe's result aside, and return the log.
 
     Args:
         folder: the run folder.
         recipe_toml: the whole config.
         environment: what the run runs on, and its method.
+        outputs: what belongs to a result besides its record: files and folders of the run folder.
     """
     (folder / STAGES_NAME).mkdir(exist_ok=True)
     for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
@@ -55,19 +64,38 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any]) ->
     log = LogWriter(folder)
     own_hash = recipe_hash(environment["method"], recipe_toml)
     log.write("run_opened", {"recipe_sha256": own_hash, "environment": environment})
-    _drop_foreign_result(folder, own_hash, log)
+    _set_foreign_result_aside(folder, own_hash, outputs, log)
     _note_changed_environment(folder, environment, log)
     atomic_json(folder / ENVIRONMENT_NAME, environment)
     atomic_write_text(folder / RECIPE_NAME, recipe_toml)
     return log
 
 
-def _drop_foreign_result(folder: Path, own_hash: str, log: LogWriter) -> None:
-    path = folder / RESULT_NAME
-    if path.exists() and read_result(folder, expected_hash=own_hash) is None:
-        _logger.warning("%s belongs to another recipe and is removed; the finished stages are kept", path)
-        remove_file(path)
-        log.write("result_removed", {})
+def _set_foreign_result_aside(folder: Path, own_hash: str, outputs: Sequence[str], log: LogWriter) -> None:
+    """Move another recipe's result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
+
+    The record goes last: with it the move is whole, and only then may the next one replace it.
+    """
+    result = folder / RESULT_NAME
+    if not result.exists() or read_result(folder, expected_hash=own_hash) is not None:
+        return
+    previous = folder / PREVIOUS_NAME
+    if (previous / RESULT_NAME).exists():
+        remove_folder(previous)
+    previous.mkdir(exist_ok=True)
+    _logger.warning(
+        "%s is another recipe's: it is moved to %s with its models and report; finished stages are kept and reused",
+        result,
+        previous,
+    )
+    for name in outputs:
+        if (folder / name).exists():
+            os.replace(folder / name, previous / name)
+    if (folder / RECIPE_NAME).exists():
+        atomic_write_text(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_text(encoding="utf-8"))
+    os.replace(result, previous / RESULT_NAME)
+    sync_folder(folder)
+    log.write("result_set_aside", {})
 
 
 def _note_changed_environment(folder: Path, environment: dict[str, Any], log: LogWriter) -> None:

@@ -62,19 +62,22 @@ class Run:
         method: str,
         *,
         details: Mapping[str, object] | None = None,
+        outputs: Sequence[str] = (),
         rank: int = 0,
         barrier: Callable[[], None] = no_barrier,
         broadcast: Callable[[Any], Any] = no_broadcast,
     ) -> Self:
         """Lock a run folder, made if need be, and write its recipe and environment.
 
-        A result of another recipe is removed; stages are kept, and those that the new recipe shares reused.
+        A result of another recipe goes to `previous`, its outputs with it; stages are kept, and those that the new
+        recipe shares reused.
 
         Args:
             folder: a new or empty folder, or a run folder.
             recipe_toml: the run's whole config as TOML, every default written out.
             method: the method's name.
             details: what else belongs in the environment, for instance the device.
+            outputs: what a result has besides its record: files and folders of the run folder.
             rank: this process's number; 0 locks and writes.
             barrier: returns when every rank has called it.
             broadcast: returns rank 0's value on every rank.
@@ -85,7 +88,7 @@ class Run:
         """
         run = cls(Path(folder), method=method, ranks=Ranks(rank=rank, barrier=barrier, broadcast=broadcast))
         run._recipe_hash = recipe_hash(method, recipe_toml)
-        run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details))
+        run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
         return run
 
     def stage(
@@ -179,12 +182,14 @@ class Run:
         finally:
             self.close()
 
-    def _prepare(self, recipe_toml: str, details: Mapping[str, object] | None) -> dict[str, Any]:
+    def _prepare(
+        self, recipe_toml: str, details: Mapping[str, object] | None, outputs: Sequence[str]
+    ) -> dict[str, Any]:
         with disk_full_explained(self.folder):
             self._lock = take_folder(self.folder)
             try:
                 environment = {"method": self.method, **describe_environment(details)}
-                self._log = describe_run(self.folder, recipe_toml, environment)
+                self._log = describe_run(self.folder, recipe_toml, environment, outputs)
             except BaseException:
                 self.close()
                 raise
