@@ -15,6 +15,10 @@ from transencoder.demo import run as demo
 RESULT = {
     "metric": "spearman",
     "dev": None,
+    "data": {"pairs": {}, "dev": None},
+    "config": {},
+    "analysis": None,
+    "notes": [],
     "scores": {"start": {"test": 50.0}, "bi": {"test": 47.25}, "cross": {"test": 51.5}},
 }
 
@@ -41,6 +45,7 @@ def shown(tiny_bi_encoder, tmp_path, monkeypatch):
 def test_a_loss_is_shown_as_it_is(shown):
     assert "47.25" in shown
     assert "-2.75" in shown
+    assert "The bi-encoder is worse than its start on average over the tests (47.25 against 50.00)" in shown
 
 
 def test_five_pairs_from_unrelated_to_same(shown):
