@@ -45,8 +45,8 @@ def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | 
 
     show = show or rich.print
     trained = train(demo_config(output))
-    notes = notes_of(trained.result)
-    for part in (summary_table(trained.result), *notes, _examples_table(trained), _next_steps(trained.folder)):
+    notes = "\n".join(notes_of(trained.result))
+    for part in (summary_table(trained.result), notes, _examples_table(trained), _next_steps(trained.folder)):
         show(part)
     return trained
 
