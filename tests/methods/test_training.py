@@ -255,7 +255,8 @@ def test_a_plan_counts_the_steps_and_trains_nothing(tiny_method, trained, config
     assert planned.cross_steps == trained.result["cycles"][0]["cross"]["curve"][-1][0]
     assert planned.disk_bytes > 100_000
     assert planned.seconds > 0
-    assert "2 cycles; each cycle: label, train a cross-encoder 12 steps" in str(planned)
+    assert "96 pairs; 2 cycles; each cycle: label, train a cross-encoder 12 steps, label" in str(planned)
+    assert "bi: learning rate 0.001, batches of 16, 1 epoch, 32 tokens" in str(planned)
     unstarted = tiny_method()
     plan(unstarted)
     assert not Path(unstarted.output).exists()
@@ -265,7 +266,7 @@ def test_a_plan_counts_pretraining(tiny_method):
     without, planned = plan(tiny_method()), plan(tiny_method(pretraining=PretrainingConfig(epochs=2, batch_size=16)))
     assert (without.pretraining_steps, planned.pretraining_steps) == (0, 2 * 96 // 16)
     assert planned.seconds > without.seconds and planned.disk_bytes > without.disk_bytes
-    assert "96 pairs, 12 steps of masked language modelling; 1 cycles" in str(planned)
+    assert "before the cycles: 12 steps of masked language modelling" in str(planned)
     assert "masked" not in str(without)
 
 

@@ -16,6 +16,8 @@ from transencoder.inference import uses_bf16
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.pairs.rows import plural
+from transencoder.report.text import duration
 from transencoder.settings import expanded
 
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
@@ -44,15 +46,26 @@ class Plan:
 
     def __str__(self) -> str:
         """The plan as a person reads it."""
-        cycles = self.config.cycles
-        first = f"{self.pretraining_steps} steps of masked language modelling; " if self.pretraining_steps else ""
-        return (
-            f"{self.n_pairs} pairs, {first}{cycles} cycles; each cycle: label, train a cross-encoder "
-            f"{self.cross_steps} steps, label, train a bi-encoder {self.bi_steps} steps.\n"
-            f"About {self.seconds / 60:.0f} minutes on {self.config.device} "
-            f"({self.config.precision}; a rough estimate), {self.disk_bytes / 1e9:.1f} GB of disk in "
-            f"{self.config.output}."
-        )
+        config = self.config
+        cross, bi = plural(self.cross_steps, "step"), plural(self.bi_steps, "step")
+        lines = [
+            f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle: label, train a "
+            f"cross-encoder {cross}, label, train a bi-encoder {bi}",
+            f"cross: {_settings(config.cross)}",
+            f"bi: {_settings(config.bi)}",
+            f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
+            f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
+        ]
+        if self.pretraining_steps:
+            lines.insert(1, f"before the cycles: {plural(self.pretraining_steps, 'step')} of masked language modelling")
+        return "\n".join(lines)
+
+
+def _settings(config: FitConfig) -> str:
+    return (
+        f"learning rate {config.learning_rate:g}, batches of {config.batch_size}, "
+        f"{plural(config.epochs or 1, 'epoch')}, {config.max_length} tokens"
+    )
 
 
 def plan(config: TransEncoder) -> Plan:
