@@ -132,7 +132,7 @@ def test_notes_say_which_model_is_worse_than_its_start(result):
     (note,) = [note for note in notes_of(result) if "worse" in note]
     assert (
         note
-        == "The bi-encoder is worse than its start on average over the tests (73.50 against 75.00): keep the start."
+        == "The bi-encoder is worse than its start on the tests (73.50 against 75.00): do not use it in the start's place."
     )
     result["scores"] = {}
     result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}

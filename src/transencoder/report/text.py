@@ -190,7 +190,7 @@ def _loss_notes(result: Result) -> Iterator[str]:
     names = list(result["scores"].get("start", {}))
     for form, title in FORM_TITLES.items():
         if names:
-            where, before = "on average over the tests", mean_over(result["scores"][best_start(result)], names)
+            where, before = "on the tests", mean_over(result["scores"][best_start(result)], names)
             after = mean_over(result["scores"].get(form, {}), names)
         else:
             dev = result["dev"] or {}
@@ -198,7 +198,7 @@ def _loss_notes(result: Result) -> Iterator[str]:
         if before is not None and after is not None and after < before:
             yield (
                 f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
-                "keep the start."
+                "do not use it in the start's place."
             )
 
 
