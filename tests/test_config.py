@@ -68,3 +68,4 @@ def test_initials_are_taken_for_the_name_that_they_shorten():
     names = ("bi", "bi.learning_rate", "bi.dropout", "cross.learning_rate")
     assert nearest("bi.lr", names) == "bi.learning_rate"
     assert nearest("bi.dropuot", names) == "bi.dropout"
+    assert nearest("--bi.lr", ["--bi.dropout", "--bi.learning-rate"]) == "--bi.learning-rate"

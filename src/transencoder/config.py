@@ -117,17 +117,18 @@ def nearest(name: str, allowed: Sequence[str]) -> str:
     """The allowed name most like `name`, for an error message."""
     import difflib
 
-    short_for = next((each for each in allowed if "_" in each and _initials(each) == name), None)
+    short_for = next((each for each in allowed if _initials(each) == name.lstrip("-")), None)
     if short_for is not None:
         return short_for
     matches = difflib.get_close_matches(re.sub(r"[-_]", "", name), [re.sub(r"[-_]", "", a) for a in allowed], 1, 0.0)
     return next(a for a in allowed if re.sub(r"[-_]", "", a) == matches[0])
 
 
-def _initials(name: str) -> str:
-    """`bi.learning_rate` -> `bi.lr`."""
-    parent, dot, last = name.rpartition(".")
-    return parent + dot + "".join(word[:1] for word in last.split("_"))
+def _initials(name: str) -> str | None:
+    """`bi.learning_rate` or `--bi.learning-rate` -> `bi.lr`; None for a single word."""
+    parent, dot, last = name.lstrip("-").rpartition(".")
+    words = re.split(r"[-_]", last)
+    return parent + dot + "".join(word[:1] for word in words) if len(words) > 1 else None
 
 
 def _at_least(name: str, value: float | None, low: float) -> None:
