@@ -1,8 +1,10 @@
 """What the demo shows, on tiny models and with training left out."""
 
 import io
+import os
 import shlex
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -54,12 +56,18 @@ def test_five_pairs_from_unrelated_to_same(shown):
     assert gold == ["0", "1", "2", "4", "5"]
 
 
-def test_next_commands_parse(shown):
+@pytest.mark.parametrize("found", [None, "/somewhere/bin/transencoder"])
+def test_next_commands_parse(found, monkeypatch, tmp_path):
+    """As typed where the command is found, with its path where it is not, such as after `make demo`."""
     from transencoder import cli
 
-    commands = [
-        shlex.split(line.partition(" transencoder ")[2]) for line in shown.splitlines() if " transencoder " in line
-    ]
+    monkeypatch.setattr(demo, "which", lambda name: found)
+    monkeypatch.chdir(tmp_path)
+    shown = demo._next_steps(tmp_path / "run")
+    lines = [line.partition(":")[2].split(maxsplit=1) for line in shown.splitlines() if "transencoder " in line]
+    typed = "transencoder" if found else os.path.relpath(Path(sys.executable).with_name("transencoder"))
+    assert {command for command, _ in lines} == {typed}
+    commands = [shlex.split(arguments) for _, arguments in lines]
     assert {command[0] for command in commands} == {"train", "score", "runs"}
     for command in commands:
         _, unknown = cli._parser().parse_known_args(command)
