@@ -30,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, unknown = parser.parse_known_args(argv)
     except SystemExit as stop:  # argparse has printed the help or what is wrong
         return int(stop.code or 0)
+    except BrokenPipeError:  # raised by the first releases of Python 3.11 only
+        return _reader_left()
     try:
         if unknown:
             raise _unknown_option(unknown[0], args.parser)
@@ -42,12 +44,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         terminal.say_error(_how_to_go_on(args))
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever read our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        return _reader_left()
     except Exception:
         traceback.print_exc()
         terminal.say_error("this is a mistake of transencoder; please report it with the lines above")
         return EXIT_UNEXPECTED
+    return 0
+
+
+def _reader_left() -> int:
+    """Whoever read our output, such as `head`, has seen enough: no error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
