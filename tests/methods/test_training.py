@@ -343,11 +343,12 @@ def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
 
 def test_another_recipes_models_are_set_aside_whole(copied, trained):
     """Also when the new recipe cannot run: nothing is lost, and nothing passes for the new one's."""
-    folder, names = Path(copied.output), ("result.json", "report.md", "curves.png", "recipe.toml")
+    folder, names = Path(copied.output), ("result.json", "report.md", "curves.png", "recipe.toml", "bad-rows.tsv")
+    (folder / "bad-rows.tsv").write_text("pairs.tsv:3")
     before = {name: (folder / name).read_bytes() for name in names} | weights(folder)
     with pytest.raises(InputError):
         train(replace(copied, pairs="absent.tsv"))
-    for name in ("result.json", "bi-encoder", "cross-encoder", "report.md", "curves.png"):
+    for name in ("result.json", "bi-encoder", "cross-encoder", "report.md", "curves.png", "bad-rows.tsv"):
         assert not (folder / name).exists(), name
     previous = folder / "previous"
     assert {name: (previous / name).read_bytes() for name in names} | weights(previous) == before

@@ -94,8 +94,6 @@ def _apart(pairs: Dataset, record: DataRecord, tests: list[Scored], *, exclude: 
 
 
 def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
-    if bad_rows_file is not None:
-        bad_rows_file.unlink(missing_ok=True)  # of an earlier recipe
     names = config.pairs.split(",") if isinstance(config.pairs, str) else []
     if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
         pairs, provenance = tasks.unlabelled_pairs(
@@ -122,7 +120,7 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
         bad_rows_file=bad_rows_file if config.skip_bad_rows else None,
     ).select_columns(["sentence1", "sentence2"])
     record = _record(_source(config.pairs), pairs)
-    if bad_rows_file is not None and bad_rows_file.exists():
+    if config.skip_bad_rows and bad_rows_file is not None:
         record["bad_rows"] = len(bad_rows_file.read_bytes().splitlines())
     return pairs, record
 

@@ -30,7 +30,8 @@ from transencoder.tokens import TokenCache
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 
 _FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
-_OUTPUTS = (*_FOLDERS.values(), "report.md", "curves.png")
+_BAD_ROWS = "bad-rows.tsv"
+_OUTPUTS = (*_FOLDERS.values(), "report.md", "curves.png", _BAD_ROWS)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     ) as run:
         if distributed.rank() == 0 and not (run.folder / "result.json").exists():
             _remove_unfinished(run.folder)
-        data = read_data(config, run.folder / "bad-rows.tsv")
+        data = read_data(config, run.folder / _BAD_ROWS)
         lab = pretrained(_make_lab(run, config, data, start, cross_start))
         cycles = self_distil(lab, config.cycles or 1)
         best = {"cross": _best([cross for cross, _ in cycles]), "bi": _best([bi for _, bi in cycles])}

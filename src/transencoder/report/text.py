@@ -89,7 +89,7 @@ def notes_of(result: Result) -> list[str]:
         *_selection_notes(result),
         *_start_notes(result),
         *_order_notes(result),
-        *_loss_notes(result),
+        *_worse_notes(result),
         *result["notes"],
     ]
 
@@ -185,7 +185,7 @@ def _order_notes(result: Result) -> Iterator[str]:
         )
 
 
-def _loss_notes(result: Result) -> Iterator[str]:
+def _worse_notes(result: Result) -> Iterator[str]:
     """Which form is below the start: on the tests' average where there are tests, else on dev."""
     names = list(result["scores"].get("start", {}))
     for form, title in FORM_TITLES.items():
