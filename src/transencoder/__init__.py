@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member, PretrainingConfig
-    from transencoder.methods import TransEncoder
-    from transencoder.methods.training import Trained, train
+    from transencoder.methods import MirrorBERT, SimCSE, TransEncoder, train
+    from transencoder.methods.start_training import TrainedStart
+    from transencoder.methods.training import Trained
     from transencoder.pairs import read_pairs, read_sentences
     from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
 
@@ -16,6 +17,8 @@ _HOMES = {
     "FitConfig": "config",
     "Member": "config",
     "PretrainingConfig": "config",
+    "MirrorBERT": "methods",
+    "SimCSE": "methods",
     "TransEncoder": "methods",
     "read_pairs": "pairs",
     "read_sentences": "pairs",
@@ -23,7 +26,8 @@ _HOMES = {
     "CrossScorer": "scorers",
     "MeanScorer": "scorers",
     "Trained": "methods.training",
-    "train": "methods.training",
+    "TrainedStart": "methods.start_training",
+    "train": "methods",
 }
 
 __all__ = [
@@ -32,9 +36,12 @@ __all__ = [
     "FitConfig",
     "MeanScorer",
     "Member",
+    "MirrorBERT",
     "PretrainingConfig",
+    "SimCSE",
     "TransEncoder",
     "Trained",
+    "TrainedStart",
     "read_pairs",
     "read_sentences",
     "train",

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from transencoder.runs import atomic_json
 
 _MARKER = "complete.json"
 _BEST = "best.safetensors"
+_LOSS = "loss.safetensors"
+_ENCODER = "model."
+"""How names of the encoder begin in the state of every loss of sentence-transformers."""
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -34,11 +38,13 @@ class KeepBest(TrainerCallback):
     Args:
         model: The encoder that is trained.
         folder: Where the trainer writes its checkpoints.
+        loss: The loss, whose own state, such as a projector's, the trainer would not save; `loss.model` is the encoder.
     """
 
-    def __init__(self, model: torch.nn.Module, folder: Path) -> None:
+    def __init__(self, model: torch.nn.Module, folder: Path, loss: torch.nn.Module | None = None) -> None:
         self.model = model
         self.folder = folder
+        self.loss = loss
         self.best: float | None = None
         self.best_step = 0
         self.curve: list[tuple[int, float | None]] = []
@@ -55,6 +61,8 @@ class KeepBest(TrainerCallback):
         self.others = [(step, values) for step, values in record["others"]]
         if (checkpoint / _BEST).exists():
             self._weights = load_file(checkpoint / _BEST)
+        if self.loss is not None and (checkpoint / _LOSS).exists():
+            self.loss.load_state_dict(load_file(checkpoint / _LOSS), strict=False)
 
     def load_best(self) -> None:
         """Put the best weights into the model; the last ones stay when there was no dev metric."""
@@ -89,12 +97,26 @@ class KeepBest(TrainerCallback):
         checkpoint = self.folder / f"checkpoint-{state.global_step}"
         if self._weights is not None:
             save_file(self._weights, checkpoint / _BEST)
+        if self.loss is not None and (own := _own_state(self.loss)):
+            save_file(own, checkpoint / _LOSS)
         for path in checkpoint.rglob("*"):
             if path.is_file():
                 _sync(path)
         record = {"best": self.best, "best_step": self.best_step, "curve": self.curve, "others": self.others}
         atomic_json(checkpoint / _MARKER, record)
         newest_checkpoint(self.folder)
+
+
+def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
+    """What a loss trains besides its encoder."""
+    for name, parameter in loss.named_parameters():
+        if not name.startswith(_ENCODER) and parameter.requires_grad:
+            yield parameter
+
+
+def _own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers of a loss that are not its encoder's."""
+    return {name: value.contiguous() for name, value in loss.state_dict().items() if not name.startswith(_ENCODER)}
 
 
 def _sync(path: Path) -> None:

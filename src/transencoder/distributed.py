@@ -1,6 +1,7 @@
 """Ranks under torchrun or accelerate launch; one process otherwise."""
 
 import os
+from collections.abc import Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -50,3 +51,17 @@ def concatenate(part: np.ndarray) -> np.ndarray:
     parts: list[np.ndarray] = [part] * world_size()
     dist.all_gather_object(parts, part)
     return np.concatenate(parts)
+
+
+def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
+    """Give every rank the mean of all ranks' gradients of parameters that no DDP wrapper sees, such as a loss's."""
+    if not dist.is_initialized():
+        return
+
+    def mean(gradient: torch.Tensor) -> torch.Tensor:
+        total = gradient.contiguous().clone()
+        dist.all_reduce(total)
+        return total / world_size()
+
+    for parameter in parameters:
+        parameter.register_hook(mean)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from typing import Any
 
 from transencoder.config import nearest
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, TransEncoder
+from transencoder.methods import METHODS, Method
 from transencoder.settings import build, put, recipe_toml
 
 __all__ = ["find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml"]
@@ -16,7 +16,7 @@ _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "rec
 """Of an installed wheel, and of the source tree."""
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TransEncoder:
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method[Any]:
     """Read a recipe into its method's config.
 
     Args:

@@ -7,8 +7,8 @@ from transencoder.methods.data import read_data
 def test_gold_scores_never_reach_training(tiny_method, tiny_pairs, tiny_files):
     for source in (tiny_pairs, str(tiny_files / "dev.tsv")):
         data = read_data(tiny_method(pairs=source, dev=None), None)
-        assert data.pairs.column_names == ["sentence1", "sentence2"]
-        assert len(data.pairs) == data.record["rows"] == len(tiny_pairs if source is tiny_pairs else [0] * 40)
+        assert data.training.column_names == ["sentence1", "sentence2"]
+        assert len(data.training) == data.record["rows"] == len(tiny_pairs if source is tiny_pairs else [0] * 40)
     assert (data.dev, data.tests, data.as_record()["dev"]) == (None, [], None)
 
 
@@ -67,7 +67,7 @@ def test_pairs_that_hold_test_sentences_are_reported_and_can_be_left_out(tiny_me
     record = read_data(tiny_method(**config), None).record
     assert (record["rows"], record["transductive"]) == (3, True)
     apart = read_data(tiny_method(**config, exclude_test_sentences=True), None)
-    assert apart.pairs["sentence1"][:] == ["kama"]
+    assert apart.training["sentence1"][:] == ["kama"]
     assert (apart.record["rows"], apart.record["excluded_rows"], apart.record["transductive"]) == (1, 2, False)
     assert read_data(tiny_method(**config, exclude_test_sentences=False, dev=None), None).record["rows"] == 3
 
@@ -76,7 +76,7 @@ def test_the_inductive_setting_needs_tests_and_leaves_some_pairs(tiny_method, ti
     with pytest.raises(InputError, match="needs to know the tests"):
         read_data(tiny_method(exclude_test_sentences=True), None)
     test = str(tiny_files / "test.tsv")
-    with pytest.raises(InputError, match="every pair of .* holds a sentence of a test set"):
+    with pytest.raises(InputError, match="every row of .* holds a sentence of a test set"):
         read_data(tiny_method(pairs=test, tests=(test,), exclude_test_sentences=True), None)
 
 
@@ -86,7 +86,7 @@ def test_bad_rows_are_set_aside_when_asked(tiny_method, tmp_path):
     with pytest.raises(InputError, match=r"pairs\.tsv:3"):
         read_data(tiny_method(pairs=str(path)), None)
     data = read_data(tiny_method(pairs=str(path), skip_bad_rows=True), tmp_path / "bad-rows.tsv")
-    assert len(data.pairs) == 2
+    assert len(data.training) == 2
     assert "only one" in (tmp_path / "bad-rows.tsv").read_text()
     assert data.record["bad_rows"] == 1
     path.write_text("sentence1\tsentence2\nbalo\tbama\n")

@@ -42,12 +42,14 @@ def test_one_test_set_has_no_average(result: Result) -> None:
 def test_an_average_over_fewer_sets_is_not_given(result: Result) -> None:
     del result["scores"]["bi"]["stsb"]
     average = score_rows(result)[-1]
-    assert average.bi is None and average.start == 75.0
+    assert average.trained["bi"] is None and average.start == 75.0
 
 
 def test_without_test_sets_the_dev_set_is_shown(result: Result) -> None:
     result["scores"] = {}
-    assert [(row.name, row.start, row.bi, row.cross) for row in score_rows(result)] == [("dev", 81.8, 85.0, 83.0)]
+    assert [(row.name, row.start, row.trained) for row in score_rows(result)] == [
+        ("dev", 81.8, {"bi": 85.0, "cross": 83.0})
+    ]
     result["scores"] = {"start": {}, "bi": {}, "cross": {}}
     assert [row.name for row in score_rows(result)] == ["dev"]
 

@@ -8,7 +8,7 @@ from transencoder.cli.flags import add_config_flags, put_flags
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, TransEncoder
+from transencoder.methods import METHODS, Method, train
 from transencoder.recipes import find_recipe, read_recipe
 from transencoder.settings import build, put
 
@@ -16,8 +16,8 @@ from transencoder.settings import build, put
 def add(commands: Commands) -> None:
     """Add the command."""
     summary = "train models without labels, or go on with a run that was interrupted"
-    train = commands.add_parser("train", help=summary, description=summary)
-    methods = train.add_subparsers(title="methods", metavar="METHOD", required=True)
+    parent = commands.add_parser("train", help=summary, description=summary)
+    methods = parent.add_subparsers(title="methods", metavar="METHOD", required=True)
     for name, config_class in METHODS.items():
         summary = str(config_class.__doc__).partition("\n")[0]
         parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
@@ -49,7 +49,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None) -> TransEncoder:
+def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None) -> Method[Any]:
     """The config that recipe, `--set` and flags make together.
 
     Args:
@@ -73,17 +73,15 @@ def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None
     return build(METHODS[method], table, origin)
 
 
-def train_or_plan(config: TransEncoder, args: argparse.Namespace, recipe: str | None = None) -> None:
+def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | None = None) -> None:
     """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
-    from transencoder.methods import planning, training
-
     if args.dry_run:
-        show(str(planning.plan(config)))
+        show(str(config.plan()))
         return
     from transencoder.report import notes_of, summary_table
 
     args.run_folder = config.output
-    trained = training.train(config, recipe=recipe)
+    trained = train(config, recipe=recipe)
     show(summary_table(trained.result))
     for note in notes_of(trained.result):
         show(note)

@@ -19,8 +19,9 @@ from sentence_transformers import (
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import nn
 
+from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
-from transencoder.checkpoints import KeepBest
+from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig, Precision
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
 from transencoder.scorers import default_prompt
@@ -94,7 +95,9 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
-    keep = KeepBest(student, folder)
+    loss_module = loss(student).to(student.device)
+    distributed.average_gradients(own_parameters(loss_module))
+    keep = KeepBest(student, folder, loss_module)
     trainer_class, arguments_class = _CLASSES[type(student)]
     trainer = trainer_class(
         model=student,
@@ -110,7 +113,7 @@ def fit(
             report_to=report_to,
         ),
         train_dataset=data,
-        loss=loss(student),
+        loss=loss_module,
         evaluator=None if dev is None else _DevEvaluator(dev),
         data_collator=collator,
     )

@@ -1,7 +1,33 @@
 """One paper a file; a method is a frozen config with `run`. No heavy imports."""
 
+from typing import Any
+
+from transencoder.methods.method import Method, Outcome_co
+from transencoder.methods.mirror_bert import MirrorBERT
+from transencoder.methods.simcse import SimCSE
 from transencoder.methods.trans_encoder import TransEncoder
 
-METHODS: dict[str, type[TransEncoder]] = {"trans-encoder": TransEncoder}
+METHODS: dict[str, type[Method[Any]]] = {
+    "trans-encoder": TransEncoder,
+    "simcse": SimCSE,
+    "mirror-bert": MirrorBERT,
+}
 
-__all__ = ["METHODS", "TransEncoder"]
+__all__ = ["METHODS", "Method", "MirrorBERT", "SimCSE", "TransEncoder", "train"]
+
+
+def train(config: Method[Outcome_co], *, recipe: str | None = None) -> Outcome_co:
+    """Train as a method's config says, or go on with a run that was interrupted.
+
+    Args:
+        config: The method's config; fields left empty take the paper's values.
+        recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
+
+    Returns:
+        The best models, their scores, and the run's path.
+
+    Raises:
+        InputError: Data or an option cannot be used.
+        RunError: The run folder is locked, foreign, or its disk is full.
+    """
+    return config.run(recipe)

@@ -1,27 +1,19 @@
-"""What a run needs before it starts, and what it will do and cost."""
+"""What a Trans-Encoder run needs before it starts, and what it will do and cost."""
 
-import re
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
-from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-
-from transencoder.config import FitConfig, Precision, nearest
-from transencoder.encoders import checked_device, count_parameters, fetch
-from transencoder.errors import InputError
+from transencoder.config import FitConfig
+from transencoder.encoders import count_parameters, fetch
 from transencoder.fit import steps_in_all
-from transencoder.inference import uses_bf16
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.defaults import fill
+from transencoder.methods.method import Method
+from transencoder.methods.placement import placed
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs.rows import plural
 from transencoder.report.text import duration
-from transencoder.settings import expanded
-
-_CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
-"""Those whose package has the tracker's name."""
 
 _PAIR_TOKENS = 32
 """Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""
@@ -51,8 +43,8 @@ class Plan:
         lines = [
             f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle: label, train a "
             f"cross-encoder {cross}, label, train a bi-encoder {bi}",
-            f"cross: {_settings(config.cross)}",
-            f"bi: {_settings(config.bi)}",
+            f"cross: {settings_in_words(config.cross)}",
+            f"bi: {settings_in_words(config.bi)}",
             f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
             f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
         ]
@@ -61,7 +53,8 @@ class Plan:
         return "\n".join(lines)
 
 
-def _settings(config: FitConfig) -> str:
+def settings_in_words(config: FitConfig) -> str:
+    """What matters most of how an encoder is trained."""
     return (
         f"learning rate {config.learning_rate:g}, batches of {config.batch_size}, "
         f"{plural(config.epochs or 1, 'epoch')}, {config.max_length} tokens"
@@ -74,35 +67,49 @@ def plan(config: TransEncoder) -> Plan:
     data = read_data(config, None)
     n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
     steps = {
-        "pretraining": _pretraining_steps(config, len(data.pairs)),
-        "cross": steps_in_all(len(data.pairs), config.cross, both_orders=config.is_symmetric),
-        "bi": steps_in_all(len(data.pairs), config.bi, both_orders=False),
+        "pretraining": _pretraining_steps(config, len(data.training)),
+        "cross": steps_in_all(len(data.training), config.cross, both_orders=config.is_symmetric),
+        "bi": steps_in_all(len(data.training), config.bi, both_orders=False),
     }
     both_orders = 2 if config.label_both_orders and config.is_symmetric else 1
     cycles = config.cycles or 1
     operations = {
-        "pretraining": _training(n_parameters["cross"], config.pretraining.batch_size * steps["pretraining"]),
+        "pretraining": training_operations(n_parameters["cross"], config.pretraining.batch_size * steps["pretraining"]),
         "cross": cycles * _operations(data, config.cross, n_parameters["cross"], steps["cross"], both_orders),
         "bi": cycles * _operations(data, config.bi, n_parameters["bi"], steps["bi"], 1),
     }
-    speed = 1e14 if str(config.device).startswith("cuda") else (2.5e11 if config.precision == "bf16" else 1e11)
-    seconds = sum(operations.values()) / speed
+    seconds = sum(operations.values()) / operations_a_second(config)
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
     n_models = cycles + 1 + bool(steps["pretraining"])
-    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.pairs) * (400 + 100 * cycles)
-    return Plan(config, len(data.pairs), steps["pretraining"], steps["cross"], steps["bi"], seconds, disk)
+    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.training) * (400 + 100 * cycles)
+    return Plan(config, len(data.training), steps["pretraining"], steps["cross"], steps["bi"], seconds, disk)
+
+
+def operations_a_second(config: Method[Any]) -> float:
+    """Roughly, of one GPU or of two cores."""
+    if str(config.device).startswith("cuda"):
+        return 1e14
+    return 2.5e11 if config.precision == "bf16" else 1e11
 
 
 def _operations(data: Data, config: FitConfig, n_parameters: int, steps: int, n_orders: int) -> int:
     """Floating-point operations of one student: training, dev evaluations, and labelling of the pairs by it."""
     n_evaluations = steps // config.eval_steps + (config.epochs or 1)
-    n_scored = n_orders * (len(data.pairs) + (n_evaluations * len(data.dev.pairs) if data.dev else 0))
-    return _training(n_parameters, steps * (config.batch_size or 1)) + n_parameters * _PAIR_TOKENS * n_scored
+    n_scored = n_orders * (len(data.training) + (n_evaluations * len(data.dev.pairs) if data.dev else 0))
+    return training_operations(n_parameters, steps * (config.batch_size or 1), n_scored)
 
 
-def _training(n_parameters: int, n_rows: int) -> int:
-    """Three times what scoring takes, which is 2 for each token and parameter but those of the vocabulary's table."""
-    return 3 * n_parameters * _PAIR_TOKENS * n_rows
+def training_operations(n_parameters: int, n_trained: int, n_scored: int = 0) -> int:
+    """Floating-point operations to train on pairs and to score pairs.
+
+    Scoring takes 2 for each token and parameter but those of the vocabulary's table; training three times that.
+
+    Args:
+        n_parameters: Of the model.
+        n_trained: Pairs in all steps.
+        n_scored: Pairs in all evaluations.
+    """
+    return n_parameters * _PAIR_TOKENS * (3 * n_trained + n_scored)
 
 
 def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
@@ -113,8 +120,7 @@ def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
 
 def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
     """The config with every default written out, the same with its variables expanded, and both starts' folders."""
-    usable = expanded(config)
-    _check_trackers(usable.report_to)
+    config, usable = placed(config)
     member = usable.members[0]
     start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
     cross_start = start
@@ -122,34 +128,5 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pat
         cross_start = fetch(
             member.cross_start, revision=member.cross_revision, token=usable.token, cache_folder=usable.cache_dir
         )
-    device = _checked_device(usable.device) if usable.device else _device()
     n_parameters = max(count_parameters(start), count_parameters(cross_start))
-    precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
-    given, usable = (replace(fill(each, n_parameters), precision=precision) for each in (config, usable))
-    return given, replace(usable, device=device), start, cross_start
-
-
-def _checked_device(name: str) -> str:
-    """A device that training can use; which GPU it takes is the environment's to say."""
-    if (other := re.fullmatch(r"cuda:([1-9]\d*)", name)) is not None:
-        raise InputError(
-            f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
-            f"CUDA_VISIBLE_DEVICES={other[1]}"
-        )
-    return checked_device(name)
-
-
-def _check_trackers(names: tuple[str, ...]) -> None:
-    """Refuse, before anything is trained, trackers that the trainer does not know or that are not installed."""
-    for name in names:
-        if name not in INTEGRATION_TO_CALLBACK:
-            raise InputError(
-                f"report_to has {name!r}; the nearest tracker is {nearest(name, list(INTEGRATION_TO_CALLBACK))}"
-            )
-        packages = {"tensorboard": ("tensorboard", "tensorboardX")}.get(name, (name,))
-        if name in _CHECKED_TRACKERS and not any(find_spec(package) for package in packages):
-            raise InputError(f"report_to has {name}, which is not installed; pip install {name}, or leave it out")
-
-
-def _device() -> str:
-    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"
+    return fill(config, n_parameters), fill(usable, n_parameters), start, cross_start

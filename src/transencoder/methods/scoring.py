@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 
+from transencoder.config import Pooling, Precision
 from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi
 from transencoder.evaluation import evaluate
 from transencoder.inference import uses_bf16
-from transencoder.methods.data import Scored
+from transencoder.methods.labelled import Scored
+from transencoder.runs import Run
 from transencoder.scorers import BiScorer, Scorer
+from transencoder.tokens import TokenCache
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what scoring computes."""
@@ -31,35 +34,65 @@ def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> Metrics
         "pooling": lab.pooling if is_start else None,
         "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
     }
-    return _stage(lab, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
+    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
 
 
-def score_start_as_is(lab: Lab, sets: dict[str, Scored]) -> Metrics | None:
+def score_start_as_is(
+    run: Run,
+    start: Model,
+    sets: dict[str, Scored],
+    cache: TokenCache,
+    *,
+    max_length: int | None,
+    pooling: Pooling | None,
+    precision: Precision,
+    device: str,
+) -> Metrics | None:
     """Metrics of the start as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its start look worse than it is; gains are to be counted against the
     better of the two. None where the run takes the start as it is anyway.
+
+    Args:
+        run: Keeps the stage.
+        start: The model.
+        sets: What it is measured on.
+        cache: Its tokens.
+        max_length: Tokens of a sentence in the run.
+        pooling: As in the run.
+        precision: As in the run.
+        device: Where it runs.
     """
-    start = load_bi(lab.start.folder, pooling=lab.pooling, device=lab.device)
-    length, own = lab.settings.bi.max_length, start.max_seq_length
-    is_shortened = length is not None and (own is None or length < own)
-    if not is_shortened and not uses_bf16(lab.device, lab.settings.precision):
+    model = load_bi(start.folder, pooling=pooling, device=device)
+    own = model.max_seq_length
+    is_shortened = max_length is not None and (own is None or max_length < own)
+    if not is_shortened and not uses_bf16(device, precision):
         return None
-    conditions = {"precision": "fp32", "max_length": None, "pooling": lab.pooling, "both_orders": False}
-    return _stage(
-        lab, lab.start, "start-as-is", conditions, sets, lambda: BiScorer(start, precision="fp32", cache=lab.cache)
+    conditions = {"precision": "fp32", "max_length": None, "pooling": pooling, "both_orders": False}
+    return score_stage(
+        run, start, "start-as-is", conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache)
     )
 
 
-def _stage(
-    lab: Lab,
+def score_stage(
+    run: Run,
     model: Model,
     name: str,
     conditions: Mapping[str, object],
     sets: dict[str, Scored],
     make: Callable[[], Scorer],
 ) -> Metrics:
-    record = lab.run.stage(
+    """Metrics of a model on labelled sets, a stage of the run.
+
+    Args:
+        run: Keeps the stage.
+        model: What is measured.
+        name: Of the stage, after `scores/`.
+        conditions: All that decides its scores besides its weights.
+        sets: What it is measured on.
+        make: Makes its scorer, when there is no such stage yet.
+    """
+    record = run.stage(
         f"scores/{name}",
         config={"version": _CODE_VERSION, **conditions, "sets": list(sets)},
         inputs=[model.key, *(scored.fingerprint for scored in sets.values())],

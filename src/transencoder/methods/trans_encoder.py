@@ -5,31 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.config import FitConfig, Head, LabelPolicy, Member, Precision, PretrainingConfig
+from transencoder.config import FitConfig, Head, LabelPolicy, Member, PretrainingConfig
 from transencoder.errors import InputError
+from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from transencoder.methods.planning import Plan
     from transencoder.methods.training import Trained
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransEncoder:
+class TransEncoder(Method["Trained"]):
     """Self-distillation between a bi-encoder and a cross-encoder on unlabelled pairs (paper, section 2)."""
+
+    about = (
+        "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
+        "and a bi-encoder learns from it."
+    )
 
     pairs: str | Dataset
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
     members: tuple[Member, ...]
     """The pretrained models taking part; one here (self-distillation)."""
-    output: str
-    """The run folder. The same command on the same folder goes on where it stopped."""
-    dev: str | Dataset | None = None
-    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
-    tests: tuple[str, ...] = ()
-    """Tasks, suites or labelled files scored once, at the end."""
-    task_kind: Literal["graded", "binary"] = "graded"
-    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks Table 16's defaults and the metric."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = None
@@ -52,34 +51,8 @@ class TransEncoder:
     """How the bi-encoder is trained."""
     cross: FitConfig = field(default_factory=FitConfig)
     """How the cross-encoder is trained."""
-    precision: Precision = "auto"
-    """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
-    device: str | None = None
-    """Device such as `cpu` or `cuda:0`; None: the best there is."""
-    seed: int = 2021
-    """Run seed; each stage derives its own (released code: 2021)."""
-    test_every_eval: bool = False
-    """Analysis mode: also score the tests at every dev evaluation. Never use it to choose."""
-    skip_bad_rows: bool = False
-    """Count, report and set aside bad rows of `pairs` instead of stopping at the first."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`; empty: well-known names, else the first two."""
-    header: bool | None = None
-    """Whether `pairs`, a TSV or CSV, has a header; None: detected, and an error where that is not certain."""
-    file_format: str | None = None
-    """Format of `pairs` where its name does not say: tsv, csv, jsonl or parquet."""
-    split: str | None = None
-    """Split of `pairs`, a hub id or folder, such as train; None: the only one there is."""
-    exclude_test_sentences: bool = False
-    """Inductive setting: drop training pairs that contain a sentence of any test set (tasks as `pairs` only)."""
-    data_dir: str | None = None
-    """Folder with data sets in the hub's layout; else the environment's TRANSENCODER_DATA, else the hub."""
-    cache_dir: str | None = None
-    """Folder for hub downloads; None: the hub's usual one."""
-    token: str | None = None
-    """Hub access token; None: the one you are logged in with. Never written to the run folder."""
-    report_to: tuple[str, ...] = ()
-    """Trackers passed on to the trainer, such as tensorboard (events in the run folder), wandb or trackio."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
@@ -102,19 +75,16 @@ class TransEncoder:
                 f"pretraining.epochs is {self.pretraining.epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
-        if self.test_every_eval and not (self.tests and self.dev is not None):
-            raise InputError("test_every_eval needs tests and dev; give both, or leave it out")
+        super().__post_init__()
 
-    def run(self) -> Trained:
-        """Train, or go on with a run that was interrupted.
-
-        Returns:
-            The best bi-encoder and cross-encoder, their scores, and the run's path.
-
-        Raises:
-            InputError: Data or an option cannot be used.
-            RunError: The run folder is locked, foreign, or its disk is full.
-        """
+    def run(self, recipe: str | None = None) -> Trained:
+        """Train, or go on with a run that was interrupted."""
         from transencoder.methods.training import train
 
-        return train(self)
+        return train(self, recipe=recipe)
+
+    def plan(self) -> Plan:
+        """What `run` would do and about what it would cost."""
+        from transencoder.methods.planning import plan
+
+        return plan(self)

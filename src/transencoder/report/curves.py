@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeGuard
 
 from transencoder.config import Form
-from transencoder.report.result import FORM_TITLES, Result, form_cycle
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of
 from transencoder.report.text import metric_title
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ def plot_curves(result: Result, path: Path) -> Path | None:
     Returns:
         The path, or None and no file where the run recorded no curve.
     """
+    forms = [form for form in _FORMS if form in forms_of(result)]
     rows = {
-        "dev": {form: _dev_lines(result, form) for form in _FORMS},
-        "test": {form: analysis_lines(result, form) for form in _FORMS},
+        "dev": {form: _dev_lines(result, form) for form in forms},
+        "test": {form: analysis_lines(result, form) for form in forms},
     }
     rows = {kind: lines for kind, lines in rows.items() if any(lines.values())}
     if not rows:
@@ -53,9 +54,9 @@ def plot_curves(result: Result, path: Path) -> Path | None:
     from matplotlib.figure import Figure
 
     width, height = _INCHES_PER_PANEL
-    figure = Figure(figsize=(width * len(_FORMS), height * len(rows)), layout="constrained")
+    figure = Figure(figsize=(width * len(forms), height * len(rows)), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(len(rows), len(_FORMS), sharey="row", squeeze=False)
+    grid = figure.subplots(len(rows), len(forms), sharey="row", squeeze=False)
     for row, (kind, lines) in zip(grid, rows.items(), strict=True):
         _draw_row(row, kind, lines, result)
     figure.savefig(path, dpi=_DOTS_PER_INCH)
@@ -90,17 +91,17 @@ def analysis_lines(result: Result, form: Form) -> dict[str, Points]:
 
 
 def _draw_row(row: "Sequence[Axes]", kind: str, lines: dict[Form, dict[str, Points]], result: Result) -> None:
-    """Draw both forms side by side; a label looks the same in both, and one legend explains it."""
-    labels = list(dict.fromkeys(label for form in _FORMS for label in lines[form]))
+    """Draw the forms side by side; a label looks the same in all, and one legend explains it."""
+    labels = list(dict.fromkeys(label for found in lines.values() for label in found))
     handles: dict[str, Line2D] = {}
     start = (result["dev"] or {}).get("start") if kind == "dev" else None
-    for axes, form in zip(row, _FORMS, strict=True):
-        for label, points in lines[form].items():
+    for axes, (form, found) in zip(row, lines.items(), strict=True):
+        for label, points in found.items():
             steps, values = zip(*points, strict=True)
             (handles[label],) = axes.plot(steps, values, **_style(labels.index(label)))
         if start is not None and _is_number(start):
             handles["start (bi-encoder)"] = axes.axhline(start, color="0.4", linestyle=":", linewidth=1.5)
-        if not lines[form]:
+        if not found:
             axes.text(0.5, 0.5, "no curve recorded", ha="center", va="center", transform=axes.transAxes)
         axes.set_title(f"{FORM_TITLES[form]}, {kind}")
         axes.set_xlabel("step" if kind == "dev" else "step, cycles one after another")

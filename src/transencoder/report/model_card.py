@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
-from transencoder.report.result import FORM_TITLES, Result, best_start, mean_over
+from transencoder.report.result import FORM_TITLES, Result, best_start, forms_of, mean_over, training_data
 from transencoder.report.tables import markdown_table, scored_tests
 from transencoder.report.text import (
     data_line,
@@ -108,8 +108,7 @@ def _front_matter(result: Result, form: Form) -> list[str]:
 def _method(result: Result, form: Form) -> list[str]:
     starts = ", ".join(f"`{start}`" for start in starts_of(result)) or "a model that the record does not name"
     lines = [
-        f"The training started from {starts}. In each cycle a bi-encoder scores the pairs, a "
-        "cross-encoder learns those scores, scores the pairs in turn, and a bi-encoder learns from it.",
+        f"The training started from {starts}. {result.get('about', '')}".rstrip(),
         "",
         *pretraining_lines(result),
         f"Settings: {settings_line(result)}.",
@@ -117,24 +116,22 @@ def _method(result: Result, form: Form) -> list[str]:
     best = result["best"].get(form)
     if best:
         how = "the last one" if best["dev"] is None else f"the best on dev ({number(best['dev'])})"
-        lines += [
-            "",
-            f"This {FORM_TITLES[form]} is of cycle {best['cycle']} of {len(result['cycles'])}, {how}.",
-        ]
+        of_cycle = f"of cycle {best['cycle']} of {len(result['cycles'])}, " if len(forms_of(result)) > 1 else ""
+        lines += ["", f"This {FORM_TITLES[form]} is {of_cycle}{how}."]
     return lines
 
 
 def _data(result: Result) -> list[str]:
-    pairs, dev = result["data"]["pairs"], result["data"]["dev"]
+    (texts, record), dev = training_data(result), result["data"]["dev"]
     settings = {
-        True: "The test sets' sentences are among the training pairs, without their scores (transductive).",
-        False: "No sentence of the test sets is among the training pairs by construction (inductive).",
-        None: "Whether sentences of the test sets are among the training pairs was not recorded.",
+        True: f"The test sets' sentences are among the training {texts}, without their scores (transductive).",
+        False: f"No sentence of the test sets is among the training {texts} by construction (inductive).",
+        None: f"Whether sentences of the test sets are among the training {texts} was not recorded.",
     }
     return [
-        f"- training pairs, no labels: {data_line(pairs)}",
+        f"- training {texts}, no labels: {data_line(record)}",
         f"- dev, labelled, to choose checkpoints: {data_line(dev)}" if dev else "- dev: none",
-        *([f"- {settings[pairs.get('transductive')]}"] if scored_tests(result) else []),
+        *([f"- {settings[record.get('transductive')]}"] if scored_tests(result) else []),
     ]
 
 
@@ -160,8 +157,8 @@ def _limits(result: Result, form: Form) -> list[str]:
         "cross": "Scores rank pairs; learned from another model's, they are no calibrated probabilities.",
     }
     own = [
-        "It learned from a model's scores, not from people's: what its start gets wrong, it may keep.",
-        "It was trained for the language and domain of its pairs; elsewhere, measure before use.",
+        "No person graded what it learned from: what its start gets wrong, it may keep.",
+        "It was trained for the language and domain of its text; elsewhere, measure before use.",
         scale[form],
     ]
     return [f"- {text}" for text in [*own, *notes_of(result)]]

@@ -23,19 +23,22 @@ class DataRecord(TypedDict):
     rows: int
     fingerprint: str
     transductive: NotRequired[bool]
-    """Training pairs only: whether the test sets' sentences are among them. Absent when not known."""
+    """Training text only: whether the test sets' sentences are among them. Absent when not known."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]
-    """Training pairs only: rows that were skipped, and are in bad-rows.tsv."""
+    """Training text only: rows that were skipped, and are in bad-rows.tsv."""
     excluded_rows: NotRequired[int]
-    """Training pairs only: pairs left out because a test sentence occurs in them."""
+    """Training text only: rows left out because a test sentence occurs in them."""
 
 
 class RunData(TypedDict):
     """All data sets of a run."""
 
-    pairs: DataRecord
+    pairs: NotRequired[DataRecord]
+    """What methods for pairs were trained on."""
+    sentences: NotRequired[DataRecord]
+    """What starting encoders were trained on."""
     dev: DataRecord | None
     tests: dict[str, DataRecord]
 
@@ -55,7 +58,7 @@ class Cycle(TypedDict):
     """One cycle: the cross-encoder learns from the bi-encoder, then a bi-encoder from it."""
 
     cycle: int
-    """From 1."""
+    """From 1; methods without cycles have one."""
     cross: NotRequired[FormCycle]
     bi: NotRequired[FormCycle]
 
@@ -102,6 +105,8 @@ class Result(TypedDict):
     """The content of result.json."""
 
     method: str
+    about: NotRequired[str]
+    """What the method does, in a sentence or two; absent from runs of version 0.1.0."""
     recipe: NotRequired[str]
     """Name of the recipe, `<method>/<row>`; absent when the run was not made from one."""
     finished: str
@@ -173,6 +178,17 @@ def best_start(result: Result) -> str:
         return -math.inf if average is None else average
 
     return max(("start", "start_as_is"), key=mean)
+
+
+def training_data(result: Result) -> tuple[str, DataRecord]:
+    """`pairs` or `sentences`, and the record of those that the run was trained on."""
+    data = result["data"]
+    return ("pairs", data["pairs"]) if "pairs" in data else ("sentences", data["sentences"])
+
+
+def forms_of(result: Result) -> list[Form]:
+    """The forms that the run trained."""
+    return [form for form in FORM_TITLES if form in result["best"]]
 
 
 def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.report.curves import plot_curves
-from transencoder.report.result import FORM_TITLES, Result, form_cycle, read_result
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, read_result, training_data
 from transencoder.report.tables import markdown_table, score_table
 from transencoder.report.text import (
     data_line,
@@ -19,6 +19,9 @@ from transencoder.report.text import (
     starts_of,
 )
 from transencoder.runs import atomic_write_text
+
+_FORMS: tuple[Form, ...] = ("cross", "bi")
+"""In the order in which a cycle trains them."""
 
 
 def write_report(run_folder: str | Path) -> Path:
@@ -45,7 +48,7 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
         ["## Scores", "", *_scores(result)],
         ["## Notes", "", *[f"- {note}" for note in notes_of(result)]],
         [
-            "## Dev per cycle",
+            "## Dev per cycle" if len(forms_of(result)) > 1 else "## Dev",
             "",
             *_dev_table(result),
             *([] if plot is None else ["", f"![Dev metric against steps]({plot.name})"]),
@@ -92,16 +95,16 @@ def _scores(result: Result) -> list[str]:
 def _dev_table(result: Result) -> list[str]:
     if result["dev"] is None:
         return ["The run had no dev set."]
-    rows = [("start", "", number(result["dev"].get("start")))]
+    forms = [form for form in _FORMS if form in forms_of(result)]
+    rows = [("start", *("" for _ in forms[1:]), number(result["dev"].get("start")))]
     rows += [
-        (f"cycle {cycle['cycle']}", *(_dev_cell(result, form, position) for form in ("cross", "bi")))  # type: ignore[misc]
-        for position, cycle in enumerate(result["cycles"])
+        (f"cycle {cycle['cycle']}" if len(forms) > 1 else "trained", *(_dev_cell(result, form, i) for form in forms))
+        for i, cycle in enumerate(result["cycles"])
     ]
-    header = ("", FORM_TITLES["cross"], FORM_TITLES["bi"])
     return [
-        *markdown_table(header, rows),
+        *markdown_table(("", *(FORM_TITLES[form] for form in forms)), rows),
         "",
-        "The kept model of each form is in bold; the start is a bi-encoder.",
+        *(["The kept model of each form is in bold; the start is a bi-encoder."] if len(forms) > 1 else []),
     ]
 
 
@@ -114,10 +117,10 @@ def _dev_cell(result: Result, form: Form, position: int) -> str:
 
 
 def _data(result: Result) -> list[str]:
-    data = result["data"]
-    dev = data["dev"]
+    data, dev = result["data"], result["data"]["dev"]
+    texts, record = training_data(result)
     return [
-        f"- training pairs, unlabelled: {data_line(data['pairs'])}",
+        f"- training {texts}, unlabelled: {data_line(record)}",
         f"- dev: {data_line(dev)}" if dev else "- dev: none",
         *([f"- test {name}: {data_line(record)}" for name, record in data["tests"].items()] or ["- test: none"]),
     ]

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from transencoder.report.result import Result, best_start, mean_over
+from transencoder.config import Form
+from transencoder.report.result import Result, best_start, forms_of, mean_over
 from transencoder.report.text import ABSENT, gain, metric_title, number
+
+_GAIN = "gain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +20,8 @@ class ScoreRow:
 
     name: str
     start: float | None
-    bi: float | None
-    cross: float | None
-
-
-HEADER = ("", "start", "bi", "gain", "cross", "gain")
+    trained: dict[Form, float | None]
+    """Of each form that the run trained."""
 
 
 def score_rows(result: Result) -> list[ScoreRow]:
@@ -32,7 +32,8 @@ def score_rows(result: Result) -> list[ScoreRow]:
         rows.append(_row(result, "average", lambda scores: mean_over(scores, names)))
     dev = result["dev"]
     if not names and dev:
-        rows.append(ScoreRow(name="dev", start=dev.get("start"), bi=dev.get("bi"), cross=dev.get("cross")))
+        trained = {form: dev.get(form) for form in forms_of(result)}
+        rows.append(ScoreRow(name="dev", start=dev.get("start"), trained=trained))
     return rows
 
 
@@ -46,18 +47,20 @@ def summary_table(result: Result) -> Table:
     rows = score_rows(result)
     caption = None if rows else "nothing was measured"
     table = Table(title=metric_title(result["metric"]), caption=caption)
-    for position, title in enumerate(HEADER):
+    header = _header(result)
+    for position, title in enumerate(header):
         table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
     for row in rows:
         if row.name == "average":
             table.add_section()
-        table.add_row(*(_coloured(cell) if column in (3, 5) else cell for column, cell in enumerate(_cells(row))))
+        cells = zip(header, _cells(row), strict=True)
+        table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
     return table
 
 
 def score_table(result: Result) -> list[str]:
     """The same table as Markdown lines."""
-    return markdown_table(HEADER, [_cells(row) for row in score_rows(result)])
+    return markdown_table(_header(result), [_cells(row) for row in score_rows(result)])
 
 
 def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -68,20 +71,19 @@ def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> 
     ]
 
 
+def _header(result: Result) -> tuple[str, ...]:
+    return ("", "start", *(title for form in forms_of(result) for title in (form, _GAIN)))
+
+
 def _row(result: Result, name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
-    start, bi, cross = (pick(result["scores"].get(form, {})) for form in (best_start(result), "bi", "cross"))
-    return ScoreRow(name=name, start=start, bi=bi, cross=cross)
+    start = pick(result["scores"].get(best_start(result), {}))
+    trained = {form: pick(result["scores"].get(form, {})) for form in forms_of(result)}
+    return ScoreRow(name=name, start=start, trained=trained)
 
 
 def _cells(row: ScoreRow) -> tuple[str, ...]:
-    return (
-        row.name,
-        number(row.start),
-        number(row.bi),
-        gain(row.bi, row.start),
-        number(row.cross),
-        gain(row.cross, row.start),
-    )
+    trained = [text for value in row.trained.values() for text in (number(value), gain(value, row.start))]
+    return (row.name, number(row.start), *trained)
 
 
 def _coloured(cell: str) -> Text:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from transencoder.report.result import FORM_TITLES, DataRecord, Result, best_start, mean_over
+from transencoder.report.result import FORM_TITLES, DataRecord, Result, best_start, forms_of, mean_over, training_data
 
 ABSENT = "–"
 
@@ -141,22 +141,25 @@ def reproduce_lines(result: Result) -> list[str]:
 
 
 def _data_notes(result: Result) -> Iterator[str]:
-    pairs = result["data"]["pairs"]
-    if pairs.get("transductive"):
-        yield "The training pairs contain the test sentences, without their scores (transductive)."
-    if excluded := pairs.get("excluded_rows"):
-        yield f"{excluded:,} pairs that hold a sentence of a test set were left out of training (inductive)."
-    if bad := pairs.get("bad_rows"):
-        yield f"{bad:,} bad rows of the training pairs were skipped; bad-rows.tsv in the run folder has them."
-    if missing := pairs.get("missing_rows"):
+    texts, record = training_data(result)
+    if record.get("transductive"):
+        yield f"The training {texts} contain the test sentences, without their scores (transductive)."
+    if excluded := record.get("excluded_rows"):
+        left_out = f"{texts} that hold a sentence of a test set" if texts == "pairs" else "sentences of the test sets"
+        yield f"{excluded:,} {left_out} were left out of training (inductive)."
+    if bad := record.get("bad_rows"):
+        yield f"{bad:,} bad rows of the training {texts} were skipped; bad-rows.tsv in the run folder has them."
+    if missing := record.get("missing_rows"):
         yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
 
 
 def _selection_notes(result: Result) -> Iterator[str]:
     if result["data"]["dev"] is None:
-        yield "There was no dev set: the last checkpoint of the last cycle was kept, not the best one."
+        of_cycle = " of the last cycle" if len(forms_of(result)) > 1 else ""
+        yield f"There was no dev set: the last checkpoint{of_cycle} was kept, not the best one."
     else:
-        yield "Checkpoints and cycles were chosen on the dev set, whose scores are labels."
+        chosen = "Checkpoints and cycles were" if len(forms_of(result)) > 1 else "The checkpoint was"
+        yield f"{chosen} chosen on the dev set, whose scores are labels."
     if not any(result["scores"].values()):
         yield "No test set was scored."
     if result["analysis"]:

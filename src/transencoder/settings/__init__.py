@@ -4,7 +4,7 @@ from transencoder.settings.building import build
 from transencoder.settings.expansion import expanded
 from transencoder.settings.fields import Setting, dotted_names, nested_settings, settings_of
 from transencoder.settings.texts import put, value_from_text
-from transencoder.settings.writing import ROWS_MARK, recipe_toml
+from transencoder.settings.writing import ROWS_MARK, method_name, recipe_toml
 
 __all__ = [
     "ROWS_MARK",
@@ -12,6 +12,7 @@ __all__ = [
     "build",
     "dotted_names",
     "expanded",
+    "method_name",
     "nested_settings",
     "put",
     "recipe_toml",

@@ -44,10 +44,12 @@ class Setting:
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
-    """The settings of a config dataclass by name, in the order of its fields."""
+    """The settings of a config dataclass by name: those that it adds to its base, then those of the base."""
     hints = get_type_hints(config_class, localns={"Dataset": _Rows})
-    helps = _docstrings(config_class)
-    return {field.name: _setting(field, hints[field.name], helps.get(field.name, "")) for field in fields(config_class)}
+    lineage = [each for each in reversed(config_class.__mro__) if is_dataclass(each)]
+    helps = {name: text for each in lineage for name, text in _docstrings(each).items()}
+    own = {field.name: field for field in fields(config_class)}
+    return {name: _setting(own[name], hints[name], helps.get(name, "")) for name in _in_order(lineage)}
 
 
 def nested_settings(config_class: type) -> dict[str, Setting]:
@@ -69,6 +71,14 @@ def dotted_names(config_class: type) -> tuple[str, ...]:
         inner = dotted_names(setting.kind) if setting.is_nested else ()
         found += [name, *(f"{prefix}.{field}" for field in inner)]
     return tuple(found)
+
+
+def _in_order(lineage: list[type]) -> list[str]:
+    """Field names of the last class of a line of descent."""
+    names: list[str] = []
+    for config_class in lineage:
+        names = [field.name for field in fields(config_class) if field.name not in names] + names
+    return names
 
 
 class _Rows:

@@ -139,15 +139,16 @@ def sentences_of(datasets: Iterable[Dataset]) -> set[str]:
     }
 
 
-def without_sentences(pairs: Dataset, sentences: set[str]) -> Dataset:
-    """The pairs that hold none of the sentences; `sentences_of` makes the set."""
+def without_sentences(rows: Dataset, sentences: set[str]) -> Dataset:
+    """The pairs or sentences that hold none of the sentences; `sentences_of` makes the set."""
+    columns = [column for column in ("sentence1", "sentence2", "text") if column in rows.column_names]
     kept: list[int] = []
-    for offset in range(0, len(pairs), _BATCH_ROWS):
-        batch = pairs[offset : offset + _BATCH_ROWS]
-        for row, (first, second) in enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset):
-            if _normalised(first) not in sentences and _normalised(second) not in sentences:
+    for offset in range(0, len(rows), _BATCH_ROWS):
+        batch = rows[offset : offset + _BATCH_ROWS]
+        for row, texts in enumerate(zip(*(batch[column] for column in columns), strict=True), start=offset):
+            if not any(_normalised(text) in sentences for text in texts):
                 kept.append(row)
-    return pairs.select(kept)
+    return rows.select(kept)
 
 
 def _normalised(text: str) -> str:

@@ -1,0 +1,18 @@
+"""Train-only projectors: modules between the embeddings and a loss, which the saved model does not have."""
+
+from torch import nn
+
+_INITIAL_STD = 0.02
+"""BERT's, which new layers on top of it take too."""
+
+
+def tanh_projector(dimension: int) -> nn.Module:
+    """SimCSE's: a linear layer and tanh (Gao et al., EMNLP 2021, section 3; dropped at test for unlabelled training).
+
+    Args:
+        dimension: Of the embeddings, before and after.
+    """
+    linear = nn.Linear(dimension, dimension)
+    nn.init.normal_(linear.weight, std=_INITIAL_STD)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.Tanh())

@@ -1,0 +1,101 @@
+"""The labelled sets of a run: the dev set that chooses, the test sets that are scored once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from transencoder import tasks
+from transencoder.errors import InputError
+from transencoder.evaluation import METRICS
+from transencoder.methods.method import Method
+from transencoder.pairs import fingerprint, read_pairs
+from transencoder.report.result import DataRecord
+
+METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A labelled set and how it is measured."""
+
+    name: str
+    pairs: Dataset
+    """With `score`."""
+    metric: str
+    record: DataRecord
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the data and of how it is measured."""
+        return f"{self.metric} {self.record['fingerprint']}"
+
+
+def read_labelled(config: Method[Any]) -> tuple[Scored | None, list[Scored]]:
+    """Read a config's dev and test sets and check them.
+
+    Raises:
+        InputError: A set cannot be read, has bad rows, or has no scores that anything can be measured against.
+    """
+    dev = None if config.dev is None else _scored(config, config.dev, "dev")
+    tests = [test for name in config.tests for test in _tests(config, name)]
+    _check_names(tests)
+    return dev, tests
+
+
+def data_record(source: str, rows: Dataset) -> DataRecord:
+    """A data set for result.json."""
+    return {"source": source, "rows": len(rows), "fingerprint": fingerprint(rows)}
+
+
+def source_name(source: str | Dataset) -> str:
+    """Where a data set came from."""
+    return source if isinstance(source, str) else "a Dataset given in Python"
+
+
+def _check_names(tests: list[Scored]) -> None:
+    sources: dict[str, str] = {}
+    for test in tests:
+        if test.name in sources:
+            raise InputError(
+                f"two test sets are called {test.name}: {sources[test.name]} and {test.record['source']}; "
+                "give each once, and files different names up to their first dot"
+            )
+        sources[test.name] = test.record["source"]
+
+
+def _tests(config: Method[Any], name: str) -> list[Scored]:
+    if name in tasks.SUITES:
+        return [_scored(config, task.name, "test") for task in tasks.expand(name)]
+    return [_scored(config, name, "test")]
+
+
+def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
+    if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
+        task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
+        pairs = tasks.load(task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
+        return _measurable(
+            Scored(task.name, pairs, task.metric, data_record(f"{task.dataset} ({task.splits[role]})", pairs))
+        )
+    pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
+    if "score" not in pairs.column_names:
+        raise InputError(
+            f"{source_name(source)} is given as {role}, but no column of it is called `score`. "
+            "Give a labelled file with a header sentence1, sentence2, score"
+        )
+    name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
+    return _measurable(Scored(name, pairs, METRIC_OF_KIND[config.task_kind], data_record(source_name(source), pairs)))
+
+
+def _measurable(scored: Scored) -> Scored:
+    """Refuse, before anything is trained, gold scores that no model can be measured against."""
+    gold = np.asarray(scored.pairs["score"][:], np.float64)
+    if len(set(gold)) < 2:
+        raise InputError(
+            f"{scored.record['source']}: its gold scores are all {gold[0] if len(gold) else 'missing'}; "
+            "nothing can be measured against them. Give pairs of different scores"
+        )
+    METRICS[scored.metric](gold, gold)
+    return scored

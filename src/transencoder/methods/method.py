@@ -1,0 +1,82 @@
+"""What the configs of all methods have: the run folder, what is measured, how data is read, what it runs on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from transencoder.config import Precision
+from transencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Outcome_co = TypeVar("Outcome_co", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC, Generic[Outcome_co]):
+    """A method's config; a subclass is one paper."""
+
+    about: ClassVar[str]
+    """What the method does, in a sentence or two, for reports and model cards."""
+
+    output: str
+    """The run folder. The same command on the same folder goes on where it stopped."""
+    dev: str | Dataset | None = None
+    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
+    tests: tuple[str, ...] = ()
+    """Tasks, suites or labelled files scored once, at the end."""
+    task_kind: Literal["graded", "binary"] = "graded"
+    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and Table 16's defaults."""
+    precision: Precision = "auto"
+    """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
+    device: str | None = None
+    """Device such as `cpu` or `cuda:0`; None: the best there is."""
+    seed: int = 2021
+    """Run seed; each stage derives its own (released code: 2021)."""
+    test_every_eval: bool = False
+    """Analysis mode: also score the tests at every dev evaluation. Never use it to choose."""
+    skip_bad_rows: bool = False
+    """Count, report and set aside bad rows of the training text instead of stopping at the first."""
+    header: bool | None = None
+    """Whether the training text, a TSV or CSV, has a header; None: detected, and an error where that is not certain."""
+    file_format: str | None = None
+    """Format of the training text where its name does not say: tsv, csv, jsonl or parquet."""
+    split: str | None = None
+    """Split of the training text, a hub id or folder, such as train; None: the only one there is."""
+    exclude_test_sentences: bool = False
+    """Inductive setting: leave out of training what contains a sentence of any test set."""
+    data_dir: str | None = None
+    """Folder with data sets in the hub's layout; else the environment's TRANSENCODER_DATA, else the hub."""
+    cache_dir: str | None = None
+    """Folder for hub downloads; None: the hub's usual one."""
+    token: str | None = None
+    """Hub access token; None: the one you are logged in with. Never written to the run folder."""
+    report_to: tuple[str, ...] = ()
+    """Trackers passed on to the trainer, such as tensorboard (events in the run folder), wandb or trackio."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions, naming the field as the user typed it."""
+        if self.test_every_eval and not (self.tests and self.dev is not None):
+            raise InputError("test_every_eval needs tests and dev; give both, or leave it out")
+
+    @abstractmethod
+    def run(self, recipe: str | None = None) -> Outcome_co:
+        """Train, or go on with a run that was interrupted.
+
+        Args:
+            recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
+
+        Returns:
+            The best models, their scores, and the run's path.
+
+        Raises:
+            InputError: Data or an option cannot be used.
+            RunError: The run folder is locked, foreign, or its disk is full.
+        """
+
+    @abstractmethod
+    def plan(self) -> Any:
+        """What `run` would do and about what it would cost, as something to print; reads the data, trains nothing."""

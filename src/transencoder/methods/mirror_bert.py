@@ -1,0 +1,91 @@
+"""Mirror-BERT (Liu et al., EMNLP 2021): a text finds its own copy with a span masked, in seconds of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transencoder.config import FitConfig, Pooling
+from transencoder.errors import InputError
+from transencoder.methods.start import StartMethod
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    from transencoder.views import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorBERTFit(FitConfig):
+    """How Mirror-BERT trains: the released code's values for sentences."""
+
+    learning_rate: float | None = 2e-5
+    """Peak learning rate of AdamW (released code; constant there, falling here)."""
+    batch_size: int | None = 200
+    """Texts a step and device (released code)."""
+    epochs: int | None = 1
+    """Passes over the texts. Released code: sentences 1, words 2."""
+    max_length: int | None = 50
+    """Tokens of a text. Released code: sentences 50, words 25."""
+    warmup_ratio: float | None = 0.0
+    """Share of the steps with rising rate (released code: none)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorBERT(StartMethod):
+    """Mirror-BERT: a text and its copy with a span masked, through two dropout masks."""
+
+    about = (
+        "Each text must find its copy with a few characters masked among the texts and copies of its batch "
+        "(Mirror-BERT)."
+    )
+
+    pooling: Pooling | None = "mean"
+    """Pooling in training and at test. Released code: mean for BERT (over padding too, which we leave out), cls for
+    RoBERTa. None: the start's own."""
+    temperature: float = 0.04
+    """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
+    span_characters: int = 5
+    """Characters that are masked in the second view (released code); 0: none, as for words."""
+    mask_token: str | None = None
+    """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
+    fit: MirrorBERTFit = field(default_factory=MirrorBERTFit)
+    """How the encoder is trained."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.04")
+        if self.span_characters < 0:
+            raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
+        if self.fit.dropout == 0.0 and not self.span_characters:
+            raise InputError("fit.dropout and span_characters are both 0, and then both views are the same")
+
+    @property
+    def fitting(self) -> FitConfig:
+        """How it is trained."""
+        return self.fit
+
+    @property
+    def start_pooling(self) -> Pooling | None:
+        """Pooling of the trained model."""
+        return self.pooling
+
+    def views(self, mask_token: str | None) -> tuple[View, View]:
+        """The text, and its copy with a span masked."""
+        from transencoder.views import SpanMask, as_is
+
+        if not self.span_characters:
+            return as_is, as_is
+        token = self.mask_token or mask_token
+        if token is None:
+            raise InputError(f"the tokenizer of {self.start} has no mask token; give mask_token, or span_characters 0")
+        return as_is, SpanMask(mask_token=token, n_characters=self.span_characters)
+
+    def loss(self, student: SentenceTransformer) -> nn.Module:
+        """InfoNCE in both directions."""
+        from transencoder.losses import NTXentLoss
+
+        return NTXentLoss(student, self.temperature)

@@ -1,0 +1,184 @@
+"""What the runs of all methods share: how they are opened, the record's common parts, where the models go."""
+
+import dataclasses
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from transencoder import distributed
+from transencoder.config import Form
+from transencoder.cycles import Model
+from transencoder.methods.data import Data
+from transencoder.methods.method import Method
+from transencoder.methods.scoring import Metrics
+from transencoder.report import model_card, write_report
+from transencoder.report.result import Environment, Result
+from transencoder.runs import Run, atomic_write_text
+from transencoder.settings import method_name, recipe_toml
+
+FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+"""Where in the run folder the best model of each form lies."""
+
+BAD_ROWS = "bad-rows.tsv"
+
+_OUTPUTS = (*FOLDERS.values(), "report.md", "curves.png", BAD_ROWS)
+"""What belongs to a result besides its record."""
+
+
+def open_run(given: Method[Any], config: Method[Any]) -> Run:
+    """Open the run folder of a config.
+
+    Args:
+        given: The config with every default written out, for the run's recipe.
+        config: The same with its variables filled in.
+    """
+    return Run.open(
+        config.output,
+        recipe_toml(given),
+        method_name(type(given)),
+        details={"device": config.device, "threads": torch.get_num_threads()},
+        outputs=_OUTPUTS,
+        rank=distributed.rank(),
+        barrier=distributed.barrier,
+        broadcast=distributed.broadcast,
+    )
+
+
+def remove_unfinished(run: Run) -> None:
+    """Remove what a run left that was killed before its result was written: it must not pass for this one's."""
+    if distributed.rank() != 0 or (run.folder / "result.json").exists():
+        return
+    for path in (run.folder / name for name in _OUTPUTS):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def result_of(
+    run: Run,
+    given: Method[Any],
+    data: Data,
+    cycles: list[dict[Form, Model]],
+    best: Mapping[Form, Model],
+    *,
+    dev: Metrics | None,
+    scores: dict[str, Metrics],
+    seconds: float,
+    recipe: str | None,
+    notes: list[str],
+) -> Result:
+    """The content of result.json.
+
+    Args:
+        run: The run, its stages done.
+        given: The config with every default written out.
+        data: What was read.
+        cycles: The models of each cycle, one cycle for methods that have none.
+        best: The model that is kept of each form.
+        dev: Dev metric of the start and of the kept models.
+        scores: Test metrics of the same.
+        seconds: Wall time of this process.
+        recipe: Name of the recipe that the config comes from.
+        notes: What else to know before trusting the numbers.
+    """
+    stages = run.stages
+    result: Result = {
+        "method": method_name(type(given)),
+        "about": given.about,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": given.seed,
+        "config": _plain(given),
+        "environment": _environment(run.environments),
+        "data": data.as_record(),
+        "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
+        "cycles": [
+            {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
+            for i, models in enumerate(cycles, 1)
+        ],
+        "best": {
+            form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": folder}
+            for form, folder in FOLDERS.items()
+            if form in best
+        },
+        "dev": dev,
+        "scores": scores,
+        "analysis": _analysis(cycles) if given.test_every_eval else None,
+        "stages": stages,  # type: ignore[typeddict-item]
+        "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
+        "notes": notes,
+    }
+    if recipe is not None:
+        result["recipe"] = recipe
+    return result
+
+
+def finish(run: Run, result: Result, best: Mapping[Form, Model]) -> None:
+    """Put the models where the user finds them, write the record, then the report."""
+    if distributed.rank() == 0:
+        for form, model in best.items():
+            _export(run, result, form, model)
+    run.finish(result)
+    if distributed.rank() == 0:
+        write_report(run.folder)
+
+
+def _environment(recorded: list[dict[str, Any]]) -> Environment:
+    """Where the stages were computed; for a run that went on elsewhere, all commits, devices and so on."""
+    commits = [
+        each["git"]["commit"] + ("-dirty" if each["git"]["is_changed"] else "") for each in recorded if each["git"]
+    ]
+    return {
+        "commit": _joined(commits) if commits else None,
+        "device": _joined(each["details"]["device"] for each in recorded),
+        "threads": _joined(str(each["details"]["threads"]) for each in recorded),
+        "python": _joined(each["python"] for each in recorded),
+        "versions": {name: version for name, version in recorded[-1]["versions"].items() if version is not None},
+    }
+
+
+def _joined(values: Iterable[str]) -> str:
+    return " + ".join(dict.fromkeys(values))
+
+
+def _form_record(model: Model) -> Any:
+    curve = model.fitted["curve"] if model.fitted else []
+    return {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
+
+
+def _analysis(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
+    curves: dict[str, list[tuple[int, int, dict[str, float | None]]]] = {}
+    for form, model in (item for models in cycles for item in models.items()):
+        points = curves.setdefault(form, [])
+        for step, values in (model.fitted or {}).get("others", []):
+            named = {name.removeprefix("test_"): value for name, value in values.items()}
+            points.append((model.cycle, step, named))
+    return curves
+
+
+def _plain(config: Method[Any]) -> dict[str, Any]:
+    """The config for result.json: no token, a Dataset by its number of rows."""
+    values = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in ("pairs", "sentences", "dev") and value is not None and not isinstance(value, str):
+            value = f"a Dataset of {len(value)} rows"
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            value = dataclasses.asdict(value)
+        elif field.name == "members":
+            value = [dataclasses.asdict(member) for member in value]
+        values[field.name] = value
+    values["token"] = None
+    return values
+
+
+def _export(run: Run, result: Result, form: Form, model: Model) -> None:
+    target, unfinished = run.folder / FOLDERS[form], run.folder / f".tmp-{FOLDERS[form]}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.copytree(model.folder, unfinished)
+    atomic_write_text(unfinished / "README.md", model_card(result, form))
+    shutil.rmtree(target, ignore_errors=True)
+    unfinished.rename(target)

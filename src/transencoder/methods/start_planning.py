@@ -1,0 +1,59 @@
+"""What the run of a starting encoder needs before it begins, and what it will do and cost."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transencoder.encoders import count_parameters, fetch
+from transencoder.fit import steps_in_all
+from transencoder.methods.data import read_start_data
+from transencoder.methods.placement import placed
+from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
+from transencoder.methods.start import StartMethod
+from transencoder.pairs.rows import plural
+from transencoder.report.text import duration
+
+
+@dataclass(frozen=True)
+class StartPlan:
+    """What a run would do, and about what it would cost."""
+
+    config: StartMethod
+    n_sentences: int
+    steps: int
+    seconds: float
+    """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
+    disk_bytes: int
+    """Two models, one checkpoint, views and tokens."""
+
+    def __str__(self) -> str:
+        """The plan as a person reads it."""
+        config = self.config
+        return "\n".join(
+            [
+                f"{plural(self.n_sentences, 'sentence')}; two views of each; train a bi-encoder "
+                f"{plural(self.steps, 'step')}",
+                settings_in_words(config.fitting),
+                f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
+                f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
+            ]
+        )
+
+
+def plan_start(config: StartMethod) -> StartPlan:
+    """What a run would do with this config: reads the data and the model's size, trains nothing."""
+    _, config, folder = prepare_start(config)
+    data, fitting = read_start_data(config, None), config.fitting
+    n_sentences, n_parameters = len(data.training), count_parameters(folder)
+    steps = steps_in_all(n_sentences, fitting, both_orders=False)
+    n_evaluations = steps // fitting.eval_steps + (fitting.epochs or 1)
+    n_scored = n_evaluations * len(data.dev.pairs) if data.dev else 0
+    operations = training_operations(n_parameters, steps * (fitting.batch_size or 1), n_scored)
+    disk = 4 * n_parameters * (2 + 4) + n_sentences * 600
+    return StartPlan(config, n_sentences, steps, operations / operations_a_second(config), disk)
+
+
+def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
+    """The config with every default written out, the same with its variables expanded, and the start's folder."""
+    given, usable = placed(config)
+    folder = fetch(usable.start, revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
+    return given, usable, folder

@@ -1,0 +1,244 @@
+"""A starting encoder's run from its config to its model: two views of each sentence, one fit, the tests, the report."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from transformers import set_seed
+
+from transencoder import distributed
+from transencoder.cycles import Model, start_model
+from transencoder.encoders import load_bi
+from transencoder.fit import fit
+from transencoder.methods.data import Data, read_start_data
+from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
+from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
+from transencoder.methods.start import StartMethod
+from transencoder.methods.start_planning import prepare_start
+from transencoder.report.result import Result
+from transencoder.runs import Run, StageRecord, stage_seed
+from transencoder.scorers import BiScorer, Scorer
+from transencoder.settings import method_name
+from transencoder.tokens import TokenCache
+from transencoder.views import View, write_views
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what a stage computes."""
+
+_STAGE = "bi-encoder"
+
+
+@dataclass(frozen=True)
+class TrainedStart:
+    """What a run leaves: the trained bi-encoder, the record, the folder."""
+
+    bi_encoder: SentenceTransformer
+    result: Result
+    """The content of result.json."""
+    folder: Path
+    """The run folder; the model lies in `bi-encoder`."""
+
+
+def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedStart:
+    """Train a bi-encoder on unlabelled sentences, or go on with a run that was interrupted.
+
+    Args:
+        config: The method's config.
+        recipe: Name of the recipe that the config comes from, for reports.
+
+    Returns:
+        The best model, its scores, and the run's path.
+
+    Raises:
+        InputError: Data or an option cannot be used.
+        RunError: The run folder is locked, foreign, or its disk is full.
+    """
+    distributed.start()
+    started = time.monotonic()
+    given, config, folder = prepare_start(config)
+    with open_run(given, config) as run:
+        remove_unfinished(run)
+        bench = _Bench(run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder))
+        views = _write_views(bench)
+        trained = _train(bench, views)
+        scores, dev = _scores(bench, trained), _dev(bench, trained)
+        result = result_of(
+            run,
+            given,
+            bench.data,
+            [{"bi": trained}],
+            {"bi": trained},
+            dev=dev,
+            scores=scores,
+            seconds=time.monotonic() - started,
+            recipe=recipe,
+            notes=[],
+        )
+        finish(run, result, {"bi": trained})
+    distributed.barrier()
+    model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)
+    return TrainedStart(model, result, Path(config.output))
+
+
+class _Bench:
+    """What every stage works with."""
+
+    def __init__(self, run: Run, config: StartMethod, data: Data, start: Model) -> None:
+        self.run = run
+        self.config = config
+        self.data = data
+        self.start = start
+        self.device = str(config.device)
+        self.cache = TokenCache(run.folder / "tokens")
+
+    def load_start(self) -> SentenceTransformer:
+        """The model that is trained, with its pooling and its length."""
+        length, pooling = self.config.fitting.max_length, self.config.start_pooling
+        return load_bi(self.start.folder, max_length=length, pooling=pooling, device=self.device)
+
+    def scorer(self, model: SentenceTransformer) -> Scorer:
+        """A model's scorer in the run's precision."""
+        return BiScorer(model, precision=self.config.precision, cache=self.cache)
+
+
+def _write_views(bench: _Bench) -> StageRecord:
+    first, second = bench.config.views(bench.load_start().tokenizer.mask_token)
+    seed = stage_seed(bench.config.seed, "views")
+
+    def compute(folder: Path) -> dict[str, Any]:
+        if distributed.rank() == 0:
+            write_views(bench.data.training, first, second, folder / "views.arrow", seed=seed)
+        return {}
+
+    return bench.run.stage(
+        "views",
+        config={"version": _CODE_VERSION, "views": [_name(first), _name(second)], "seed": seed},
+        inputs=[bench.data.record["fingerprint"]],
+        compute=compute,
+    )
+
+
+def _name(view: View) -> str:
+    """What tells a view from others: a dataclass's fields, a function's name."""
+    return getattr(view, "__qualname__", repr(view))
+
+
+def _train(bench: _Bench, views: StageRecord) -> Model:
+    config, data = bench.config, bench.data
+    tests = data.tests if config.test_every_eval else []
+    record = bench.run.stage(
+        _STAGE,
+        config={
+            "version": _CODE_VERSION,
+            "method": method_name(type(config)),
+            "settings": _own_settings(config),
+            "fit": asdict(config.fitting) | {"checkpoint_steps": None},  # it changes nothing that comes out
+            "pooling": config.start_pooling,
+            "seed": config.seed,
+            "precision": config.precision,
+            "n_processes": distributed.world_size(),
+        },
+        inputs=[
+            views.key,
+            bench.start.key,
+            "" if data.dev is None else data.dev.fingerprint,
+            *(test.fingerprint for test in tests),
+        ],
+        compute=partial(_fit, bench, views),
+    )
+    return Model("bi", record.folder / "model", record.key, _STAGE, 1, record.result, record.seconds)
+
+
+def _own_settings(config: StartMethod) -> dict[str, Any]:
+    """What the method itself adds to the settings of all starting encoders, and what its views do not say."""
+    shared = {field.name for field in fields(StartMethod)} | {"fit", "pooling"}
+    return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
+
+
+def _fit(bench: _Bench, views: StageRecord, folder: Path) -> dict[str, Any]:
+    config = bench.config
+    seed = stage_seed(config.seed, _STAGE)
+    pairs = Dataset.from_file(str(views.folder / "views.arrow"))
+    student = bench.load_start()
+
+    def loss(model: SentenceTransformer) -> Any:
+        set_seed(seed)  # a projector is new
+        return config.loss(model)
+
+    fitted = fit(
+        student,
+        loss,
+        pairs,
+        np.zeros(len(pairs), np.float32),
+        _dev_metrics(bench),
+        config.fitting,
+        folder=folder / "checkpoints",
+        seed=seed,
+        precision=config.precision,
+        cache=bench.cache,
+        report_to=config.report_to,
+        log_folder=bench.run.folder / "tensorboard" / _STAGE,
+    )
+    if distributed.rank() == 0:
+        student.save_pretrained(str(folder / "model"), create_model_card=False)
+    return asdict(fitted)
+
+
+def _dev_metrics(bench: _Bench) -> Callable[[Any], dict[str, float]] | None:
+    dev, tests = bench.data.dev, bench.data.tests if bench.config.test_every_eval else []
+    if dev is None:
+        return None
+
+    def metrics(model: SentenceTransformer) -> dict[str, float]:
+        scorer = bench.scorer(model)
+        return {"dev": measure(dev, scorer)} | {f"test_{test.name}": measure(test, scorer) for test in tests}
+
+    return metrics
+
+
+def _dev(bench: _Bench, trained: Model) -> Metrics | None:
+    if bench.data.dev is None:
+        return None
+    start = _score(bench, bench.start, "start-on-dev", {"dev": bench.data.dev})
+    return {"start": start["dev"], "bi": trained.dev}
+
+
+def _scores(bench: _Bench, trained: Model) -> dict[str, Metrics]:
+    tests = {test.name: test for test in bench.data.tests}
+    if not tests:
+        return {}
+    config = bench.config
+    scores = {"start": _score(bench, bench.start, "start", tests)}
+    as_is = score_start_as_is(
+        bench.run,
+        bench.start,
+        tests,
+        bench.cache,
+        max_length=config.fitting.max_length,
+        pooling=config.start_pooling,
+        precision=config.precision,
+        device=bench.device,
+    )
+    if as_is is not None:
+        scores["start_as_is"] = as_is
+    return scores | {"bi": _score(bench, trained, "bi", tests)}
+
+
+def _score(bench: _Bench, model: Model, name: str, sets: dict[str, Any]) -> Metrics:
+    config, is_start = bench.config, model is bench.start
+    conditions = {
+        "precision": config.precision,
+        "max_length": config.fitting.max_length if is_start else None,
+        "pooling": config.start_pooling if is_start else None,
+    }
+
+    def scorer() -> Scorer:
+        return bench.scorer(bench.load_start() if is_start else load_bi(model.folder, device=bench.device))
+
+    return score_stage(bench.run, model, name, conditions, sets, scorer)

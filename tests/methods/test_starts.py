@@ -1,0 +1,259 @@
+"""Starting encoders: whole runs of a tiny model on sentences, their records, and what they refuse."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+
+from transencoder import BiScorer, MirrorBERT, SimCSE, read_pairs, train
+from transencoder.checkpoints import KeepBest
+from transencoder.cli import main
+from transencoder.errors import InputError
+from transencoder.evaluation import evaluate
+from transencoder.fit import pseudo_labels
+from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.simcse import SimCSEFit
+from transencoder.pairs import read_sentences
+from transencoder.recipes import load_recipe, recipe_toml
+
+FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "max_length": 16}
+CONFIGS = {
+    "simcse": (SimCSE, {"fit": SimCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean"}),
+    "mirror-bert": (MirrorBERT, {"fit": MirrorBERTFit(learning_rate=1e-3, **FAST)}),
+}
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory, tiny_pairs) -> str:
+    """A file of 96 sentences, longer than Mirror-BERT's 30 characters."""
+    path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
+    rows = tiny_pairs.select(range(96))
+    texts = [f"{row['sentence1']} {row['sentence2']}" for row in rows]
+    path.write_text("\n".join(texts) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
+    """Makes a config that trains in a second; any field can be changed."""
+
+    def make_config(method: str, **changes):
+        config_class, own = CONFIGS[method]
+        fields = {
+            "sentences": sentences,
+            "start": tiny_plm,
+            "output": str(tmp_path_factory.mktemp("runs") / "run"),
+            "dev": str(tiny_files / "dev.tsv"),
+            "tests": (str(tiny_files / "test.tsv"),),
+            "precision": "fp32",
+            "device": "cpu",
+        }
+        return config_class(**(fields | own | changes))
+
+    return make_config
+
+
+@pytest.fixture(scope="module", params=list(CONFIGS))
+def trained(request, make):
+    return train(make(request.param))
+
+
+def weights(folder) -> bytes:
+    return (Path(folder) / "bi-encoder" / "model.safetensors").read_bytes()
+
+
+def test_a_run_leaves_a_model_that_plain_sentence_transformers_scores_alike(trained, tiny_files):
+    plain = SentenceTransformer(str(trained.folder / "bi-encoder"), device="cpu")
+    test = read_pairs(str(tiny_files / "test.tsv"))
+    first, second = plain.encode(test["sentence1"][:]), plain.encode(test["sentence2"][:])
+    cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    ours = BiScorer(trained.bi_encoder, precision="fp32").score(test.select_columns(["sentence1", "sentence2"]))
+    np.testing.assert_allclose(ours, cosines, atol=1e-5)
+    assert evaluate(BiScorer(plain, precision="fp32"), test) == pytest.approx(
+        trained.result["scores"]["bi"]["test"], abs=1e-6
+    )
+    assert plain.max_seq_length == 16
+    assert [type(module).__name__ for module in plain] == ["Transformer", "Pooling"]
+
+
+def test_the_record_and_the_report_speak_of_one_form(trained):
+    result = trained.result
+    assert set(result["best"]) == {"bi"}
+    assert list(result["scores"]) == ["start", "start_as_is", "bi"]
+    assert result["data"]["sentences"]["rows"] == 96
+    assert [stage["name"] for stage in result["stages"]] == [
+        "views",
+        "bi-encoder",
+        "scores/start",
+        "scores/start-as-is",
+        "scores/bi",
+        "scores/start-on-dev",
+    ]
+    assert len(result["cycles"][0]["bi"]["curve"]) == 2
+    report = (trained.folder / "report.md").read_text()
+    card = (trained.folder / "bi-encoder" / "README.md").read_text()
+    assert "cross" not in report
+    assert "| | start | bi | gain |" in report.replace("|  |", "| |")
+    assert "training sentences, unlabelled: 96 rows" in report
+    assert "The checkpoint was chosen on the dev set" in report
+    assert "96 rows" in card
+    assert "cross-encoder" not in card
+    assert (trained.folder / "curves.png").exists()
+
+
+def test_the_second_time_everything_is_reused(trained):
+    before = weights(trained.folder)
+    config = load_recipe(trained.folder / "recipe.toml")
+    again = train(replace(config, device="cpu"))
+    assert all(stage["reused"] for stage in again.result["stages"])
+    assert weights(again.folder) == before
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_interrupted_it_ends_with_the_same_bytes(make, method, monkeypatch):
+    """The projector's state and the views are part of it."""
+    whole = train(make(method))
+    config = make(method)
+    save = KeepBest.on_save
+
+    def stop_after_save(self, args, state, control, **kwargs):
+        save(self, args, state, control, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    (checkpoint,) = Path(config.output).glob("stages/bi-encoder-*/checkpoints/checkpoint-3")
+    assert (checkpoint / "loss.safetensors").exists() == (method == "simcse")
+    monkeypatch.setattr(KeepBest, "on_save", save)
+    assert weights(train(config).folder) == weights(whole.folder)
+
+
+def test_a_resumed_run_without_the_projectors_state_would_differ(make, monkeypatch):
+    whole, config = train(make("simcse")), make("simcse")
+    save = KeepBest.on_save
+
+    def stop_after_save(self, args, state, control, **kwargs):
+        save(self, args, state, control, **kwargs)
+        (self.folder / "checkpoint-3" / "loss.safetensors").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    monkeypatch.setattr(KeepBest, "on_save", save)
+    assert weights(train(config).folder) != weights(whole.folder)
+
+
+def test_each_setting_makes_a_stage_of_its_own(make):
+    config = make("simcse", dev=None, tests=())
+    keys = [
+        train(replace(config, **change)).result["cycles"][0]["bi"]["stage"]
+        for change in ({}, {"temperature": 0.1}, {"projector": False}, {"pooling": "cls"}, {"seed": 1})
+    ]
+    assert len(set(keys)) == 5
+
+
+def test_the_projector_is_in_the_loss_and_not_in_the_model(make, monkeypatch):
+    seen = []
+    fit = pseudo_labels.KeepBest
+
+    class Watch(fit):
+        def __init__(self, model, folder, loss=None):
+            super().__init__(model, folder, loss)
+            seen.append({name for name, _ in loss.named_parameters() if not name.startswith("model.")})
+
+    monkeypatch.setattr(pseudo_labels, "KeepBest", Watch)
+    train(make("simcse"))
+    train(make("simcse", projector=False))
+    assert seen == [{"projector.0.weight", "projector.0.bias"}, set()]
+
+
+def test_mirror_bert_masks_the_second_view_with_the_tokenizers_own_token(make):
+    run = train(make("mirror-bert", dev=None, tests=())).folder
+    (path,) = run.glob("stages/views-*/views.arrow")
+    views = Dataset.from_file(str(path))
+    texts = read_sentences(make("mirror-bert").sentences)["text"][:]
+    assert views["sentence1"][:] == texts
+    assert all(
+        (" [MASK] " in masked) == (len(text) >= 30) for text, masked in zip(texts, views["sentence2"], strict=True)
+    )
+
+
+def test_without_a_dev_set_the_last_checkpoint_is_kept_and_the_report_says_so(make):
+    trained = train(make("simcse", dev=None, tests=()))
+    assert trained.result["dev"] is None
+    assert "There was no dev set: the last checkpoint was kept" in (trained.folder / "report.md").read_text()
+
+
+def test_test_sentences_can_be_left_out(make, tiny_files, tiny_pairs, tmp_path):
+    held_out = read_pairs(str(tiny_files / "test.tsv"))["sentence1"][:3]
+    path = tmp_path / "more.txt"
+    path.write_text("\n".join([*held_out, *tiny_pairs["sentence1"][:16]]) + "\n")
+    kept = train(make("simcse", sentences=str(path), dev=None, exclude_test_sentences=True))
+    assert kept.result["data"]["sentences"]["transductive"] is False
+    assert kept.result["data"]["sentences"]["excluded_rows"] >= 3
+    assert "were left out of training (inductive)" in (kept.folder / "report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("simcse", {"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ("simcse", {"fit": SimCSEFit(dropout=0.0)}, "both views of a sentence are the same"),
+        ("mirror-bert", {"temperature": -1.0}, "temperature is -1.0"),
+        ("mirror-bert", {"span_characters": -1}, "span_characters is -1"),
+        ("mirror-bert", {"span_characters": 0, "fit": MirrorBERTFit(dropout=0.0)}, "both views are the same"),
+        ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests and dev"),
+    ],
+)
+def test_contradictions_are_refused(make, method, changes, message):
+    with pytest.raises(InputError, match=message):
+        make(method, **changes)
+
+
+def test_from_the_command_line(make, sentences, tiny_plm, tiny_files, tmp_path, capsys):
+    options = ["--sentences", sentences, "--start", tiny_plm, "--output", str(tmp_path / "run")]
+    options += ["--dev", str(tiny_files / "dev.tsv"), "--precision", "fp32", "--device", "cpu", "--pooling", "mean"]
+    fit = {"learning-rate": "1e-3", "batch-size": "16", "eval-steps": "3", "checkpoint-steps": "3", "max-length": "16"}
+    options += [word for name, value in fit.items() for word in (f"--fit.{name}", value)]
+    assert main(["train", "simcse", *options, "--dry-run"]) == 0
+    assert "96 sentences; two views of each; train a bi-encoder 6 steps" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()
+    assert main(["train", "simcse", *options]) == 0
+    out = capsys.readouterr().out
+    assert "bi: " in out
+    assert "cross" not in out
+    in_python = train(make("simcse", tests=()))
+    assert weights(tmp_path / "run") == weights(in_python.folder)
+    assert main(["runs", "list", str(tmp_path)]) == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["method"] == "simcse"
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_a_config_comes_back_from_its_recipe(make, method, tmp_path):
+    config = make(method)
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe_toml(config))
+    assert load_recipe(path) == config
+
+
+def test_one_overridden_setting_leaves_the_methods_other_defaults(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('method = "simcse"\nsentences = "s.txt"\nstart = "x"\noutput = "run"\n[fit]\nepochs = 2\n')
+    fit = load_recipe(path).fit
+    assert (fit.epochs, fit.learning_rate, fit.weight_decay, fit.eval_steps) == (2, 3e-5, 0.0, 125)
+
+
+def test_average_gradients_leaves_one_process_alone():
+    from transencoder.distributed import average_gradients
+
+    weight = torch.nn.Parameter(torch.ones(2))
+    average_gradients([weight])
+    (2 * weight).sum().backward()
+    assert weight.grad.tolist() == [2, 2]

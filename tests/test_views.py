@@ -1,0 +1,83 @@
+"""Views: what each does to a text, and that rows, chunks and processes do not change what comes out."""
+
+import random
+
+import pytest
+from datasets import Dataset
+
+from transencoder import views
+from transencoder.errors import InputError
+from transencoder.views import SpanMask, Synonyms, WordDeletion, as_is, write_views
+
+LONG = "the washing machine stops before the drum is empty"
+
+
+def one(view, text, seed=0):
+    (made,) = view([text], [random.Random(seed)])
+    return made
+
+
+def test_a_span_of_five_characters_is_masked_where_it_stands():
+    found = set()
+    for seed in range(300):
+        before, _, after = one(SpanMask(mask_token="<m>"), LONG, seed).partition(" <m> ")
+        assert LONG.startswith(before)
+        assert LONG.endswith(after)
+        assert len(before) + len(after) == len(LONG) - 5
+        found.add(len(before))
+    assert found == set(range(len(LONG) - 4))
+
+
+def test_short_texts_keep_all_their_characters():
+    assert one(SpanMask(mask_token="[MASK]"), LONG[:29]) == LONG[:29]
+    assert "[MASK]" in one(SpanMask(mask_token="[MASK]"), LONG[:30])
+    assert one(SpanMask(mask_token="[MASK]", min_characters=0), "abcd") == "abcd"
+
+
+def test_words_go_in_their_share_and_one_stays():
+    kept = [one(WordDeletion(share=0.3), LONG, seed).split() for seed in range(400)]
+    words = LONG.split()
+    assert all(words and [word for word in words if word in each][: len(each)] for each in kept)
+    # one of nine words always stays
+    assert sum(map(len, kept)) / 400 / 9 == pytest.approx(0.7 + 0.3 / 9, abs=0.02)
+    assert {len(one(WordDeletion(share=0.99), "on off", seed).split()) for seed in range(50)} == {1}
+    assert one(WordDeletion(share=0.99), "off") == "off"
+    with pytest.raises(InputError, match=r"share is 1.0.*below 1"):
+        WordDeletion(share=1.0)
+
+
+def test_one_word_that_has_synonyms_is_replaced():
+    view = Synonyms(table={"machine": ("appliance", "device"), "stops": ("halts",)})
+    found = {one(view, "The machine stops.", seed) for seed in range(50)}
+    assert found == {"The appliance stops.", "The device stops.", "The machine halts."}
+    assert one(view, "Machine?") in {"Appliance?", "Device?"}
+    assert one(view, "Nothing here") == "Nothing here"
+
+
+def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatch):
+    sentences = Dataset.from_dict({"text": [f"{LONG} {i}" for i in range(50)]})
+    mask = SpanMask(mask_token="[MASK]")
+    whole = write_views(sentences, as_is, mask, tmp_path / "whole.arrow", seed=1)
+    monkeypatch.setattr(views, "_CHUNK", 7)
+    chunked = write_views(sentences, as_is, mask, tmp_path / "chunked.arrow", seed=1)
+    parallel = write_views(sentences, as_is, mask, tmp_path / "parallel.arrow", seed=1, n_processes=2)
+    other = write_views(sentences, as_is, mask, tmp_path / "other.arrow", seed=2)
+    assert whole.column_names == ["sentence1", "sentence2"]
+    assert whole["sentence1"][:] == sentences["text"][:]
+    assert whole["sentence2"][:] == chunked["sentence2"][:] == parallel["sentence2"][:]
+    assert whole["sentence2"][:] != other["sentence2"][:]
+
+
+def test_both_sides_draw_apart(tmp_path):
+    sentences = Dataset.from_dict({"text": [f"{LONG} {i}" for i in range(20)]})
+    mask = SpanMask(mask_token="[MASK]")
+    made = write_views(sentences, mask, mask, tmp_path / "views.arrow", seed=1)
+    assert made["sentence1"][:] != made["sentence2"][:]
+
+
+@pytest.mark.parametrize("bad", [lambda texts, _: texts[1:], lambda texts, _: [" "] + texts[1:]])
+def test_a_view_that_loses_a_text_is_refused_and_leaves_no_file(tmp_path, bad):
+    sentences = Dataset.from_dict({"text": ["one", "two"]})
+    with pytest.raises(InputError, match="one text for each"):
+        write_views(sentences, as_is, bad, tmp_path / "views.arrow", seed=1)
+    assert not (tmp_path / "views.arrow").exists()
