@@ -7,7 +7,7 @@ from datasets import Dataset
 
 from transencoder import views
 from transencoder.errors import InputError
-from transencoder.views import SpanMask, Synonyms, WordDeletion, as_is, write_views
+from transencoder.views import Contrasts, SpanMask, Synonyms, TwoViews, WordDeletion, as_is
 
 LONG = "the washing machine stops before the drum is empty"
 
@@ -57,11 +57,11 @@ def test_one_word_that_has_synonyms_is_replaced():
 def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatch):
     sentences = Dataset.from_dict({"text": [f"{LONG} {i}" for i in range(50)]})
     mask = SpanMask(mask_token="[MASK]")
-    whole = write_views(sentences, as_is, mask, tmp_path / "whole.arrow", seed=1)
+    whole = TwoViews(first=as_is, second=mask)(sentences, tmp_path / "whole.arrow", 1)
     monkeypatch.setattr(views, "_CHUNK", 7)
-    chunked = write_views(sentences, as_is, mask, tmp_path / "chunked.arrow", seed=1)
-    parallel = write_views(sentences, as_is, mask, tmp_path / "parallel.arrow", seed=1, n_processes=2)
-    other = write_views(sentences, as_is, mask, tmp_path / "other.arrow", seed=2)
+    chunked = TwoViews(first=as_is, second=mask)(sentences, tmp_path / "chunked.arrow", 1)
+    parallel = TwoViews(first=as_is, second=mask)(sentences, tmp_path / "parallel.arrow", 1, n_processes=2)
+    other = TwoViews(first=as_is, second=mask)(sentences, tmp_path / "other.arrow", 2)
     assert whole.column_names == ["sentence1", "sentence2"]
     assert whole["sentence1"][:] == sentences["text"][:]
     assert whole["sentence2"][:] == chunked["sentence2"][:] == parallel["sentence2"][:]
@@ -71,7 +71,7 @@ def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatc
 def test_both_sides_draw_apart(tmp_path):
     sentences = Dataset.from_dict({"text": [f"{LONG} {i}" for i in range(20)]})
     mask = SpanMask(mask_token="[MASK]")
-    made = write_views(sentences, mask, mask, tmp_path / "views.arrow", seed=1)
+    made = TwoViews(first=mask, second=mask)(sentences, tmp_path / "views.arrow", 1)
     assert made["sentence1"][:] != made["sentence2"][:]
 
 
@@ -79,5 +79,24 @@ def test_both_sides_draw_apart(tmp_path):
 def test_a_view_that_loses_a_text_is_refused_and_leaves_no_file(tmp_path, bad):
     sentences = Dataset.from_dict({"text": ["one", "two"]})
     with pytest.raises(InputError, match="one text for each"):
-        write_views(sentences, as_is, bad, tmp_path / "views.arrow", seed=1)
+        TwoViews(first=as_is, second=bad)(sentences, tmp_path / "views.arrow", 1)
     assert not (tmp_path / "views.arrow").exists()
+
+
+def test_contrasts_never_pair_a_row_with_itself_as_negative(tmp_path, monkeypatch):
+    sentences = Dataset.from_dict({"text": [str(i) for i in range(5)]})
+    made = Contrasts(n_negatives=40)(sentences, tmp_path / "a.arrow", 1)
+    assert len(made) == 5 * 41
+    assert [row["sentence1"] for row in made if row["label"] == 1] == sentences["text"][:]
+    assert all((row["sentence1"] == row["sentence2"]) == (row["label"] == 1) for row in made)
+    others = {(row["sentence1"], row["sentence2"]) for row in made if row["label"] == 0}
+    assert len(others) == 5 * 4
+    assert Contrasts(n_negatives=40)(sentences, tmp_path / "b.arrow", 2)["sentence2"][:] != made["sentence2"][:]
+    with pytest.raises(InputError, match="at least 2"):
+        Contrasts()(sentences.select([0]), tmp_path / "c.arrow", 1)
+
+
+def test_a_makers_name_says_what_it_does_and_no_address():
+    maker = TwoViews(first=as_is, second=SpanMask(mask_token="[MASK]"))
+    assert repr(maker) == "TwoViews(as_is, SpanMask(mask_token='[MASK]', n_characters=5, min_characters=30))"
+    assert repr(Contrasts(n_negatives=3)) == "Contrasts(n_negatives=3)"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member, PretrainingConfig
-    from transencoder.methods import MirrorBERT, SimCSE, TransEncoder, train
+    from transencoder.methods import DCLR, ContrastiveTension, DiffCSE, MirrorBERT, SimCSE, TransEncoder, train
     from transencoder.methods.start_training import TrainedStart
     from transencoder.methods.training import Trained
     from transencoder.pairs import read_pairs, read_sentences
@@ -17,6 +17,9 @@ _HOMES = {
     "FitConfig": "config",
     "Member": "config",
     "PretrainingConfig": "config",
+    "ContrastiveTension": "methods",
+    "DCLR": "methods",
+    "DiffCSE": "methods",
     "MirrorBERT": "methods",
     "SimCSE": "methods",
     "TransEncoder": "methods",
@@ -31,8 +34,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "DCLR",
     "BiScorer",
+    "ContrastiveTension",
     "CrossScorer",
+    "DiffCSE",
     "FitConfig",
     "MeanScorer",
     "Member",

@@ -35,7 +35,7 @@ class FitConfig:
     """How one encoder is trained on pseudo-labels. A field left empty takes Table 16's value."""
 
     learning_rate: float | None = None
-    """Peak learning rate of AdamW. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
+    """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
     batch_size: int | None = None
     """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
     epochs: int | None = None
@@ -47,8 +47,12 @@ class FitConfig:
     dropout: float | None = None
     """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
+    optimizer: Literal["adamw", "rmsprop"] = "adamw"
+    """AdamW, or RMSProp for methods whose released code has it."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """After the warm-up the rate falls in a line to 0, or stays."""
     weight_decay: float = 0.01
-    """AdamW weight decay, not on biases and LayerNorm (released code)."""
+    """Weight decay, not on biases and LayerNorm (released code)."""
     max_grad_norm: float = 1.0
     """Gradients are clipped to this norm (released code); 0 switches clipping off."""
     eval_steps: int = 200

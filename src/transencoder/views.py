@@ -1,4 +1,4 @@
-"""Views: a sentence -> another text of the same meaning, or of nearly the same.
+"""Views: a sentence -> another text of the same meaning, or of nearly the same; and training pairs made of them.
 
 A view takes texts and one random generator for each, and gives as many texts back: what comes out depends on the seed
 and the row, not on how the rows were cut into chunks or spread over processes.
@@ -14,7 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 from datasets import Dataset
 
@@ -23,7 +25,6 @@ from transencoder.errors import InputError
 
 _CHUNK = 1024
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
-_SCHEMA = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string())])
 
 Randoms = list[python_random.Random]
 View = Callable[[list[str], Randoms], list[str]]
@@ -105,34 +106,92 @@ class Synonyms:
         return text[: word.start()] + synonym + text[word.end() :]
 
 
-def write_views(
-    sentences: Dataset, first: View, second: View, file: Path, *, seed: int, n_processes: int = 1
-) -> Dataset:
-    """Two views of each sentence, streamed to a file: memory does not grow with the rows.
+class PairMaker(Protocol):
+    """Makes training pairs of sentences; its `repr` says all that decides what comes out, besides the seed."""
 
-    Args:
-        sentences: n sentences in `text`.
-        first: Makes `sentence1`.
-        second: Makes `sentence2`.
-        file: The Arrow file to write; it gets its name when it is complete.
-        seed: With the row's number and the side, it decides what comes out.
-        n_processes: Processes that share the work; for more than 1 both views must be picklable.
+    def __call__(self, sentences: Dataset, file: Path, seed: int) -> Dataset:
+        """Write the pairs, streamed: memory does not grow with the rows.
 
-    Returns:
-        n pairs, `sentence1` and `sentence2`, memory-mapped.
+        Args:
+            sentences: n sentences in `text`.
+            file: The Arrow file to write; it gets its name when it is complete.
+            seed: With the row, it decides what comes out.
 
-    Raises:
-        InputError: A view gave another number of texts than it was given, or an empty one.
-    """
+        Returns:
+            `sentence1`, `sentence2` and, for some makers, `label`, memory-mapped.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoViews:
+    """Two views of each sentence: n pairs of one meaning."""
+
+    first: View
+    """Makes `sentence1`."""
+    second: View
+    """Makes `sentence2`."""
+
+    def __call__(self, sentences: Dataset, file: Path, seed: int, n_processes: int = 1) -> Dataset:
+        """Write the pairs; for more than one process both views must be picklable.
+
+        Raises:
+            InputError: A view gave another number of texts than it was given, or an empty one.
+        """
+        schema = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string())])
+        return _write(file, schema, _chunks(sentences, (self.first, self.second), seed, n_processes), len(sentences))
+
+    def __repr__(self) -> str:
+        """The views by name, without addresses of functions."""
+        first, second = (getattr(view, "__qualname__", repr(view)) for view in (self.first, self.second))
+        return f"TwoViews({first}, {second})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrasts:
+    """Each sentence with itself, label 1, and random pairs of different sentences, label 0 (Contrastive Tension)."""
+
+    n_negatives: int = 7
+    """Pairs of different sentences for each sentence (paper: 7)."""
+
+    def __call__(self, sentences: Dataset, file: Path, seed: int) -> Dataset:
+        """Write n (1 + n_negatives) pairs.
+
+        Raises:
+            InputError: There is one sentence only.
+        """
+        if len(sentences) < 2:
+            raise InputError("there is 1 sentence; a pair of different ones needs at least 2")
+        schema = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.float32())])
+        return _write(file, schema, self._chunks(sentences, seed), len(sentences) * (1 + self.n_negatives))
+
+    def _chunks(self, sentences: Dataset, seed: int) -> Iterator[tuple[list[str], list[str], list[float]]]:
+        n, size = len(sentences), 1 + self.n_negatives
+        for start in range(0, n, _CHUNK):
+            rows = np.arange(start, min(start + _CHUNK, n))
+            random = np.random.default_rng((seed, start))
+            firsts = random.integers(n, size=(len(rows), size))
+            seconds = (firsts + random.integers(1, n, size=firsts.shape)) % n  # never the same row
+            firsts[:, 0] = seconds[:, 0] = rows
+            labels = np.tile(np.arange(size) == 0, len(rows)).astype(np.float32)
+            texts = (sentences[flat.reshape(-1).tolist()]["text"] for flat in (firsts, seconds))
+            yield (*texts, labels.tolist())  # type: ignore[misc]
+
+
+def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
     unfinished = file.with_name(f".tmp-{file.name}")
     with (
         pa.OSFile(str(unfinished), "wb") as sink,
-        pa.ipc.new_stream(sink, _SCHEMA) as writer,
-        progress.task("make views", len(sentences)) as advance,
+        pa.ipc.new_stream(sink, schema) as writer,
+        progress.task("make pairs", total) as advance,
     ):
-        for firsts, seconds in _chunks(sentences, (first, second), seed, n_processes):
-            writer.write_batch(pa.record_batch([pa.array(firsts), pa.array(seconds)], schema=_SCHEMA))
-            advance(len(firsts))
+        for columns in chunks:
+            writer.write_batch(
+                pa.record_batch(
+                    [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema
+                )
+            )
+            advance(len(columns[0]))
     os.replace(unfinished, file)
     return Dataset.from_file(str(file))
 

@@ -10,12 +10,15 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder import BiScorer, MirrorBERT, SimCSE, read_pairs, train
+from transencoder import DCLR, BiScorer, ContrastiveTension, DiffCSE, MirrorBERT, SimCSE, read_pairs, train
 from transencoder.checkpoints import KeepBest
 from transencoder.cli import main
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.fit import pseudo_labels
+from transencoder.methods.contrastive_tension import ContrastiveTensionFit
+from transencoder.methods.dclr import DCLRFit
+from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.simcse import SimCSEFit
 from transencoder.pairs import read_sentences
@@ -25,6 +28,12 @@ FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "
 CONFIGS = {
     "simcse": (SimCSE, {"fit": SimCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean"}),
     "mirror-bert": (MirrorBERT, {"fit": MirrorBERTFit(learning_rate=1e-3, **FAST)}),
+    "contrastive-tension": (
+        ContrastiveTension,
+        {"fit": ContrastiveTensionFit(learning_rate=1e-4, **FAST), "n_negatives": 1},
+    ),
+    "diffcse": (DiffCSE, {"fit": DiffCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"}),
+    "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
 }
 
 
@@ -39,11 +48,13 @@ def sentences(tmp_path_factory, tiny_pairs) -> str:
 
 
 @pytest.fixture(scope="module")
-def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
+def make(sentences, tiny_plm, tiny_bi_encoder, tiny_files, tmp_path_factory):
     """Makes a config that trains in a second; any field can be changed."""
+    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder}
 
     def make_config(method: str, **changes):
         config_class, own = CONFIGS[method]
+        own = {name: models.get(value, value) if isinstance(value, str) else value for name, value in own.items()}
         fields = {
             "sentences": sentences,
             "start": tiny_plm,
@@ -87,14 +98,14 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     assert list(result["scores"]) == ["start", "start_as_is", "bi"]
     assert result["data"]["sentences"]["rows"] == 96
     assert [stage["name"] for stage in result["stages"]] == [
-        "views",
+        "pairs",
         "bi-encoder",
         "scores/start",
         "scores/start-as-is",
         "scores/bi",
         "scores/start-on-dev",
     ]
-    assert len(result["cycles"][0]["bi"]["curve"]) == 2
+    assert len(result["cycles"][0]["bi"]["curve"]) >= 2
     report = (trained.folder / "report.md").read_text()
     card = (trained.folder / "bi-encoder" / "README.md").read_text()
     assert "cross" not in report
@@ -116,7 +127,7 @@ def test_the_second_time_everything_is_reused(trained):
 
 @pytest.mark.parametrize("method", CONFIGS)
 def test_interrupted_it_ends_with_the_same_bytes(make, method, monkeypatch):
-    """The projector's state and the views are part of it."""
+    """What the loss trains besides the encoder is part of it."""
     whole = train(make(method))
     config = make(method)
     save = KeepBest.on_save
@@ -129,7 +140,7 @@ def test_interrupted_it_ends_with_the_same_bytes(make, method, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(config)
     (checkpoint,) = Path(config.output).glob("stages/bi-encoder-*/checkpoints/checkpoint-3")
-    assert (checkpoint / "loss.safetensors").exists() == (method == "simcse")
+    assert (checkpoint / "loss.safetensors").exists() == (method != "mirror-bert")
     monkeypatch.setattr(KeepBest, "on_save", save)
     assert weights(train(config).folder) == weights(whole.folder)
 
@@ -176,7 +187,7 @@ def test_the_projector_is_in_the_loss_and_not_in_the_model(make, monkeypatch):
 
 def test_mirror_bert_masks_the_second_view_with_the_tokenizers_own_token(make):
     run = train(make("mirror-bert", dev=None, tests=())).folder
-    (path,) = run.glob("stages/views-*/views.arrow")
+    (path,) = run.glob("stages/pairs-*/pairs.arrow")
     views = Dataset.from_file(str(path))
     texts = read_sentences(make("mirror-bert").sentences)["text"][:]
     assert views["sentence1"][:] == texts
@@ -257,3 +268,48 @@ def test_average_gradients_leaves_one_process_alone():
     average_gradients([weight])
     (2 * weight).sum().backward()
     assert weight.grad.tolist() == [2, 2]
+
+
+def test_contrasts_are_the_sentence_itself_and_pairs_of_others(make):
+    run = train(make("contrastive-tension", dev=None, tests=(), n_negatives=3)).folder
+    (path,) = run.glob("stages/pairs-*/pairs.arrow")
+    rows = Dataset.from_file(str(path))
+    texts = read_sentences(make("simcse").sentences)["text"][:]
+    assert len(rows) == 4 * len(texts)
+    assert [row["sentence1"] for row in rows if row["label"]] == texts
+    assert all((row["sentence1"] == row["sentence2"]) == bool(row["label"]) for row in rows)
+
+
+def test_of_the_two_copies_the_better_on_dev_is_kept(make, monkeypatch):
+    from transencoder.methods import start_training
+
+    measured = []
+    measure = start_training.measure
+
+    def remember(scored, scorer):
+        measured.append(measure(scored, scorer))
+        return measured[-1]
+
+    monkeypatch.setattr(start_training, "measure", remember)
+    trained = train(make("contrastive-tension", tests=()))
+    curve = [value for _, value in trained.result["cycles"][0]["bi"]["curve"]]
+    pairs = list(zip(measured[::2], measured[1::2], strict=True))
+    assert curve == [max(pair) for pair in pairs]
+    assert any(twin > first for first, twin in pairs) or any(first > twin for first, twin in pairs)
+    assert trained.result["dev"]["bi"] == max(measured)
+    test = evaluate(BiScorer(trained.bi_encoder, precision="fp32"), read_pairs(make("simcse").dev))
+    assert test == pytest.approx(max(measured), abs=1e-6)
+
+
+@pytest.mark.parametrize(("method", "field"), [("diffcse", "generator"), ("dclr", "complement")])
+def test_a_helper_of_another_vocabulary_is_refused(make, method, field, tiny_plm, tmp_path):
+    import shutil
+
+    from transformers import AutoTokenizer
+
+    shutil.copytree(tiny_plm, tmp_path / "other")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
+    tokenizer.add_tokens(["newword"])
+    tokenizer.save_pretrained(tmp_path / "other")
+    with pytest.raises(InputError, match="another vocabulary than the start"):
+        train(make(method, **{field: str(tmp_path / "other")}))

@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
-from transformers import AutoModelForMaskedLM, PreTrainedModel, Trainer, TrainingArguments, set_seed
+from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from transencoder.batching import LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig, Precision
-from transencoder.encoders import load_cross
+from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError
 from transencoder.fit.masking import MaskedPairsCollator
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
-from transencoder.tokens import TokenCache, Tokens
+from transencoder.tokens import TokenCache
 
 _SHOWN_STEPS = 100
 """Steps whose losses are recorded as one mean."""
@@ -82,11 +81,10 @@ def pretrain(
         InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
     """
     started = time.monotonic()
-    model = _load_masked(start, seed)
-    tables, tokenizer = _read(start, pairs, config, both_orders, cache or TokenCache())
+    model, tokenizer = _load(start, seed)
+    reader = load_cross(start, max_length=config.max_length, device="cpu")
+    tables = pair_tables(cache or TokenCache(), reader, pairs, both_orders)
     n_vocabulary = min(len(tokenizer), model.config.vocab_size)
-    if tokenizer.mask_token_id is None or tokenizer.mask_token_id >= n_vocabulary:
-        raise InputError(_refusal(start, "its tokenizer has no mask token that the model knows"))
     _guess_masked_only(model)
     lengths = np.concatenate([table.lengths for table in tables])
     arguments = trainer_arguments(
@@ -136,32 +134,11 @@ class _MaskedTrainer(Trainer):
         self.model.save_pretrained(output_dir or str(self.args.output_dir), save_original_format=False)
 
 
-def _load_masked(start: Path, seed: int) -> PreTrainedModel:
-    set_seed(seed)
+def _load(start: Path, seed: int) -> tuple[PreTrainedModel, Any]:
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(start, dtype=torch.float32, output_loading_info=True)
-    except ValueError as error:  # an architecture without masked language models
-        raise InputError(_refusal(start, str(error).splitlines()[0])) from error
-    if missing := report["missing_keys"]:
-        raise InputError(_refusal(start, f"it lacks {', '.join(sorted(missing)[:3])}"))
-    if model.config.is_encoder_decoder:
-        raise InputError(_refusal(start, "it has a decoder"))
-    return model  # type: ignore[no-any-return]
-
-
-def _refusal(start: Path, reason: str) -> str:
-    return (
-        f"{start} cannot be pretrained further: it is no masked language model ({reason}). Give the plain pretrained "
-        "model as cross_start, or leave pretraining out"
-    )
-
-
-def _read(
-    start: Path, pairs: Dataset, config: FitConfig, both_orders: bool, cache: TokenCache
-) -> tuple[list[Tokens], Any]:
-    """The pairs' tokens as the cross-encoder will read them, and its tokenizer; the model itself is not kept."""
-    reader = load_cross(start, max_length=config.max_length, device="cpu")
-    return pair_tables(cache, reader, pairs, both_orders), reader.tokenizer
+        return load_masked(start, seed=seed)
+    except InputError as error:
+        raise InputError(f"{error} as cross_start, or leave pretraining out") from error
 
 
 def _guess_masked_only(model: PreTrainedModel) -> None:

@@ -1,7 +1,8 @@
 """A student learns pseudo-labels: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def fit(
     cache: TokenCache | None = None,
     report_to: tuple[str, ...] = (),
     log_folder: Path | None = None,
+    rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
 ) -> Fitted:
     """Train a bi-encoder or a cross-encoder on pseudo-labels and leave its best weights in it.
 
@@ -83,6 +85,7 @@ def fit(
         cache: Token ids made earlier, for instance when the pairs were labelled.
         report_to: Trackers the trainer reports to.
         log_folder: Where TensorBoard's events go; None: into `folder`.
+        rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
 
     Returns:
         The dev curve and which step was kept.
@@ -114,7 +117,7 @@ def fit(
         ),
         train_dataset=data,
         loss=loss_module,
-        evaluator=None if dev is None else _DevEvaluator(dev),
+        evaluator=None if dev is None else _DevEvaluator(dev, keep, rivals(loss_module) if rivals else ()),
         data_collator=collator,
     )
     run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length, log_folder)
@@ -173,11 +176,18 @@ _CLASSES: dict[type, tuple[Any, Any]] = {
 
 
 class _DevEvaluator(BaseEvaluator):
-    def __init__(self, metrics: DevMetrics) -> None:
+    """Metrics of the best encoder on dev: the student, or one of its rivals."""
+
+    def __init__(self, metrics: DevMetrics, keep: KeepBest, rivals: Sequence[Encoder]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.metrics = metrics
+        self.keep = keep
+        self.encoders = [keep.model, *rivals]
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        return self.metrics(model)
+        found = [self.metrics(encoder) for encoder in self.encoders]
+        best = max(range(len(found)), key=lambda i: -math.inf if math.isnan(found[i]["dev"]) else found[i]["dev"])
+        self.keep.candidate = self.encoders[best]
+        return found[best]

@@ -1,19 +1,35 @@
 """Losses: one equation a file. Each a pure function, and a module for sentence-transformers' own trainers."""
 
+from transencoder.losses.contrastive_tension import (
+    ContrastiveTensionLoss,
+    InBatchContrastiveTensionLoss,
+    contrastive_tension,
+)
 from transencoder.losses.cosine_regression import CosineRegressionLoss, cosine_regression
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
 from transencoder.losses.nt_xent import NTXentLoss, nt_xent
-from transencoder.losses.projectors import tanh_projector
+from transencoder.losses.projectors import batch_norm_projector, tanh_projector
+from transencoder.losses.replaced_tokens import DiffCSELoss, replaced_token_detection
 from transencoder.losses.soft_cross_entropy import SoftCrossEntropyLoss, soft_cross_entropy
+from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwise_info_nce, weighted_info_nce
 
 __all__ = [
+    "ContrastiveTensionLoss",
     "CosineRegressionLoss",
+    "DiffCSELoss",
+    "InBatchContrastiveTensionLoss",
     "InfoNCELoss",
     "NTXentLoss",
     "SoftCrossEntropyLoss",
+    "WeightedInfoNCELoss",
+    "batch_norm_projector",
+    "contrastive_tension",
     "cosine_regression",
+    "elementwise_info_nce",
     "info_nce",
     "nt_xent",
+    "replaced_token_detection",
     "soft_cross_entropy",
     "tanh_projector",
+    "weighted_info_nce",
 ]

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import all_gather_with_grad
+from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from transencoder.losses.features import embed_pairs
 
@@ -30,9 +30,8 @@ def info_nce(
     Returns:
         The loss, a scalar.
     """
-    cosines = normalize(queries.float(), dim=1) @ normalize(keys.float(), dim=1).T
     own_keys = torch.arange(first_key, first_key + len(queries), device=queries.device)
-    return cross_entropy(cosines / temperature, own_keys)
+    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature, own_keys)
 
 
 class InfoNCELoss(nn.Module):

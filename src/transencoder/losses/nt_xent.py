@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import all_gather_with_grad
+from sentence_transformers.util import all_gather_with_grad, cos_sim
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy
 
 from transencoder.losses.features import embed_pairs
 
@@ -29,8 +29,8 @@ def nt_xent(
     Returns:
         The loss, a scalar.
     """
-    views = normalize(torch.cat([first, second]).float(), dim=1)
-    cosines = (views @ views.T).fill_diagonal_(-torch.inf)
+    views = torch.cat([first, second]).float()
+    cosines = cos_sim(views, views).fill_diagonal_(-torch.inf)
     others = torch.arange(len(views), device=views.device).roll(len(first))
     return cross_entropy(cosines / temperature, others)
 

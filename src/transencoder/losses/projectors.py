@@ -16,3 +16,18 @@ def tanh_projector(dimension: int) -> nn.Module:
     nn.init.normal_(linear.weight, std=_INITIAL_STD)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
+
+
+def batch_norm_projector(dimension: int) -> nn.Module:
+    """DiffCSE's: two linear layers with batch normalisation (Chuang et al., NAACL 2022, released code).
+
+    Args:
+        dimension: Of the embeddings, before and after; twice as many in between.
+    """
+    return nn.Sequential(
+        nn.Linear(dimension, 2 * dimension, bias=False),
+        nn.BatchNorm1d(2 * dimension),
+        nn.ReLU(),
+        nn.Linear(2 * dimension, dimension, bias=False),
+        nn.BatchNorm1d(dimension, affine=False),
+    )

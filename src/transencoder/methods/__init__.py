@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from transencoder.methods.contrastive_tension import ContrastiveTension
+from transencoder.methods.dclr import DCLR
+from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
 from transencoder.methods.simcse import SimCSE
@@ -11,9 +14,22 @@ METHODS: dict[str, type[Method[Any]]] = {
     "trans-encoder": TransEncoder,
     "simcse": SimCSE,
     "mirror-bert": MirrorBERT,
+    "contrastive-tension": ContrastiveTension,
+    "diffcse": DiffCSE,
+    "dclr": DCLR,
 }
 
-__all__ = ["METHODS", "Method", "MirrorBERT", "SimCSE", "TransEncoder", "train"]
+__all__ = [
+    "DCLR",
+    "METHODS",
+    "ContrastiveTension",
+    "DiffCSE",
+    "Method",
+    "MirrorBERT",
+    "SimCSE",
+    "TransEncoder",
+    "train",
+]
 
 
 def train(config: Method[Outcome_co], *, recipe: str | None = None) -> Outcome_co:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.views import View
+    from transencoder.views import PairMaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +73,16 @@ class MirrorBERT(StartMethod):
         """Pooling of the trained model."""
         return self.pooling
 
-    def views(self, mask_token: str | None) -> tuple[View, View]:
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The text, and its copy with a span masked."""
-        from transencoder.views import SpanMask, as_is
+        from transencoder.views import SpanMask, TwoViews, as_is
 
         if not self.span_characters:
-            return as_is, as_is
+            return TwoViews(first=as_is, second=as_is)
         token = self.mask_token or mask_token
         if token is None:
             raise InputError(f"the tokenizer of {self.start} has no mask token; give mask_token, or span_characters 0")
-        return as_is, SpanMask(mask_token=token, n_characters=self.span_characters)
+        return TwoViews(first=as_is, second=SpanMask(mask_token=token, n_characters=self.span_characters))
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """InfoNCE in both directions."""

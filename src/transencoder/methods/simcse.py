@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.views import View
+    from transencoder.views import PairMaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +75,11 @@ class SimCSE(StartMethod):
         """Pooling of the trained model."""
         return self.pooling
 
-    def views(self, mask_token: str | None) -> tuple[View, View]:
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence twice."""
-        from transencoder.views import as_is
+        from transencoder.views import TwoViews, as_is
 
-        return as_is, as_is
+        return TwoViews(first=as_is, second=as_is)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """InfoNCE in one direction, through the projector."""

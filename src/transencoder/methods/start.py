@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from transencoder.methods.start_planning import StartPlan
     from transencoder.methods.start_training import TrainedStart
-    from transencoder.views import View
+    from transencoder.views import PairMaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +42,14 @@ class StartMethod(Method["TrainedStart"]):
     def start_pooling(self) -> Pooling | None:
         """Pooling of the trained model, in training and at test; None: the start's own."""
 
+    @property
+    def other_models(self) -> tuple[str, ...]:
+        """Models that the loss needs besides the start: folders or hub ids."""
+        return ()
+
     @abstractmethod
-    def views(self, mask_token: str | None) -> tuple[View, View]:
-        """What makes the two views of a sentence.
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
+        """What makes the training pairs of the sentences.
 
         Args:
             mask_token: The start's, where it has one.
@@ -52,11 +57,15 @@ class StartMethod(Method["TrainedStart"]):
 
     @abstractmethod
     def loss(self, student: SentenceTransformer) -> nn.Module:
-        """The loss on two columns of views, with what it trains besides the student.
+        """The loss on the pairs, with what it trains besides the student.
 
         Args:
             student: The encoder to train.
         """
+
+    def rivals(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
+        """Other encoders that the loss trains, which are kept where they do better on dev; usually none."""
+        return ()
 
     def run(self, recipe: str | None = None) -> TrainedStart:
         """Train, or go on with a run that was interrupted."""

@@ -1,4 +1,4 @@
-"""A starting encoder's run from its config to its model: two views of each sentence, one fit, the tests, the report."""
+"""A starting encoder's run from its config to its model: pairs made of sentences, one fit, the tests, the report."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from transformers import set_seed
 
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
-from transencoder.encoders import load_bi
+from transencoder.encoders import fetch, load_bi, weights_fingerprint
 from transencoder.fit import fit
 from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
@@ -26,12 +26,12 @@ from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
-from transencoder.views import View, write_views
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""
 
 _STAGE = "bi-encoder"
+_PAIRS = "pairs.arrow"
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     with open_run(given, config) as run:
         remove_unfinished(run)
         bench = _Bench(run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder))
-        views = _write_views(bench)
-        trained = _train(bench, views)
+        pairs = _make_pairs(bench)
+        trained = _train(bench, pairs)
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
             run,
@@ -107,29 +107,24 @@ class _Bench:
         return BiScorer(model, precision=self.config.precision, cache=self.cache)
 
 
-def _write_views(bench: _Bench) -> StageRecord:
-    first, second = bench.config.views(bench.load_start().tokenizer.mask_token)
-    seed = stage_seed(bench.config.seed, "views")
+def _make_pairs(bench: _Bench) -> StageRecord:
+    maker = bench.config.pair_maker(bench.load_start().tokenizer.mask_token)
+    seed = stage_seed(bench.config.seed, "pairs")
 
     def compute(folder: Path) -> dict[str, Any]:
         if distributed.rank() == 0:
-            write_views(bench.data.training, first, second, folder / "views.arrow", seed=seed)
+            maker(bench.data.training, folder / _PAIRS, seed)
         return {}
 
     return bench.run.stage(
-        "views",
-        config={"version": _CODE_VERSION, "views": [_name(first), _name(second)], "seed": seed},
+        "pairs",
+        config={"version": _CODE_VERSION, "maker": repr(maker), "seed": seed},
         inputs=[bench.data.record["fingerprint"]],
         compute=compute,
     )
 
 
-def _name(view: View) -> str:
-    """What tells a view from others: a dataclass's fields, a function's name."""
-    return getattr(view, "__qualname__", repr(view))
-
-
-def _train(bench: _Bench, views: StageRecord) -> Model:
+def _train(bench: _Bench, pairs: StageRecord) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
     record = bench.run.stage(
@@ -145,26 +140,31 @@ def _train(bench: _Bench, views: StageRecord) -> Model:
             "n_processes": distributed.world_size(),
         },
         inputs=[
-            views.key,
+            pairs.key,
             bench.start.key,
+            *(
+                weights_fingerprint(fetch(name, token=config.token, cache_folder=config.cache_dir))
+                for name in config.other_models
+            ),
             "" if data.dev is None else data.dev.fingerprint,
             *(test.fingerprint for test in tests),
         ],
-        compute=partial(_fit, bench, views),
+        compute=partial(_fit, bench, pairs),
     )
     return Model("bi", record.folder / "model", record.key, _STAGE, 1, record.result, record.seconds)
 
 
 def _own_settings(config: StartMethod) -> dict[str, Any]:
-    """What the method itself adds to the settings of all starting encoders, and what its views do not say."""
+    """What the method itself adds to the settings of all starting encoders, and what its pairs do not say."""
     shared = {field.name for field in fields(StartMethod)} | {"fit", "pooling"}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
-def _fit(bench: _Bench, views: StageRecord, folder: Path) -> dict[str, Any]:
+def _fit(bench: _Bench, made: StageRecord, folder: Path) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
-    pairs = Dataset.from_file(str(views.folder / "views.arrow"))
+    pairs = Dataset.from_file(str(made.folder / _PAIRS))
+    has_labels = "label" in pairs.column_names
     student = bench.load_start()
 
     def loss(model: SentenceTransformer) -> Any:
@@ -175,7 +175,7 @@ def _fit(bench: _Bench, views: StageRecord, folder: Path) -> dict[str, Any]:
         student,
         loss,
         pairs,
-        np.zeros(len(pairs), np.float32),
+        np.asarray(pairs["label"][:], np.float32) if has_labels else np.zeros(len(pairs), np.float32),
         _dev_metrics(bench),
         config.fitting,
         folder=folder / "checkpoints",
@@ -184,6 +184,7 @@ def _fit(bench: _Bench, views: StageRecord, folder: Path) -> dict[str, Any]:
         cache=bench.cache,
         report_to=config.report_to,
         log_folder=bench.run.folder / "tensorboard" / _STAGE,
+        rivals=config.rivals,
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)

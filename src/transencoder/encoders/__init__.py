@@ -1,0 +1,17 @@
+"""Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
+
+from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
+from transencoder.encoders.forms import checked_device, load_bi, load_cross, load_trained, transplant
+from transencoder.encoders.masked import load_masked
+
+__all__ = [
+    "checked_device",
+    "count_parameters",
+    "fetch",
+    "load_bi",
+    "load_cross",
+    "load_masked",
+    "load_trained",
+    "transplant",
+    "weights_fingerprint",
+]

@@ -1,0 +1,84 @@
+"""Pretrained models as files: found or downloaded, fingerprinted, counted."""
+
+import hashlib
+import logging
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from transencoder.errors import InputError
+from transencoder.models import resolve_model
+
+logger = logging.getLogger(__name__)
+
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+def fetch(name: str, *, revision: str | None = None, token: str | None = None, cache_folder: str | None = None) -> Path:
+    """The local folder of a model, downloaded from the hub when `name` is no folder.
+
+    Args:
+        name: A folder, a hub id, or `minilm`.
+        revision: Hub revision.
+        token: Hub token.
+        cache_folder: Where hub downloads go; None: the hub's usual folder.
+
+    Raises:
+        InputError: No such folder or id, or its weights are not safetensors.
+    """
+    resolved = resolve_model(name)
+    folder = Path(resolved)
+    if not folder.is_dir():
+        folder = _download(name, resolved, revision, token, cache_folder)
+    if (folder / "bi-encoder").is_dir() and (folder / "cross-encoder").is_dir():
+        raise InputError(
+            f"{name} is a run; its models are {name}/bi-encoder and {name}/cross-encoder: give one of these"
+        )
+    if not any(folder.rglob("*.safetensors")):
+        raise InputError(
+            f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
+            "Convert the model once with transformers' save_pretrained and give that folder"
+        )
+    if not (folder / "config.json").exists():
+        raise InputError(
+            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
+        )
+    return folder
+
+
+def weights_fingerprint(folder: Path) -> str:
+    """SHA-256 over a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern)):
+        with path.open("rb") as file:
+            digest.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def count_parameters(folder: Path) -> int:
+    """Numbers in a model folder's safetensors files, read from their headers."""
+    total = 0
+    for path in folder.rglob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118 - safe_open is no dict
+                total += torch.Size(file.get_slice(name).get_shape()).numel()
+    return total
+
+
+def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    logger.info("%s is no local folder; it is taken from the hub, or from the hub's cache", name)
+    try:
+        found = snapshot_download(
+            resolved, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES
+        )
+    except Exception as error:  # the hub's client raises errors of many kinds
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(
+            f"the model {name!r} is no local folder, and the hub did not give it ({reason}). "
+            "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
+            "or check the id, the revision, the token and the network"
+        ) from error
+    return Path(found)

@@ -1,0 +1,38 @@
+"""Masked language models: encoders that still have the head they were pretrained with."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, set_seed
+
+from transencoder.errors import InputError
+
+
+def load_masked(folder: Path, *, seed: int = 0) -> tuple[PreTrainedModel, Any]:
+    """A masked language model in fp32 and its tokenizer.
+
+    Args:
+        folder: A plain pretrained model with its language-modelling head.
+        seed: Decides parts that no output depends on, such as a pooler.
+
+    Raises:
+        InputError: The folder holds no masked language model, or its tokenizer has no mask token that the model knows.
+    """
+    set_seed(seed)
+    try:
+        model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except ValueError as error:  # an architecture without masked language models
+        raise _refusal(folder, str(error).splitlines()[0]) from error
+    if missing := report["missing_keys"]:
+        raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
+    if model.config.is_encoder_decoder:
+        raise _refusal(folder, "it has a decoder")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.mask_token_id is None or tokenizer.mask_token_id >= model.config.vocab_size:
+        raise _refusal(folder, "its tokenizer has no mask token that the model knows")
+    return model, tokenizer
+
+
+def _refusal(folder: Path, reason: str) -> InputError:
+    return InputError(f"{folder} is no masked language model ({reason}). Give a plain pretrained model")

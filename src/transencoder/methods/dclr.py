@@ -1,0 +1,129 @@
+"""DCLR (Zhou et al., ACL 2022): SimCSE whose negatives are cleared of false ones and joined by noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from transencoder.config import FitConfig, Pooling
+from transencoder.errors import InputError
+from transencoder.methods.start import StartMethod
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    from transencoder.views import PairMaker
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCLRFit(FitConfig):
+    """How DCLR trains: the released code's values for BERT-base."""
+
+    learning_rate: float | None = 3e-5
+    """Peak learning rate. Released code: RoBERTa-large 1e-5."""
+    batch_size: int | None = 128
+    """Sentences a step and device (released code)."""
+    epochs: int | None = 3
+    """Passes over the sentences. Released code: base 3, large 1."""
+    max_length: int | None = 32
+    """Tokens of a sentence."""
+    warmup_ratio: float | None = 0.0
+    """Share of the steps with rising rate (released code: none)."""
+    weight_decay: float = 0.0
+    """Weight decay (released code: none)."""
+    eval_steps: int = 125
+    """Steps between dev evaluations; one more at each epoch's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DCLR(StartMethod):
+    """DCLR: dropout views, negatives weighed by a frozen model, and noise vectors as further negatives."""
+
+    about = (
+        "Each sentence goes through the encoder twice, and must find itself among noise vectors and those others of "
+        "its batch that a frozen model does not find too alike (DCLR)."
+    )
+
+    complement: str
+    """The frozen bi-encoder that weighs the negatives: a folder, a hub id, or `minilm`, with the start's tokenizer.
+    Released code: the unsupervised SimCSE of the same base model."""
+    pooling: Pooling | None = "cls"
+    """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
+    projector: bool = True
+    """A linear layer and tanh on the embeddings while training, gone at test (released code: base models)."""
+    temperature: float = 0.05
+    """Of the softmax over cosines, above 0 (paper)."""
+    threshold: float = 0.9
+    """A negative whose cosine to the sentence is above it in `complement` is left out. Released code: BERT 0.9,
+    RoBERTa 0.85."""
+    noise_ratio: float = 1.0
+    """Noise vectors for each sentence of the batch; 0: none. Released code: BERT-base 1, RoBERTa-base 2.5,
+    BERT-large 3, RoBERTa-large 5."""
+    n_noise_steps: int = 4
+    """Steps up the loss's gradient that make the noise hard (released code)."""
+    noise_step_size: float = 1e-3
+    """Length of each step (released code)."""
+    loss_form: Literal["weighted", "elementwise"] = "weighted"
+    """The paper's weighted InfoNCE, or the released code's element-wise cross-entropy, which made the published
+    numbers. Its missing attention masks are not followed."""
+    fit: DCLRFit = field(default_factory=DCLRFit)
+    """How the encoder is trained."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
+        for name in ("noise_ratio", "n_noise_steps", "noise_step_size"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 0")
+        if self.fit.dropout == 0.0:
+            raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
+
+    @property
+    def fitting(self) -> FitConfig:
+        """How it is trained."""
+        return self.fit
+
+    @property
+    def start_pooling(self) -> Pooling | None:
+        """Pooling of the trained model."""
+        return self.pooling
+
+    @property
+    def other_models(self) -> tuple[str, ...]:
+        """The frozen model."""
+        return (self.complement,)
+
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
+        """The sentence twice."""
+        from transencoder.views import TwoViews, as_is
+
+        return TwoViews(first=as_is, second=as_is)
+
+    def loss(self, student: SentenceTransformer) -> nn.Module:
+        """Weighted InfoNCE with noise."""
+        from transencoder.encoders import fetch, load_bi
+        from transencoder.losses import WeightedInfoNCELoss, tanh_projector
+
+        folder = fetch(self.complement, token=self.token, cache_folder=self.cache_dir)
+        complement = load_bi(folder, max_length=self.fit.max_length, device=str(student.device))
+        if complement.tokenizer.get_vocab() != student.tokenizer.get_vocab():
+            raise InputError(
+                f"complement {self.complement} has another vocabulary than the start {self.start}; give a bi-encoder "
+                "that was made from the same pretrained model"
+            )
+        dimension = student.get_embedding_dimension()
+        assert dimension is not None, "every model here has embeddings of one size"
+        return WeightedInfoNCELoss(
+            student,
+            complement,
+            self.temperature,
+            threshold=self.threshold,
+            noise_ratio=self.noise_ratio,
+            n_noise_steps=self.n_noise_steps,
+            noise_step_size=self.noise_step_size,
+            form=self.loss_form,
+            projector=tanh_projector(dimension) if self.projector else None,
+        )

@@ -1,0 +1,125 @@
+"""DiffCSE (Chuang et al., NAACL 2022): SimCSE whose embeddings must also tell an edited sentence from the sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transencoder.config import FitConfig, Pooling
+from transencoder.errors import InputError
+from transencoder.methods.start import StartMethod
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    from transencoder.views import PairMaker
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffCSEFit(FitConfig):
+    """How DiffCSE trains: the released code's values for BERT-base."""
+
+    learning_rate: float | None = 7e-6
+    """Peak learning rate. Released code: BERT-base 7e-6, RoBERTa-base 1e-5."""
+    batch_size: int | None = 64
+    """Sentences a step and device (released code)."""
+    epochs: int | None = 2
+    """Passes over the sentences (released code: 2)."""
+    max_length: int | None = 32
+    """Tokens of a sentence."""
+    warmup_ratio: float | None = 0.0
+    """Share of the steps with rising rate (released code: none)."""
+    weight_decay: float = 0.0
+    """Weight decay (released code: none)."""
+    eval_steps: int = 125
+    """Steps between dev evaluations (released code); one more at each epoch's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffCSE(StartMethod):
+    """DiffCSE: SimCSE, and a discriminator that finds replaced words with the embedding's help."""
+
+    about = (
+        "Each sentence goes through the encoder twice and must find itself among the others of its batch; its "
+        "embedding must also help to tell which of its words a masked language model has replaced (DiffCSE)."
+    )
+
+    generator: str
+    """The frozen masked language model that edits sentences, with the start's vocabulary: a folder or a hub id. Paper:
+    `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
+    pooling: Pooling | None = "cls"
+    """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
+    temperature: float = 0.05
+    """Of the softmax over cosines, above 0 (paper)."""
+    detection_weight: float = 0.005
+    """Weight of the replaced-token detection beside the contrast (paper, lambda: 0.005 for similarity, 0.05 else)."""
+    mask_ratio: float = 0.3
+    """Share of a sentence's tokens that the generator guesses, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
+    counts_padding: bool = False
+    """Count padding in the detection's mean, as the released code does."""
+    fit: DiffCSEFit = field(default_factory=DiffCSEFit)
+    """How the encoder is trained."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        super().__post_init__()
+        if not self.temperature > 0:
+            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
+        if self.detection_weight < 0:
+            raise InputError(
+                f"detection_weight is {self.detection_weight}; it must be at least 0, the paper's is 0.005"
+            )
+        if not 0.0 < self.mask_ratio < 1.0:
+            raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
+        if self.fit.dropout == 0.0:
+            raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
+
+    @property
+    def fitting(self) -> FitConfig:
+        """How it is trained."""
+        return self.fit
+
+    @property
+    def start_pooling(self) -> Pooling | None:
+        """Pooling of the trained model."""
+        return self.pooling
+
+    @property
+    def other_models(self) -> tuple[str, ...]:
+        """The generator."""
+        return (self.generator,)
+
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
+        """The sentence twice."""
+        from transencoder.views import TwoViews, as_is
+
+        return TwoViews(first=as_is, second=as_is)
+
+    def loss(self, student: SentenceTransformer) -> nn.Module:
+        """InfoNCE and the detection, through the projector."""
+        from copy import deepcopy
+
+        from transencoder.encoders import fetch, load_masked
+        from transencoder.losses import DiffCSELoss, batch_norm_projector
+
+        generator, tokenizer = load_masked(fetch(self.generator, token=self.token, cache_folder=self.cache_dir))
+        if tokenizer.get_vocab() != student.tokenizer.get_vocab():
+            raise InputError(
+                f"generator {self.generator} has another vocabulary than the start {self.start}; give a masked "
+                "language model with the same tokenizer"
+            )
+        dimension = student.get_embedding_dimension()
+        assert dimension is not None, "every model here has embeddings of one size"
+        return DiffCSELoss(
+            student,
+            generator,
+            deepcopy(student.transformers_model),  # type: ignore[arg-type]
+            mask_token_id=tokenizer.mask_token_id,
+            special_ids=tokenizer.all_special_ids,
+            temperature=self.temperature,
+            weight=self.detection_weight,
+            mask_ratio=self.mask_ratio,
+            projector=batch_norm_projector(dimension),
+            counts_padding=self.counts_padding,
+        )
