@@ -81,6 +81,15 @@ def tiny_pairs() -> "Dataset":  # noqa: F821
 
 
 @pytest.fixture(scope="session")
+def tiny_sentences(tiny_pairs: "Dataset") -> "Dataset":  # noqa: F821
+    """96 sentences of 8 words or more in `text`: both sides of a pair one after the other."""
+    from datasets import Dataset
+
+    rows = tiny_pairs.select(range(96))
+    return Dataset.from_list([{"text": f"{row['sentence1']} {row['sentence2']}"} for row in rows])
+
+
+@pytest.fixture(scope="session")
 def tiny_files(tmp_path_factory: pytest.TempPathFactory, tiny_pairs: "Dataset") -> Path:  # noqa: F821
     """Folder with pairs.tsv (96 unlabelled pairs) and dev.tsv and test.tsv (40 planted scores each)."""
     folder = tmp_path_factory.mktemp("files")

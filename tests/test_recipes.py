@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
+from transencoder import train
 from transencoder.config import FitConfig, Member
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, TransEncoder
@@ -291,12 +292,47 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
     assert name == f"{method_name(type(config))}/{path.stem}"
     assert config.output == f"runs/{name}"
     assert path.read_text("utf-8").startswith("# ")
-    assert not [
-        start
-        for member in config.members
-        for start in (member.start, member.cross_start or "")
-        if start[:1] in "/~" and start
-    ]
+    members = getattr(config, "members", ())
+    names = [name for member in members for name in (member.start, member.cross_start)]
+    names += [getattr(config, field, None) for field in ("start", "generator", "complement", "sentences")]
+    assert not [name for name in names if name and name[0] in "/~"]
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_each_recipe_runs_two_steps_of_a_tiny_model(
+    name, tiny_plm, tiny_bi_encoder, tiny_files, tiny_sentences, tiny_pairs, tmp_path
+):
+    """On 64 rows, its models replaced; all other settings are the recipe's, but for sizes and what is measured."""
+    config = load_recipe(list_recipes()[name])
+    more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
+    if isinstance(config, TransEncoder):
+        member = replace(config.members[0], start=tiny_bi_encoder, cross_start=tiny_plm, pooling=None)
+        small = {"epochs": 1, "max_length": 32}
+        more |= {
+            "pairs": tiny_pairs.select(range(64)),
+            "exclude_test_sentences": False,
+            "members": (member,),
+            "cycles": 1,
+            "bi": replace(config.bi, batch_size=32, **small),
+            "cross": replace(config.cross, batch_size=64, **small),
+        }
+        if config.pretraining.epochs:
+            more["pretraining"] = replace(config.pretraining, epochs=1)
+    else:
+        helpers = {"generator": tiny_plm, "complement": tiny_bi_encoder}
+        names = settings_of(type(config))
+        more |= {field: folder for field, folder in helpers.items() if field in names}
+        rows = 64 // (1 + getattr(config, "n_negatives", 0))
+        batch_size = 4 * rows if "n_negatives" in names else 32
+        more |= {
+            "sentences": tiny_sentences.select(range(rows)),
+            "start": tiny_plm,
+            "fit": replace(config.fit, epochs=1, batch_size=batch_size, max_length=32),
+        }
+    result = train(replace(config, **more)).result
+    steps = {form: part["curve"][-1][0] for form, part in result["cycles"][0].items() if form != "cycle"}
+    assert set(steps.values()) == {2}
+    assert all(value is not None for value in result["dev"].values())
 
 
 def test_the_paper_rows_start_from_the_models_of_table_17_with_the_settings_of_table_16():
@@ -333,3 +369,7 @@ def test_recipes_are_found_by_name_row_or_path(tmp_path, recipe):
     assert find_recipe(str(recipe)) == recipe
     with pytest.raises(InputError, match=r"trans-encoder/minilm-st is neither.*trans-encoder/minilm-sts"):
         find_recipe("trans-encoder/minilm-st")
+    with pytest.raises(
+        InputError, match=r"bert-base is the name of several recipes: .*dclr/bert-base, .*simcse/bert-base"
+    ):
+        find_recipe("bert-base")

@@ -70,13 +70,15 @@ def find_recipe(name: str) -> Path:
     """The file of a recipe: a path that exists, or the name of one that comes with the project.
 
     Raises:
-        InputError: There is neither.
+        InputError: There is neither, or several recipes have that name.
     """
     recipes = list_recipes()
-    by_row = {key.rpartition("/")[2]: path for key, path in recipes.items()}
     if Path(name).is_file():
         return Path(name)
-    if name in recipes or name in by_row:
-        return recipes.get(name) or by_row[name]
+    found = [key for key in recipes if name in (key, key.rpartition("/")[2])]
+    if len(found) == 1:
+        return recipes[found[0]]
+    if found:
+        raise InputError(f"{name} is the name of several recipes: {', '.join(found)}. Give one of these.")
     hint = f" The nearest recipe is {nearest(name, list(recipes))};" if recipes else ""
     raise InputError(f"{name} is neither a file nor a recipe.{hint} `transencoder recipes list` shows all.")

@@ -38,12 +38,10 @@ CONFIGS = {
 
 
 @pytest.fixture(scope="module")
-def sentences(tmp_path_factory, tiny_pairs) -> str:
-    """A file of 96 sentences, longer than Mirror-BERT's 30 characters."""
+def sentences(tmp_path_factory, tiny_sentences) -> str:
+    """A file of 96 sentences, most of them longer than Mirror-BERT's 30 characters."""
     path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
-    rows = tiny_pairs.select(range(96))
-    texts = [f"{row['sentence1']} {row['sentence2']}" for row in rows]
-    path.write_text("\n".join(texts) + "\n")
+    path.write_text("\n".join(tiny_sentences["text"]) + "\n")
     return str(path)
 
 
