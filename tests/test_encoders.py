@@ -345,11 +345,38 @@ def test_a_device_that_is_not_there_is_refused(name):
         checked_device(name)
 
 
-def test_a_run_is_no_model_and_its_models_are_named(tmp_path):
-    for name in ("bi-encoder", "cross-encoder"):
-        (tmp_path / name).mkdir()
-    with pytest.raises(InputError, match="is a run; its models are .*/bi-encoder and .*/cross-encoder"):
-        fetch(str(tmp_path))
+@pytest.fixture
+def run_folder(tmp_path, tiny_bi_encoder):
+    """Makes a run folder with some models."""
+
+    def make(*names: str) -> str:
+        (tmp_path / "stages").mkdir()
+        (tmp_path / "recipe.toml").touch()
+        for name in names:
+            shutil.copytree(tiny_bi_encoder, tmp_path / name)
+        return str(tmp_path)
+
+    return make
+
+
+def test_a_run_stands_for_its_model_of_a_form(run_folder):
+    run = run_folder("bi-encoder", "cross-encoder")
+    assert fetch(run, form="bi") == Path(run) / "bi-encoder"
+    assert fetch(run, form="cross") == Path(run) / "cross-encoder"
+    with pytest.raises(InputError, match=r"several models; it has .*/bi-encoder and .*/cross-encoder: give one"):
+        fetch(run)
+
+
+def test_a_run_of_one_form_stands_for_its_only_model(run_folder):
+    run = run_folder("bi-encoder")
+    assert fetch(run) == fetch(run, form="bi") == Path(run) / "bi-encoder"
+    with pytest.raises(InputError, match=r"has no cross-encoder; it has .*/bi-encoder"):
+        fetch(run, form="cross")
+
+
+def test_an_unfinished_run_is_no_model(run_folder):
+    with pytest.raises(InputError, match="is a run that is not finished; run its command again"):
+        fetch(run_folder(), form="bi")
 
 
 def test_loading_in_another_form_is_silent_and_other_warnings_are_not(tiny_plm, caplog):

@@ -311,3 +311,23 @@ def test_a_helper_of_another_vocabulary_is_refused(make, method, field, tiny_plm
     tokenizer.save_pretrained(tmp_path / "other")
     with pytest.raises(InputError, match="another vocabulary than the start"):
         train(make(method, **{field: str(tmp_path / "other")}))
+
+
+def test_recipes_run_one_after_the_other_and_the_second_starts_from_the_firsts_run(
+    make, tiny_plm, tiny_files, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    first = make("simcse", output="runs/first", tests=())
+    (tmp_path / "first.toml").write_text(recipe_toml(first))
+    fit = "learning_rate = 1e-3\nbatch_size = 16\nepochs = 1\nmax_length = 16\n"
+    (tmp_path / "second.toml").write_text(
+        f'method = "trans-encoder"\npairs = "{tiny_files / "pairs.tsv"}"\noutput = "runs/second"\ncycles = 1\n'
+        f'dev = "{tiny_files / "dev.tsv"}"\nprecision = "fp32"\ndevice = "cpu"\n'
+        f'[[members]]\nstart = "runs/first"\ncross_start = "{tiny_plm}"\n[bi]\n{fit}[cross]\n{fit}'
+    )
+    assert main(["recipes", "run", "first.toml", "second.toml"]) == 0
+    assert "bi: runs/first/bi-encoder" in capsys.readouterr().out
+    results = [json.loads((tmp_path / "runs" / name / "result.json").read_text()) for name in ("first", "second")]
+    assert results[1]["dev"]["start"] == pytest.approx(results[0]["dev"]["bi"], abs=1e-4)
+    assert main(["recipes", "run", "first.toml", "second.toml", "--output", "elsewhere"]) == 2
+    assert "belong to one recipe" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from rich.table import Table
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
+from transencoder.errors import InputError
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
 
 
@@ -19,9 +20,9 @@ def add(commands: Commands) -> None:
     parser = add_command(actions, "show", _show, "print a recipe")
     parser.add_argument("name", metavar="RECIPE", help="name, as `recipes list` shows it, or a TOML file")
     parser.add_argument("--full", action="store_true", help="write every default out")
-    parser = add_command(actions, "run", _run, "train as a recipe says, or go on with its run")
-    parser.add_argument("name", metavar="RECIPE", help="name, as `recipes list` shows it, or a TOML file")
-    parser.add_argument("--output", help="the run folder (default: the recipe's)")
+    parser = add_command(actions, "run", _run, "train as recipes say, one after the other, or go on with their runs")
+    parser.add_argument("names", metavar="RECIPE", nargs="+", help="name, as `recipes list` shows it, or a TOML file")
+    parser.add_argument("--output", help="the run folder of a single recipe (default: the recipe's)")
     add_run_options(parser)
 
 
@@ -39,9 +40,12 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    path = find_recipe(args.name)
-    args.recipe = str(path)
-    args.method, _ = read_recipe(path)
-    config = config_from(args, {} if args.output is None else {"output": args.output})
+    if len(args.names) > 1 and (args.output is not None or args.set):
+        raise InputError("--output and --set belong to one recipe, and several are given. Give one, or leave them out.")
+    paths = [find_recipe(name) for name in args.names]
     names = {own_path: name for name, own_path in list_recipes().items()}
-    train_or_plan(config, args, None if args.set else names.get(path))
+    for path in paths:
+        args.recipe = str(path)
+        args.method, _ = read_recipe(path)
+        config = config_from(args, {} if args.output is None else {"output": args.output})
+        train_or_plan(config, args, None if args.set else names.get(path))

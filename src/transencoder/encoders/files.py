@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
+from transencoder.config import Form
 from transencoder.errors import InputError
 from transencoder.models import resolve_model
 
@@ -15,26 +16,32 @@ logger = logging.getLogger(__name__)
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
-def fetch(name: str, *, revision: str | None = None, token: str | None = None, cache_folder: str | None = None) -> Path:
+def fetch(
+    name: str,
+    *,
+    form: Form | None = None,
+    revision: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+) -> Path:
     """The local folder of a model, downloaded from the hub when `name` is no folder.
 
     Args:
-        name: A folder, a hub id, or `minilm`.
+        name: A folder, a run's folder, a hub id, or `minilm`.
+        form: Which of a run's models is meant; None: the only one.
         revision: Hub revision.
         token: Hub token.
         cache_folder: Where hub downloads go; None: the hub's usual folder.
 
     Raises:
-        InputError: No such folder or id, or its weights are not safetensors.
+        InputError: No such folder or id, its weights are not safetensors, or a run has no such model.
     """
     resolved = resolve_model(name)
     folder = Path(resolved)
     if not folder.is_dir():
         folder = _download(name, resolved, revision, token, cache_folder)
-    if (folder / "bi-encoder").is_dir() and (folder / "cross-encoder").is_dir():
-        raise InputError(
-            f"{name} is a run; its models are {name}/bi-encoder and {name}/cross-encoder: give one of these"
-        )
+    if (folder / "recipe.toml").exists():
+        folder = _model_of_run(name, folder, form)
     if not any(folder.rglob("*.safetensors")):
         raise InputError(
             f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
@@ -45,6 +52,18 @@ def fetch(name: str, *, revision: str | None = None, token: str | None = None, c
             f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
     return folder
+
+
+def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
+    models = [model for model in ("bi-encoder", "cross-encoder") if (folder / model).is_dir()]
+    if not models:
+        raise InputError(f"{name} is a run that is not finished; run its command again, then give it as a model")
+    wanted = models if form is None else [model for model in models if model == f"{form}-encoder"]
+    if len(wanted) != 1:
+        shown = " and ".join(f"{name}/{model}" for model in models)
+        what = "has several models" if len(models) > 1 and form is None else f"has no {form}-encoder"
+        raise InputError(f"{name} is a run that {what}; it has {shown}: give one of these")
+    return folder / wanted[0]
 
 
 def weights_fingerprint(folder: Path) -> str:

@@ -107,7 +107,7 @@ class DCLR(StartMethod):
         from transencoder.encoders import fetch, load_bi
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
-        folder = fetch(self.complement, token=self.token, cache_folder=self.cache_dir)
+        folder = fetch(self.complement, form="bi", token=self.token, cache_folder=self.cache_dir)
         complement = load_bi(folder, max_length=self.fit.max_length, device=str(student.device))
         if complement.tokenizer.get_vocab() != student.tokenizer.get_vocab():
             raise InputError(

@@ -122,11 +122,15 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Pat
     """The config with every default written out, the same with its variables expanded, and both starts' folders."""
     config, usable = placed(config)
     member = usable.members[0]
-    start = fetch(member.start, revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
+    start = fetch(member.start, form="bi", revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
     cross_start = start
     if member.cross_start is not None:
         cross_start = fetch(
-            member.cross_start, revision=member.cross_revision, token=usable.token, cache_folder=usable.cache_dir
+            member.cross_start,
+            form="cross",
+            revision=member.cross_revision,
+            token=usable.token,
+            cache_folder=usable.cache_dir,
         )
     n_parameters = max(count_parameters(start), count_parameters(cross_start))
     return fill(config, n_parameters), fill(usable, n_parameters), start, cross_start

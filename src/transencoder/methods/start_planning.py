@@ -55,5 +55,5 @@ def plan_start(config: StartMethod) -> StartPlan:
 def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
     """The config with every default written out, the same with its variables expanded, and the start's folder."""
     given, usable = placed(config)
-    folder = fetch(usable.start, revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
+    folder = fetch(usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
     return given, usable, folder

@@ -143,7 +143,7 @@ def _train(bench: _Bench, pairs: StageRecord) -> Model:
             pairs.key,
             bench.start.key,
             *(
-                weights_fingerprint(fetch(name, token=config.token, cache_folder=config.cache_dir))
+                weights_fingerprint(fetch(name, form="bi", token=config.token, cache_folder=config.cache_dir))
                 for name in config.other_models
             ),
             "" if data.dev is None else data.dev.fingerprint,
