@@ -331,3 +331,14 @@ def test_recipes_run_one_after_the_other_and_the_second_starts_from_the_firsts_r
     assert results[1]["dev"]["start"] == pytest.approx(results[0]["dev"]["bi"], abs=1e-4)
     assert main(["recipes", "run", "first.toml", "second.toml", "--output", "elsewhere"]) == 2
     assert "belong to one recipe" in capsys.readouterr().err
+
+
+def test_given_pairs_are_the_two_views(make, tiny_files):
+    trained = train(make("simcse", sentences=str(tiny_files / "pairs.tsv"), columns=("sentence1", "sentence2")))
+    assert "pairs" not in {stage["name"] for stage in trained.result["stages"]}
+    assert trained.result["data"]["pairs"]["rows"] == 96
+    assert "training pairs, unlabelled: 96 rows" in (trained.folder / "report.md").read_text()
+    with pytest.raises(InputError, match="makes its pairs itself"):
+        make("contrastive-tension", columns=("sentence1", "sentence2"))
+    with pytest.raises(InputError, match="columns names 3 columns"):
+        make("simcse", columns=("a", "b", "c"))

@@ -9,6 +9,7 @@ from datasets import Dataset
 from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
+from transencoder.methods.method import Method
 from transencoder.methods.start import StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
@@ -44,38 +45,26 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = read_labelled(config)
-    pairs, record = _training_pairs(config, bad_rows_file)
+    pairs, record = _training_pairs(config, config.pairs, bad_rows_file)
     if tests:
         pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
     return Data(pairs, record, dev, tests)
 
 
 def read_start_data(config: StartMethod, bad_rows_file: Path | None) -> Data:
-    """Read the data sets of a config that trains on sentences, and check them.
+    """Read the data sets of a config that trains on sentences, or on pairs taken for views, and check them.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = read_labelled(config)
-    if config.exclude_test_sentences and not tests:
-        raise InputError("exclude_test_sentences needs to know the tests: give tests")
-    skipped = bad_rows_file if config.skip_bad_rows else None
-    sentences = read_sentences(
-        config.sentences,
-        column=config.column,
-        header=config.header,
-        file_format=config.file_format,
-        split=config.split,
-        cache_folder=config.cache_dir,
-        data_folder=config.data_dir,
-        token=config.token,
-        skip_bad_rows=config.skip_bad_rows,
-        bad_rows_file=skipped,
-    )
-    record = _with_bad_rows(data_record(source_name(config.sentences), sentences), skipped)
+    if len(config.columns) == 2:
+        rows, record = _training_pairs(config, config.sentences, bad_rows_file)
+    else:
+        rows, record = _training_sentences(config, bad_rows_file)
     if tests:
-        sentences, record = _apart(sentences, record, tests, exclude=config.exclude_test_sentences)
-    return Data(sentences, record, dev, tests)
+        rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
+    return Data(rows, record, dev, tests)
 
 
 def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:
@@ -93,8 +82,10 @@ def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: b
     return apart, record | data_record(record["source"], apart) | excluded  # type: ignore[return-value]
 
 
-def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
-    names = config.pairs.split(",") if isinstance(config.pairs, str) else []
+def _training_pairs(
+    config: TransEncoder | StartMethod, source: str | Dataset, bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
+    names = source.split(",") if isinstance(source, str) else []
     if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
         pairs, provenance = tasks.unlabelled_pairs(
             names,
@@ -104,23 +95,34 @@ def _training_pairs(config: TransEncoder, bad_rows_file: Path | None) -> tuple[D
             token=config.token,
         )
         more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}
-        return pairs, data_record(str(config.pairs), pairs) | more  # type: ignore[return-value]
+        return pairs, data_record(str(source), pairs) | more  # type: ignore[return-value]
+    options, skipped = _reading(config, bad_rows_file)
+    pairs = read_pairs(source, columns=config.columns or None, **options)
+    pairs = pairs.select_columns(["sentence1", "sentence2"])
+    return pairs, _with_bad_rows(data_record(source_name(source), pairs), skipped)
+
+
+def _training_sentences(config: StartMethod, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
+    options, skipped = _reading(config, bad_rows_file)
+    sentences = read_sentences(config.sentences, column=next(iter(config.columns), None), **options)
+    return sentences, _with_bad_rows(data_record(source_name(config.sentences), sentences), skipped)
+
+
+def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
+    """How training text is read from a file, and where its bad rows go if they are skipped."""
     if config.exclude_test_sentences and not config.tests:
         raise InputError("exclude_test_sentences needs to know the tests: give tests, or a task or suite as pairs")
     skipped = bad_rows_file if config.skip_bad_rows else None
-    pairs = read_pairs(
-        config.pairs,
-        columns=config.columns or None,
-        header=config.header,
-        file_format=config.file_format,
-        split=config.split,
-        cache_folder=config.cache_dir,
-        data_folder=config.data_dir,
-        token=config.token,
-        skip_bad_rows=config.skip_bad_rows,
-        bad_rows_file=skipped,
-    ).select_columns(["sentence1", "sentence2"])
-    return pairs, _with_bad_rows(data_record(source_name(config.pairs), pairs), skipped)
+    return {
+        "header": config.header,
+        "file_format": config.file_format,
+        "split": config.split,
+        "cache_folder": config.cache_dir,
+        "data_folder": config.data_dir,
+        "token": config.token,
+        "skip_bad_rows": config.skip_bad_rows,
+        "bad_rows_file": skipped,
+    }, skipped
 
 
 def _with_bad_rows(record: DataRecord, skipped: Path | None) -> DataRecord:

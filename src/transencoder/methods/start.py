@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
+from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
@@ -24,13 +25,21 @@ class StartMethod(Method["TrainedStart"]):
     """A bi-encoder from a pretrained model and unlabelled sentences."""
 
     sentences: str | Dataset
-    """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
+    """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
+    pairs, also of tasks."""
     start: str
     """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
     revision: str | None = None
     """Hub revision of `start`."""
-    column: str | None = None
-    """Name of the text column in `sentences`; None: `text`, `sentence`, else the first."""
+    columns: tuple[str, ...] = ()
+    """Name of the text column in `sentences`; empty: `text`, `sentence`, else the first. Two names: the rows are pairs,
+    which are taken for two views of one meaning (pseudo-positives: Trans-Encoder, Table 9)."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions, naming the field as the user typed it."""
+        super().__post_init__()
+        if len(self.columns) > 2:
+            raise InputError(f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs")
 
     @property
     @abstractmethod

@@ -22,7 +22,7 @@ from transencoder.methods.scoring import Metrics, measure, score_stage, score_st
 from transencoder.methods.start import StartMethod
 from transencoder.methods.start_planning import prepare_start
 from transencoder.report.result import Result
-from transencoder.runs import Run, StageRecord, stage_seed
+from transencoder.runs import Run, stage_seed
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
@@ -65,8 +65,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     with open_run(given, config) as run:
         remove_unfinished(run)
         bench = _Bench(run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder))
-        pairs = _make_pairs(bench)
-        trained = _train(bench, pairs)
+        trained = _train(bench, *_pairs(bench))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
             run,
@@ -107,24 +106,29 @@ class _Bench:
         return BiScorer(model, precision=self.config.precision, cache=self.cache)
 
 
-def _make_pairs(bench: _Bench) -> StageRecord:
+def _pairs(bench: _Bench) -> tuple[Dataset, str]:
+    """The pairs to train on and what names them: those that were given, or those that a stage makes of sentences."""
+    given, fingerprint = bench.data.training, bench.data.record["fingerprint"]
+    if "text" not in given.column_names:
+        return given, fingerprint
     maker = bench.config.pair_maker(bench.load_start().tokenizer.mask_token)
     seed = stage_seed(bench.config.seed, "pairs")
 
     def compute(folder: Path) -> dict[str, Any]:
         if distributed.rank() == 0:
-            maker(bench.data.training, folder / _PAIRS, seed)
+            maker(given, folder / _PAIRS, seed)
         return {}
 
-    return bench.run.stage(
+    record = bench.run.stage(
         "pairs",
         config={"version": _CODE_VERSION, "maker": repr(maker), "seed": seed},
-        inputs=[bench.data.record["fingerprint"]],
+        inputs=[fingerprint],
         compute=compute,
     )
+    return Dataset.from_file(str(record.folder / _PAIRS)), record.key
 
 
-def _train(bench: _Bench, pairs: StageRecord) -> Model:
+def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
     record = bench.run.stage(
@@ -140,7 +144,7 @@ def _train(bench: _Bench, pairs: StageRecord) -> Model:
             "n_processes": distributed.world_size(),
         },
         inputs=[
-            pairs.key,
+            pairs_key,
             bench.start.key,
             *(
                 weights_fingerprint(fetch(name, form="bi", token=config.token, cache_folder=config.cache_dir))
@@ -160,10 +164,9 @@ def _own_settings(config: StartMethod) -> dict[str, Any]:
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
-def _fit(bench: _Bench, made: StageRecord, folder: Path) -> dict[str, Any]:
+def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
-    pairs = Dataset.from_file(str(made.folder / _PAIRS))
     has_labels = "label" in pairs.column_names
     student = bench.load_start()
 
