@@ -43,8 +43,8 @@ class KeepBest(TrainerCallback):
 
     def __init__(self, model: torch.nn.Module, folder: Path, loss: torch.nn.Module | None = None) -> None:
         self.model = model
-        self.candidate = model
-        """Whose weights an evaluation was of."""
+        self.candidates = [model]
+        """What may be kept: the model, and rivals that its loss trains."""
         self.folder = folder
         self.loss = loss
         self.best: float | None = None
@@ -89,9 +89,8 @@ class KeepBest(TrainerCallback):
             self.others.append((state.global_step, others))
         if value is not None and (self.best is None or value > self.best):
             self.best, self.best_step = value, state.global_step
-            self._weights = {
-                name: tensor.detach().cpu().clone() for name, tensor in self.candidate.state_dict().items()
-            }
+            best = self.candidates[int(metrics.get("eval_candidate") or 0)]
+            self._weights = {name: tensor.detach().cpu().clone() for name, tensor in best.state_dict().items()}
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Complete the checkpoint that was just written, then drop the one before."""
@@ -120,11 +119,12 @@ def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 
 def _own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and buffers of a loss that are neither its encoder's nor frozen."""
-    others = {name for name, parameter in loss.named_parameters() if not parameter.requires_grad}
+    parameters = loss.named_parameters(remove_duplicate=False)  # tied weights have two names in the state
+    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
     return {
-        name: value.contiguous()
+        name: value.clone()
         for name, value in loss.state_dict().items()
-        if not name.startswith(_ENCODER) and name not in others
+        if not name.startswith(_ENCODER) and name not in frozen
     }
 
 

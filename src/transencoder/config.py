@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from transencoder.errors import InputError
 
@@ -32,7 +32,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig:
-    """How one encoder is trained on pseudo-labels. A field left empty takes Table 16's value."""
+    """How one encoder is trained. In Trans-Encoder a field left empty takes Table 16's value."""
 
     learning_rate: float | None = None
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
@@ -65,6 +65,17 @@ class FitConfig:
     """Recompute activations in the backward pass: less memory, more time."""
     bucket_batches: int = 64
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What decides the weights that come out, for a stage's key: all but how often checkpoints are written.
+
+        Fields that came later count when they are not at their defaults, so that older stages keep their keys.
+        """
+        later = {"optimizer": "adamw", "schedule": "linear"}
+        return {name: value for name, value in asdict(self).items() if later.get(name) != value} | {
+            "checkpoint_steps": None
+        }
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be trained with."""

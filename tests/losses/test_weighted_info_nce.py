@@ -44,7 +44,7 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
     return [torch.from_numpy(array).float() for array in arrays]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def bi(tiny_bi_encoder):
     return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 

@@ -1,6 +1,8 @@
 """`recipes list|show|run`: the recipes that come with the project."""
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -8,6 +10,7 @@ from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
 from transencoder.errors import InputError
+from transencoder.methods import Method
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
 
 
@@ -42,10 +45,13 @@ def _show(args: argparse.Namespace) -> None:
 def _run(args: argparse.Namespace) -> None:
     if len(args.names) > 1 and (args.output is not None or args.set):
         raise InputError("--output and --set belong to one recipe, and several are given. Give one, or leave them out.")
-    paths = [find_recipe(name) for name in args.names]
-    names = {own_path: name for name, own_path in list_recipes().items()}
-    for path in paths:
-        args.recipe = str(path)
-        args.method, _ = read_recipe(path)
-        config = config_from(args, {} if args.output is None else {"output": args.output})
-        train_or_plan(config, args, None if args.set else names.get(path))
+    recipes = {path: name for name, path in list_recipes().items()}
+    configs = [(path, _config(path, args)) for path in map(find_recipe, args.names)]
+    for path, config in configs:
+        train_or_plan(config, args, None if args.set else recipes.get(path))
+
+
+def _config(path: Path, args: argparse.Namespace) -> Method[Any]:
+    args.recipe = str(path)
+    args.method, _ = read_recipe(path)
+    return config_from(args, {} if args.output is None else {"output": args.output})

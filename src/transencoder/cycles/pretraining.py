@@ -24,7 +24,7 @@ def pretrained(lab: Lab) -> Lab:
         _NAME,
         config={
             "version": _CODE_VERSION,
-            "fit": asdict(settings.as_fit(lab.settings.cross)) | {"checkpoint_steps": None, "eval_steps": None},
+            "fit": settings.as_fit(lab.settings.cross).outcome | {"eval_steps": None},
             "mask_ratio": settings.mask_ratio,
             "both_orders": lab.settings.is_symmetric,
             "seed": lab.settings.seed,

@@ -165,7 +165,7 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
     settings = lab.settings
     config = {
         "version": _CODE_VERSION,
-        "fit": asdict(getattr(settings, form)) | {"checkpoint_steps": None},  # it changes nothing that comes out
+        "fit": getattr(settings, form).outcome,
         "initialisation": settings.initialisation,
         "seed": settings.seed,
         "precision": settings.precision,

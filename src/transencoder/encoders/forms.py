@@ -37,8 +37,8 @@ def load_bi(
     Raises:
         InputError: A pooling for a model that has none, or more tokens than the model has positions.
     """
-    set_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all copies must share
-    with _without_load_reports():
+    with _without_load_reports(), torch.random.fork_rng():
+        torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
     if pooling is not None:

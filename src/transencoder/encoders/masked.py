@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, set_seed
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from transencoder.errors import InputError
 
@@ -19,9 +19,10 @@ def load_masked(folder: Path, *, seed: int = 0) -> tuple[PreTrainedModel, Any]:
     Raises:
         InputError: The folder holds no masked language model, or its tokenizer has no mask token that the model knows.
     """
-    set_seed(seed)
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     except ValueError as error:  # an architecture without masked language models
         raise _refusal(folder, str(error).splitlines()[0]) from error
     if missing := report["missing_keys"]:

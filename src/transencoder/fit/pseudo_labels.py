@@ -1,4 +1,4 @@
-"""A student learns pseudo-labels: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
+"""A student learns from pairs: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
 
 import math
 import time
@@ -19,6 +19,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import nn
+from transformers import PreTrainedModel
 
 from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
@@ -67,7 +68,7 @@ def fit(
     log_folder: Path | None = None,
     rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
 ) -> Fitted:
-    """Train a bi-encoder or a cross-encoder on pseudo-labels and leave its best weights in it.
+    """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
 
     Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
 
@@ -75,7 +76,7 @@ def fit(
         student: The encoder to train, in place.
         loss: Makes the loss module from the student.
         pairs: n pairs with `sentence1` and `sentence2`.
-        targets: float32 (n,), one target a pair.
+        targets: float32 (n,), one target a pair, such as pseudo-labels; zeros for losses that take none.
         dev: Metrics of the student; the weights with the highest `dev` are kept. None keeps the last ones.
         config: How to train; no field empty.
         folder: Where checkpoints live.
@@ -98,9 +99,10 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
-    loss_module = loss(student).to(student.device)
+    loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, folder, loss_module)
+    keep.candidates += rivals(loss_module) if rivals else ()
     trainer_class, arguments_class = _CLASSES[type(student)]
     trainer = trainer_class(
         model=student,
@@ -117,14 +119,22 @@ def fit(
         ),
         train_dataset=data,
         loss=loss_module,
-        evaluator=None if dev is None else _DevEvaluator(dev, keep, rivals(loss_module) if rivals else ()),
+        evaluator=None if dev is None else _DevEvaluator(dev, keep),
         data_collator=collator,
     )
+    _autocast_helpers(trainer, loss_module)
     run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length, log_folder)
     n_steps = trainer.state.global_step
     keep.load_best()
     student.eval()
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
+
+
+def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
+    """Give a loss's own encoders the trainer's precision, which the trainer gives to the student alone."""
+    for name, part in loss.named_children():
+        if name != "model" and isinstance(part, SentenceTransformer | PreTrainedModel):
+            trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
 
 
 def _set_dropout(student: Encoder, share: float) -> None:
@@ -146,6 +156,7 @@ class _Quiet:
 
     batches: LengthBucketSampler
     model: Any
+    loss: nn.Module
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBucketSampler:
         """The bucketed batches."""
@@ -157,6 +168,10 @@ class _Quiet:
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card here: `report.model_card` writes it from the run's records."""
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        """Clip what the loss trains of its own together with the model."""
+        return super()._clip_grad_norm(self.loss)  # type: ignore[misc]
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
         """The collator's features as both trainers' losses take them."""
@@ -176,18 +191,16 @@ _CLASSES: dict[type, tuple[Any, Any]] = {
 
 
 class _DevEvaluator(BaseEvaluator):
-    """Metrics of the best encoder on dev: the student, or one of its rivals."""
+    """Metrics of the candidate that is best on dev, and which it is."""
 
-    def __init__(self, metrics: DevMetrics, keep: KeepBest, rivals: Sequence[Encoder]) -> None:
+    def __init__(self, metrics: DevMetrics, keep: KeepBest) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.metrics = metrics
         self.keep = keep
-        self.encoders = [keep.model, *rivals]
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        found = [self.metrics(encoder) for encoder in self.encoders]
+        found = [self.metrics(encoder) for encoder in self.keep.candidates]
         best = max(range(len(found)), key=lambda i: -math.inf if math.isnan(found[i]["dev"]) else found[i]["dev"])
-        self.keep.candidate = self.encoders[best]
-        return found[best]
+        return found[best] | ({"candidate": float(best)} if len(found) > 1 else {})

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import all_gather_with_grad, cos_sim
+from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from transencoder.losses.features import embed_pairs
+from transencoder.losses.gathering import gathered
 
 
 def info_nce(
@@ -65,13 +66,9 @@ class InfoNCELoss(nn.Module):
             labels: Not used.
         """
         queries, keys = (self.projector(side) for side in embed_pairs(self.model, list(sentence_features)))
-        all_keys = all_gather_with_grad(keys)
-        return info_nce(queries, all_keys, self.temperature, _rank() * len(keys))
+        all_keys, first_key = gathered(keys)
+        return info_nce(queries, all_keys, self.temperature, first_key)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""
         return {"temperature": self.temperature, "projector": type(self.projector).__name__}
-
-
-def _rank() -> int:
-    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import all_gather_with_grad, cos_sim
+from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from transencoder.losses.features import embed_pairs
+from transencoder.losses.gathering import gathered
 
 
 def nt_xent(
@@ -59,7 +60,7 @@ class NTXentLoss(nn.Module):
             sentence_features: Token features of the two views.
             labels: Not used.
         """
-        first, second = (all_gather_with_grad(side) for side in embed_pairs(self.model, list(sentence_features)))
+        first, second = (gathered(side)[0] for side in embed_pairs(self.model, list(sentence_features)))
         return nt_xent(first, second, self.temperature)
 
     def get_config_dict(self) -> dict[str, Any]:

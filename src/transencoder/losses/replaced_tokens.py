@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from transencoder.losses.features import embed_pairs
+from transencoder.losses.gathering import gathered
 from transencoder.losses.info_nce import info_nce
 
 _MASKED, _RANDOM = 0.8, 0.1
@@ -94,8 +94,8 @@ class DiffCSELoss(nn.Module):
         sides = list(sentence_features)
         views = self.projector(torch.cat(embed_pairs(self.model, [dict(side) for side in sides])))
         first, second = views.chunk(2)
-        rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        contrast = info_nce(first, all_gather_with_grad(second), self.temperature, rank * len(second))
+        all_seconds, first_key = gathered(second)
+        contrast = info_nce(first, all_seconds, self.temperature, first_key)
         detections = [self._detect(side, view) for side, view in zip(sides, (first, second), strict=True)]
         return contrast + self.weight * torch.stack(detections).mean()
 
@@ -120,7 +120,10 @@ class DiffCSELoss(nn.Module):
 
     @torch.no_grad()
     def _edit(self, ids: Int[Tensor, "batch tokens"], mask: Int[Tensor, "batch tokens"]) -> Tensor:
-        """The sentences as the generator fills them in: its first choice everywhere but at special tokens."""
+        """The sentences as the generator fills them in: its first choice everywhere but at special tokens.
+
+        The released code takes its first choice at [SEP] and padding too.
+        """
         is_text = mask.bool() & ~torch.isin(ids, torch.tensor(self.special_ids, device=ids.device))
         is_chosen = is_text & (torch.rand(ids.shape, device=ids.device) < self.mask_ratio)
         fate = torch.rand(ids.shape, device=ids.device)

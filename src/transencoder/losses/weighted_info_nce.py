@@ -147,7 +147,7 @@ class WeightedInfoNCELoss(nn.Module):
         """
         left, right = sentence_features
         queries, keys = (self.projector(side) for side in embed_pairs(self.model, [dict(left), dict(right)]))
-        weights = self._weigh(left)
+        weights = self._weigh(left, right)
         if n_noise := int(self.noise_ratio * len(queries)):
             keys = torch.cat([keys.float(), self._noise(queries, keys, n_noise)])
             weights = torch.cat([weights, weights.new_ones(len(weights), n_noise)], dim=1)
@@ -160,11 +160,13 @@ class WeightedInfoNCELoss(nn.Module):
         return {name: getattr(self, name) for name in names}
 
     @torch.no_grad()
-    def _weigh(self, features: dict[str, Any]) -> Tensor:
+    def _weigh(self, left: dict[str, Any], right: dict[str, Any]) -> Tensor:
         """0 where the frozen model finds two sentences too alike, 1 elsewhere; without dropout."""
         self.complement.eval()
-        embeddings = self.complement(dict(features))["sentence_embedding"]
-        return (cos_sim(embeddings.float(), embeddings.float()) <= self.threshold).float()
+        first = second = self.complement(dict(left))["sentence_embedding"]
+        if not torch.equal(left["input_ids"], right["input_ids"]):
+            second = self.complement(dict(right))["sentence_embedding"]
+        return (cos_sim(first.float(), second.float()) <= self.threshold).float()
 
     def _noise(self, queries: Tensor, keys: Tensor, n_noise: int) -> Tensor:
         noise = torch.randn(n_noise, queries.shape[1], device=queries.device)

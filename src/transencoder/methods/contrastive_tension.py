@@ -33,7 +33,14 @@ class ContrastiveTensionFit(FitConfig):
     dropout: float | None = 0.0
     """The official code trains without dropout: the tension comes from the two copies. sentence-transformers: 0.1."""
     optimizer: Literal["adamw", "rmsprop"] = "rmsprop"
-    """The official code: RMSProp. sentence-transformers: AdamW."""
+    """The official code: RMSProp (its decay rate 0.9, torch's 0.99). sentence-transformers: AdamW."""
+    weight_decay: float = 0.0
+    """The official code has none; in RMSProp it would pull words that never occur towards 0."""
+    max_grad_norm: float = 0.0
+    """Gradients are clipped to this norm; 0: not at all (official code)."""
+    bucket_batches: int = 1
+    """Batches in a window that is sorted by length. More would part positive pairs from negative ones, whose longer
+    side is longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +49,7 @@ class ContrastiveTension(StartMethod):
 
     about = (
         "Two copies of the encoder learn to give the same sentence embeddings of a high dot product and different "
-        "sentences of a low one; the better copy is kept (Contrastive Tension)."
+        "sentences of a low one; the copy that is better on dev is kept, without dev the first (Contrastive Tension)."
     )
 
     pooling: Pooling | None = "mean"
@@ -64,14 +71,9 @@ class ContrastiveTension(StartMethod):
             raise InputError(f"n_negatives is {self.n_negatives}; it must be at least 1, the paper's is 7")
 
     @property
-    def fitting(self) -> FitConfig:
-        """How both copies are trained."""
-        return self.fit
-
-    @property
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model."""
-        return self.pooling
+    def rows_per_sentence(self) -> int:
+        """The sentence with itself, and pairs of others."""
+        return 1 if self.negatives == "in_batch" else 1 + self.n_negatives
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """Each sentence with itself, and, for random negatives, pairs of different ones."""

@@ -111,7 +111,9 @@ def _training_sentences(config: StartMethod, bad_rows_file: Path | None) -> tupl
 def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
     """How training text is read from a file, and where its bad rows go if they are skipped."""
     if config.exclude_test_sentences and not config.tests:
-        raise InputError("exclude_test_sentences needs to know the tests: give tests, or a task or suite as pairs")
+        raise InputError(
+            "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"
+        )
     skipped = bad_rows_file if config.skip_bad_rows else None
     return {
         "header": config.header,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -34,6 +34,9 @@ class DCLRFit(FitConfig):
     """Weight decay (released code: none)."""
     eval_steps: int = 125
     """Steps between dev evaluations; one more at each epoch's end."""
+    bucket_batches: int = 1
+    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
+    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,8 @@ class DCLR(StartMethod):
     pooling: Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
     projector: bool = True
-    """A linear layer and tanh on the embeddings while training, gone at test (released code: base models)."""
+    """A linear layer and tanh on the embeddings while training, gone at test. Released code: for base models, on top of
+    the pretrained pooler, where ours is on the pooling."""
     temperature: float = 0.05
     """Of the softmax over cosines, above 0 (paper)."""
     threshold: float = 0.9
@@ -78,23 +82,18 @@ class DCLR(StartMethod):
         for name in ("noise_ratio", "n_noise_steps", "noise_step_size"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if self.fit.dropout == 0.0:
+        if self.fit.dropout == 0.0 and len(self.columns) < 2:
             raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
     @property
-    def fitting(self) -> FitConfig:
-        """How it is trained."""
-        return self.fit
-
-    @property
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model."""
-        return self.pooling
-
-    @property
-    def other_models(self) -> tuple[str, ...]:
+    def helpers(self) -> tuple[str, ...]:
         """The frozen model."""
-        return (self.complement,)
+        return ("complement",)
+
+    @property
+    def relative_cost(self) -> float:
+        """The student's, and a third of it for one view through the frozen model."""
+        return 1 + 1 / 6
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence twice."""
@@ -104,16 +103,17 @@ class DCLR(StartMethod):
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """Weighted InfoNCE with noise."""
-        from transencoder.encoders import fetch, load_bi
+        from transencoder.encoders import load_bi
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
-        folder = fetch(self.complement, form="bi", token=self.token, cache_folder=self.cache_dir)
+        folder = self.fetch_helper("complement")
         complement = load_bi(folder, max_length=self.fit.max_length, device=str(student.device))
         if complement.tokenizer.get_vocab() != student.tokenizer.get_vocab():
             raise InputError(
                 f"complement {self.complement} has another vocabulary than the start {self.start}; give a bi-encoder "
                 "that was made from the same pretrained model"
             )
+        check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
         return WeightedInfoNCELoss(

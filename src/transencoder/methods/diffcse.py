@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -34,6 +34,9 @@ class DiffCSEFit(FitConfig):
     """Weight decay (released code: none)."""
     eval_steps: int = 125
     """Steps between dev evaluations (released code); one more at each epoch's end."""
+    bucket_batches: int = 1
+    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
+    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,23 +75,18 @@ class DiffCSE(StartMethod):
             )
         if not 0.0 < self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
-        if self.fit.dropout == 0.0:
+        if self.fit.dropout == 0.0 and len(self.columns) < 2:
             raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
     @property
-    def fitting(self) -> FitConfig:
-        """How it is trained."""
-        return self.fit
-
-    @property
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model."""
-        return self.pooling
-
-    @property
-    def other_models(self) -> tuple[str, ...]:
+    def helpers(self) -> tuple[str, ...]:
         """The generator."""
-        return (self.generator,)
+        return ("generator",)
+
+    @property
+    def relative_cost(self) -> float:
+        """The student's, as much for the discriminator, and a third of it for a generator of the same size."""
+        return 2 + 1 / 3
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence twice."""
@@ -100,15 +98,16 @@ class DiffCSE(StartMethod):
         """InfoNCE and the detection, through the projector."""
         from copy import deepcopy
 
-        from transencoder.encoders import fetch, load_masked
+        from transencoder.encoders import load_masked
         from transencoder.losses import DiffCSELoss, batch_norm_projector
 
-        generator, tokenizer = load_masked(fetch(self.generator, token=self.token, cache_folder=self.cache_dir))
+        generator, tokenizer = load_masked(self.fetch_helper("generator"))
         if tokenizer.get_vocab() != student.tokenizer.get_vocab():
             raise InputError(
                 f"generator {self.generator} has another vocabulary than the start {self.start}; give a masked "
                 "language model with the same tokenizer"
             )
+        check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
         return DiffCSELoss(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
@@ -21,7 +21,7 @@ class MirrorBERTFit(FitConfig):
     """How Mirror-BERT trains: the released code's values for sentences."""
 
     learning_rate: float | None = 2e-5
-    """Peak learning rate of AdamW (released code; constant there, falling here)."""
+    """Learning rate of AdamW (released code)."""
     batch_size: int | None = 200
     """Texts a step and device (released code)."""
     epochs: int | None = 1
@@ -30,6 +30,13 @@ class MirrorBERTFit(FitConfig):
     """Tokens of a text. Released code: sentences 50, words 25."""
     warmup_ratio: float | None = 0.0
     """Share of the steps with rising rate (released code: none)."""
+    schedule: Literal["linear", "constant"] = "constant"
+    """The rate stays (released code), or falls in a line to 0."""
+    max_grad_norm: float = 0.0
+    """Gradients are clipped to this norm; 0: not at all (released code)."""
+    bucket_batches: int = 1
+    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
+    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,18 +67,8 @@ class MirrorBERT(StartMethod):
             raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.04")
         if self.span_characters < 0:
             raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
-        if self.fit.dropout == 0.0 and not self.span_characters:
+        if self.fit.dropout == 0.0 and not self.span_characters and len(self.columns) < 2:
             raise InputError("fit.dropout and span_characters are both 0, and then both views are the same")
-
-    @property
-    def fitting(self) -> FitConfig:
-        """How it is trained."""
-        return self.fit
-
-    @property
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model."""
-        return self.pooling
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The text, and its copy with a span masked."""

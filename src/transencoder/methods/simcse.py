@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,6 +35,9 @@ class SimCSEFit(FitConfig):
     """AdamW weight decay. Released code: none."""
     eval_steps: int = 125
     """Steps between dev evaluations (released code); one more at each epoch's end."""
+    bucket_batches: int = 1
+    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
+    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,18 +65,8 @@ class SimCSE(StartMethod):
         super().__post_init__()
         if not self.temperature > 0:
             raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
-        if self.fit.dropout == 0.0:
+        if self.fit.dropout == 0.0 and len(self.columns) < 2:
             raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
-
-    @property
-    def fitting(self) -> FitConfig:
-        """How it is trained."""
-        return self.fit
-
-    @property
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model."""
-        return self.pooling
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence twice."""
@@ -82,9 +75,14 @@ class SimCSE(StartMethod):
         return TwoViews(first=as_is, second=as_is)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
-        """InfoNCE in one direction, through the projector."""
+        """InfoNCE in one direction, through the projector.
+
+        Raises:
+            InputError: The encoder has no dropout, and both views would be the same.
+        """
         from transencoder.losses import InfoNCELoss, tanh_projector
 
+        check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
         return InfoNCELoss(student, self.temperature, tanh_projector(dimension) if self.projector else None)

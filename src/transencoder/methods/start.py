@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
@@ -11,6 +11,8 @@ from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -31,6 +33,10 @@ class StartMethod(Method["TrainedStart"]):
     """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
     revision: str | None = None
     """Hub revision of `start`."""
+    pooling: Pooling | None = None
+    """Pooling in training and at test; None: the start's own, mean for a plain model."""
+    fit: FitConfig = field(default_factory=FitConfig)
+    """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
     columns: tuple[str, ...] = ()
     """Name of the text column in `sentences`; empty: `text`, `sentence`, else the first. Two names: the rows are pairs,
     which are taken for two views of one meaning (pseudo-positives: Trans-Encoder, Table 9)."""
@@ -42,19 +48,29 @@ class StartMethod(Method["TrainedStart"]):
             raise InputError(f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs")
 
     @property
-    @abstractmethod
-    def fitting(self) -> FitConfig:
-        """How it is trained, no field empty."""
-
-    @property
-    @abstractmethod
-    def start_pooling(self) -> Pooling | None:
-        """Pooling of the trained model, in training and at test; None: the start's own."""
-
-    @property
-    def other_models(self) -> tuple[str, ...]:
-        """Models that the loss needs besides the start: folders or hub ids."""
+    def helpers(self) -> tuple[str, ...]:
+        """Fields that name the models that the loss needs besides the start."""
         return ()
+
+    def fetch_helper(self, field: str) -> Path:
+        """The local folder of a helper.
+
+        Args:
+            field: One of `helpers`.
+        """
+        from transencoder.encoders import fetch
+
+        return fetch(getattr(self, field), form="bi", token=self.token, cache_folder=self.cache_dir)
+
+    @property
+    def rows_per_sentence(self) -> int:
+        """Pairs that are made of a sentence."""
+        return 1
+
+    @property
+    def relative_cost(self) -> float:
+        """Floating-point operations of a step, the student's alone being 1."""
+        return 1.0
 
     @abstractmethod
     def pair_maker(self, mask_token: str | None) -> PairMaker:
@@ -87,3 +103,22 @@ class StartMethod(Method["TrainedStart"]):
         from transencoder.methods.start_planning import plan_start
 
         return plan_start(self)
+
+
+def check_dropout(config: StartMethod, student: SentenceTransformer) -> None:
+    """Refuse an encoder that would make both views of a sentence the same.
+
+    Args:
+        config: Of a method whose views differ by dropout alone.
+        student: The encoder, its dropout set.
+
+    Raises:
+        InputError: It has no dropout, and the views are not two columns of pairs.
+    """
+    from torch import nn
+
+    has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in student.modules())
+    if not has_dropout and len(config.columns) < 2:
+        raise InputError(
+            f"{config.start} has no dropout, and then both views of a sentence are the same: give fit.dropout 0.1"
+        )

@@ -18,7 +18,10 @@ class StartPlan:
     """What a run would do, and about what it would cost."""
 
     config: StartMethod
-    n_sentences: int
+    n_texts: int
+    """Sentences, or pairs that were given."""
+    n_pairs: int
+    """Pairs to train on."""
     steps: int
     seconds: float
     """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
@@ -30,9 +33,9 @@ class StartPlan:
         config = self.config
         return "\n".join(
             [
-                f"{plural(self.n_sentences, 'sentence')}; two views of each; train a bi-encoder "
-                f"{plural(self.steps, 'step')}",
-                settings_in_words(config.fitting),
+                f"{plural(self.n_texts, 'pair' if len(config.columns) == 2 else 'sentence')}; train a bi-encoder "
+                f"{plural(self.steps, 'step')} on {plural(self.n_pairs, 'pair')}",
+                settings_in_words(config.fit),
                 f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
                 f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
             ]
@@ -42,14 +45,16 @@ class StartPlan:
 def plan_start(config: StartMethod) -> StartPlan:
     """What a run would do with this config: reads the data and the model's size, trains nothing."""
     _, config, folder = prepare_start(config)
-    data, fitting = read_start_data(config, None), config.fitting
-    n_sentences, n_parameters = len(data.training), count_parameters(folder)
-    steps = steps_in_all(n_sentences, fitting, both_orders=False)
-    n_evaluations = steps // fitting.eval_steps + (fitting.epochs or 1)
+    data, fit = read_start_data(config, None), config.fit
+    is_given = len(config.columns) == 2
+    n_pairs = len(data.training) * (1 if is_given else config.rows_per_sentence)
+    n_parameters = count_parameters(folder)
+    steps = steps_in_all(n_pairs, fit, both_orders=False)
+    n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
     n_scored = n_evaluations * len(data.dev.pairs) if data.dev else 0
-    operations = training_operations(n_parameters, steps * (fitting.batch_size or 1), n_scored)
-    disk = 4 * n_parameters * (2 + 4) + n_sentences * 600
-    return StartPlan(config, n_sentences, steps, operations / operations_a_second(config), disk)
+    operations = training_operations(n_parameters, steps * (fit.batch_size or 1), n_scored) * config.relative_cost
+    disk = 4 * n_parameters * (2 + 4) * config.relative_cost + n_pairs * 600
+    return StartPlan(config, len(data.training), n_pairs, steps, operations / operations_a_second(config), round(disk))
 
 
 def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:

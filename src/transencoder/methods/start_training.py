@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from transformers import set_seed
+from transformers import AutoTokenizer, set_seed
 
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
-from transencoder.encoders import fetch, load_bi, weights_fingerprint
+from transencoder.encoders import load_bi, weights_fingerprint
 from transencoder.fit import fit
 from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
@@ -98,7 +98,7 @@ class _Bench:
 
     def load_start(self) -> SentenceTransformer:
         """The model that is trained, with its pooling and its length."""
-        length, pooling = self.config.fitting.max_length, self.config.start_pooling
+        length, pooling = self.config.fit.max_length, self.config.pooling
         return load_bi(self.start.folder, max_length=length, pooling=pooling, device=self.device)
 
     def scorer(self, model: SentenceTransformer) -> Scorer:
@@ -111,7 +111,7 @@ def _pairs(bench: _Bench) -> tuple[Dataset, str]:
     given, fingerprint = bench.data.training, bench.data.record["fingerprint"]
     if "text" not in given.column_names:
         return given, fingerprint
-    maker = bench.config.pair_maker(bench.load_start().tokenizer.mask_token)
+    maker = bench.config.pair_maker(AutoTokenizer.from_pretrained(bench.start.folder).mask_token)
     seed = stage_seed(bench.config.seed, "pairs")
 
     def compute(folder: Path) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
             "version": _CODE_VERSION,
             "method": method_name(type(config)),
             "settings": _own_settings(config),
-            "fit": asdict(config.fitting) | {"checkpoint_steps": None},  # it changes nothing that comes out
-            "pooling": config.start_pooling,
+            "fit": config.fit.outcome,
+            "pooling": config.pooling,
             "seed": config.seed,
             "precision": config.precision,
             "n_processes": distributed.world_size(),
@@ -146,10 +146,7 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
         inputs=[
             pairs_key,
             bench.start.key,
-            *(
-                weights_fingerprint(fetch(name, form="bi", token=config.token, cache_folder=config.cache_dir))
-                for name in config.other_models
-            ),
+            *(weights_fingerprint(config.fetch_helper(field)) for field in config.helpers),
             "" if data.dev is None else data.dev.fingerprint,
             *(test.fingerprint for test in tests),
         ],
@@ -159,15 +156,14 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 
 
 def _own_settings(config: StartMethod) -> dict[str, Any]:
-    """What the method itself adds to the settings of all starting encoders, and what its pairs do not say."""
-    shared = {field.name for field in fields(StartMethod)} | {"fit", "pooling"}
+    """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
+    shared = {field.name for field in fields(StartMethod)} | set(config.helpers)
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
 def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
-    has_labels = "label" in pairs.column_names
     student = bench.load_start()
 
     def loss(model: SentenceTransformer) -> Any:
@@ -178,9 +174,9 @@ def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
         student,
         loss,
         pairs,
-        np.asarray(pairs["label"][:], np.float32) if has_labels else np.zeros(len(pairs), np.float32),
+        pairs.data["label"].to_numpy() if "label" in pairs.column_names else np.zeros(len(pairs), np.float32),
         _dev_metrics(bench),
-        config.fitting,
+        config.fit,
         folder=folder / "checkpoints",
         seed=seed,
         precision=config.precision,
@@ -224,8 +220,8 @@ def _scores(bench: _Bench, trained: Model) -> dict[str, Metrics]:
         bench.start,
         tests,
         bench.cache,
-        max_length=config.fitting.max_length,
-        pooling=config.start_pooling,
+        max_length=config.fit.max_length,
+        pooling=config.pooling,
         precision=config.precision,
         device=bench.device,
     )
@@ -238,8 +234,8 @@ def _score(bench: _Bench, model: Model, name: str, sets: dict[str, Any]) -> Metr
     config, is_start = bench.config, model is bench.start
     conditions = {
         "precision": config.precision,
-        "max_length": config.fitting.max_length if is_start else None,
-        "pooling": config.start_pooling if is_start else None,
+        "max_length": config.fit.max_length if is_start else None,
+        "pooling": config.pooling if is_start else None,
     }
 
     def scorer() -> Scorer:

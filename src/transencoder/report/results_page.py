@@ -74,7 +74,7 @@ def _run_rows(shown: str, result: Result, tests: list[str]) -> list[tuple[str, .
     )
     rows = []
     for form, title in _ROWS:
-        if form == "start_as_is" and form not in result["scores"]:
+        if form != "start" and form not in result["best"] and form not in result["scores"]:
             continue
         scores = result["scores"].get(form, {})
         average = [number(mean_over(scores, tests))] if len(tests) > 1 else []

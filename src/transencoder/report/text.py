@@ -26,6 +26,15 @@ _SETTING_WORDS = (
     "init",
     "precision",
     "head",
+    "temperature",
+    "projector",
+    "negatives",
+    "threshold",
+    "noise",
+    "mask",
+    "detection",
+    "generator",
+    "complement",
 )
 _SHOWN_FINGERPRINT = 12
 

@@ -1,0 +1,55 @@
+"""Two gloo processes with half a batch each train what one process with the whole batch trains."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import distributed as dist
+from torch import multiprocessing
+
+from transencoder import distributed
+from transencoder.checkpoints import own_parameters
+from transencoder.losses import ContrastiveTensionLoss, InfoNCELoss, NTXentLoss, tanh_projector
+
+FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
+SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
+LABELS = [1.0, 0.0, 0.0, 1.0]
+
+
+def loss_of(name: str, folder: str) -> torch.nn.Module:
+    model = SentenceTransformer(folder, device="cpu").eval()
+    torch.manual_seed(0)
+    if name == "info_nce":
+        return InfoNCELoss(model, 0.5, tanh_projector(32))
+    return NTXentLoss(model, 0.5) if name == "nt_xent" else ContrastiveTensionLoss(model)
+
+
+def gradients(loss: torch.nn.Module, rows: slice) -> dict[str, torch.Tensor]:
+    sides = [dict(loss.model.preprocess(side[rows])) for side in (FIRST, SECOND)]
+    loss(sides, torch.tensor(LABELS[rows])).backward()
+    return {name: value.grad for name, value in loss.named_parameters() if value.grad is not None}
+
+
+def work(rank: int, name: str, folder: str, meeting: str, output: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    loss = loss_of(name, folder)
+    distributed.average_gradients(own_parameters(loss))
+    found = gradients(loss, slice(2 * rank, 2 * rank + 2))
+    for key, gradient in found.items():
+        if key.startswith("model."):  # DDP's part
+            dist.all_reduce(gradient)
+            gradient /= 2
+    if rank == 1:
+        torch.save(found, output)
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", ["info_nce", "nt_xent", "contrastive_tension"])
+def test_gradients_are_those_of_the_whole_batch(name, tiny_bi_encoder, tmp_path):
+    paths = [str(tmp_path / each) for each in ("meeting", "gradients.pt")]
+    multiprocessing.spawn(work, args=(name, tiny_bi_encoder, *paths), nprocs=2)
+    two = torch.load(paths[1], weights_only=True)
+    one = gradients(loss_of(name, tiny_bi_encoder), slice(4))
+    assert set(one) == set(two)
+    assert any(not key.startswith("model.") for key in one) == (name != "nt_xent")
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-6)
