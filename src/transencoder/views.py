@@ -175,7 +175,7 @@ class Contrasts:
             firsts[:, 0] = seconds[:, 0] = rows
             labels = np.tile(np.arange(size) == 0, len(rows)).astype(np.float32)
             texts = (sentences[flat.reshape(-1).tolist()]["text"] for flat in (firsts, seconds))
-            yield (*texts, labels.tolist())  # type: ignore[misc]
+            yield (*texts, labels.tolist())
 
 
 def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:

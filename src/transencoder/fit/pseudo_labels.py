@@ -156,7 +156,7 @@ class _Quiet:
 
     batches: LengthBucketSampler
     model: Any
-    loss: nn.Module
+    loss: Any
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBucketSampler:
         """The bucketed batches."""

@@ -110,7 +110,7 @@ class DiffCSELoss(nn.Module):
         def inject(_: nn.Module, __: Any, output: Tensor) -> Tensor:
             return torch.cat([embeddings[:, None].to(output.dtype), output[:, 1:]], dim=1)
 
-        hook = self.discriminator.embeddings.register_forward_hook(inject)  # type: ignore[union-attr, operator]
+        hook = self.discriminator.embeddings.register_forward_hook(inject)  # type: ignore[union-attr]
         try:
             states = self.discriminator(input_ids=edited, attention_mask=mask).last_hidden_state
         finally:
