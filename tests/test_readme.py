@@ -1,4 +1,4 @@
-"""What the README shows exists: its Python compiles and names real fields, its commands parse."""
+"""What README and docs show exists: their Python compiles and names real fields, their commands parse."""
 
 import ast
 import dataclasses
@@ -13,15 +13,18 @@ import transencoder
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDES = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
 MODULE = "-m -- transencoder "
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def commands():
-    lines = [line.strip() for block in blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
+    lines = [
+        line.strip() for block in blocks("bash", README + GUIDES) for line in block.replace("\\\n", " ").splitlines()
+    ]
     ours = [line for line in lines if line.startswith("transencoder ") or MODULE in line]
     return [line.partition(MODULE)[2] or line.removeprefix("transencoder ") for line in ours]
 
