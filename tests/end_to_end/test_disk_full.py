@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import checkpoints, train
 from transencoder.errors import RunError
-from transencoder.methods import training
+from transencoder.methods import outcome
 from transencoder.tokens import TokenCache
 
 
@@ -53,9 +53,9 @@ WRITES = {
     "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
     "a checkpoint's model, or the model": (SentenceTransformer, "save_pretrained", 2, half_a_model),
     "the model of a stage": (SentenceTransformer, "save_pretrained", 3, half_a_model),
-    "the model for the user": (training.shutil, "copytree", 2, None),
-    "the model card": (training, "atomic_write_text", 1, None),
-    "the report": (training, "write_report", 1, None),
+    "the model for the user": (outcome.shutil, "copytree", 2, None),
+    "the model card": (outcome, "atomic_write_text", 1, None),
+    "the report": (outcome, "write_report", 1, None),
 }
 
 
