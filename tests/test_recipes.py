@@ -192,6 +192,14 @@ def test_overrides_win_and_are_read_by_the_type_of_their_field(recipe):
     )
 
 
+@pytest.mark.parametrize("override", ["tests=none", "tests=", "tests=[]"])
+def test_none_empties_a_list(recipe, override):
+    """Was: a data set called none."""
+    recipe.write_text('tests = ["sts"]\n' + MINIMAL)
+    assert load_recipe(recipe).tests == ("sts",)
+    assert load_recipe(recipe, [override]).tests == ()
+
+
 def test_none_unsets_an_override(recipe):
     recipe.write_text(MINIMAL.replace("pairs", 'dev = "stsb"\npairs') + "[bi]\nepochs = 3")
     config = load_recipe(recipe, ["dev=none", "bi.epochs=none"])

@@ -9,7 +9,7 @@ from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, dotted_names, settings_of
 
 UNSET = "none"
-"""What is typed to unset a field that may be None."""
+"""What is typed to unset a field that may be None, or to empty a list."""
 
 
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
@@ -38,7 +38,7 @@ def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> A
         InputError: The text is no value of the setting's type.
     """
     if setting.is_list and not isinstance(text, str):
-        return [_scalar(setting, item, name) for item in text]
+        return [] if list(text) in ([UNSET], [""]) else [_scalar(setting, item, name) for item in text]
     assert isinstance(text, str)
     return None if setting.is_optional and text == UNSET else _scalar(setting, text, name)
 
