@@ -1,13 +1,11 @@
-"""Equation 3: its values and gradient from a slow statement of it, one forward for two sides, and a plain trainer."""
+"""Equation 3: its values and gradient from a slow statement of it, and a plain trainer."""
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.modules import Pooling
 
 from transencoder.losses import CosineRegressionLoss, cosine_regression
-from transencoder.losses.features import embed_pairs
 
 SHORT = ["balo", "bama dalo", "gelo"]
 LONG = ["balo bama dalo dama felo", "kama", "lelo memo " * 6]
@@ -20,19 +18,6 @@ def slow_cosine_regression(cosines: np.ndarray, targets: np.ndarray) -> float:
 def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     return rng.uniform(-1, 1, n), rng.random(n)
-
-
-class CountingModel(torch.nn.Module):
-    """Passes on to a model and remembers how many rows each forward had."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.rows: list[int] = []
-
-    def forward(self, features):
-        self.rows.append(len(features["input_ids"]))
-        return self.model(features)
 
 
 @pytest.fixture(scope="module")
@@ -88,32 +73,6 @@ def test_module_is_the_equation_on_the_models_cosines(bi):
     cosines = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     loss = CosineRegressionLoss(bi)(read(bi, SHORT, LONG), torch.from_numpy(targets).float())
     assert loss.item() == pytest.approx(slow_cosine_regression(cosines, targets), rel=1e-5)
-
-
-@pytest.mark.parametrize(("left", "right"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
-def test_one_forward_for_both_sides_equals_two(bi, left, right):
-    sides = read(bi, left, right)
-    widths = [side["input_ids"].shape[1] for side in sides]
-    assert (widths[0] == widths[1]) == (left is right)
-    model = CountingModel(bi)
-    with torch.no_grad():
-        joined = embed_pairs(model, sides)
-        apart = [bi(dict(side))["sentence_embedding"] for side in sides]
-    assert model.rows == [6]
-    for one, two in zip(joined, apart, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
-
-
-def test_prompts_of_two_lengths_that_pooling_leaves_out(tiny_bi_encoder):
-    """Was: the first side's prompt length was used for both."""
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-    model[1] = Pooling(32, pooling_mode="mean", include_prompt=False)
-    sides = [model.preprocess(SHORT, prompt="balo: "), model.preprocess(LONG, prompt="dalo felo kama: ")]
-    with torch.no_grad():
-        joined = embed_pairs(model, [dict(side) for side in sides])
-        apart = [model(dict(side))["sentence_embedding"] for side in sides]
-    for one, two in zip(joined, apart, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [[0.5, 0.5, 1.01], [-0.01, 0.5, 0.5], [0.5, float("nan"), 0.5]])

@@ -12,6 +12,8 @@ from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from transencoder.losses.features import embed
+
 
 def contrastive_tension(
     first: Float[Tensor, "pairs dim"], second: Float[Tensor, "pairs dim"], targets: Float[Tensor, " pairs"]
@@ -53,7 +55,7 @@ class ContrastiveTensionLoss(nn.Module):
             labels: (pairs,) 1 where both are the same sentence, else 0.
         """
         left, right = sentence_features
-        first, second = self.model(left)["sentence_embedding"], self.twin(right)["sentence_embedding"]
+        first, second = embed(self.model, left), embed(self.twin, right)
         return contrastive_tension(first, second, labels.view(-1))
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -87,7 +89,7 @@ class InBatchContrastiveTensionLoss(nn.Module):
             labels: Not used.
         """
         left, right = sentence_features
-        first, second = self.model(left)["sentence_embedding"], self.twin(right)["sentence_embedding"]
+        first, second = embed(self.model, left), embed(self.twin, right)
         logits = cos_sim(first.float(), second.float()) * self.log_scale.exp()
         own = torch.arange(len(first), device=first.device)
         return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2

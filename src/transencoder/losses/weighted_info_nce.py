@@ -10,7 +10,7 @@ from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy, cross_entropy
 
-from transencoder.losses.features import embed_pairs
+from transencoder.losses.features import embed, embed_pairs
 
 _LEAST_NORM = 1e-12
 
@@ -163,9 +163,9 @@ class WeightedInfoNCELoss(nn.Module):
     def _weigh(self, left: dict[str, Any], right: dict[str, Any]) -> Tensor:
         """0 where the frozen model finds two sentences too alike, 1 elsewhere; without dropout."""
         self.complement.eval()
-        first = second = self.complement(dict(left))["sentence_embedding"]
+        first = second = embed(self.complement, dict(left))
         if not torch.equal(left["input_ids"], right["input_ids"]):
-            second = self.complement(dict(right))["sentence_embedding"]
+            second = embed(self.complement, dict(right))
         return (cos_sim(first.float(), second.float()) <= self.threshold).float()
 
     def _noise(self, queries: Tensor, keys: Tensor, n_noise: int) -> Tensor:

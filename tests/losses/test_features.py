@@ -1,0 +1,98 @@
+"""Both sides of a pair in one forward pass, and batches in parts of like length: the same embeddings."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+
+from transencoder.losses.features import embed, embed_pairs
+
+SHORT = ["balo", "bama dalo", "gelo"]
+LONG = ["balo bama dalo dama felo", "kama", "lelo memo " * 6]
+
+
+class CountingModel(torch.nn.Module):
+    """Passes on to a model and remembers how many rows and tokens each forward had."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.rows: list[int] = []
+        self.tokens: list[int] = []
+
+    def forward(self, features):
+        self.rows.append(len(features["input_ids"]))
+        self.tokens.append(features["input_ids"].numel())
+        return self.model(features)
+
+
+@pytest.fixture(scope="module")
+def bi(tiny_bi_encoder):
+    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+
+
+def read(model: SentenceTransformer, *sides: list[str]) -> list[dict[str, object]]:
+    return [dict(model.preprocess(side)) for side in sides]
+
+
+@pytest.mark.parametrize(("left", "right"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
+def test_one_forward_for_both_sides_equals_two(bi, left, right):
+    sides = read(bi, left, right)
+    widths = [side["input_ids"].shape[1] for side in sides]
+    assert (widths[0] == widths[1]) == (left is right)
+    model = CountingModel(bi)
+    with torch.no_grad():
+        joined = embed_pairs(model, sides)
+        apart = [bi(dict(side))["sentence_embedding"] for side in sides]
+    assert model.rows == [6]
+    for one, two in zip(joined, apart, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+
+
+def test_prompts_of_two_lengths_that_pooling_leaves_out(tiny_bi_encoder):
+    """Was: the first side's prompt length was used for both."""
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+    model[1] = Pooling(32, pooling_mode="mean", include_prompt=False)
+    sides = [model.preprocess(SHORT, prompt="balo: "), model.preprocess(LONG, prompt="dalo felo kama: ")]
+    with torch.no_grad():
+        joined = embed_pairs(model, [dict(side) for side in sides])
+        apart = [model(dict(side))["sentence_embedding"] for side in sides]
+    for one, two in zip(joined, apart, strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=1e-6)
+
+
+MIXED = [f"balo {'dama ' * (i % 12)}" for i in range(70)]
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_in_parts_of_like_length_the_embeddings_are_the_same(tiny_bi_encoder, side):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+    model.tokenizer.padding_side = side
+    counting, features = CountingModel(model), read(model, MIXED)[0]
+    with torch.no_grad():
+        in_parts = embed(counting, dict(features))
+        alone = torch.cat([model(read(model, [text])[0])["sentence_embedding"] for text in MIXED])
+    assert counting.rows == [32, 32, 6]
+    if side == "right":  # on the left, padding moves BERT's positions whatever the batch
+        torch.testing.assert_close(in_parts, alone, rtol=0, atol=1e-6)
+    assert sum(counting.tokens) < 0.85 * features["input_ids"].numel()
+
+
+@pytest.mark.parametrize("texts", [SHORT, ["balo dama"] * 70])
+def test_small_batches_and_texts_of_one_length_go_through_whole(tiny_bi_encoder, texts):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+    counting = CountingModel(model)
+    embed(counting, read(model, texts)[0])
+    assert counting.rows == [len(texts)]
+
+
+def test_gradients_flow_from_every_part(tiny_bi_encoder):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+    gradients = []
+    for embed_all in (embed, lambda model, features: model(features)["sentence_embedding"]):
+        model.zero_grad()
+        embeddings = embed_all(model, read(model, MIXED)[0])
+        embeddings.square().mul(torch.arange(70.0)[:, None]).sum().backward()
+        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    for one, two in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-3)
