@@ -302,7 +302,7 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
     assert path.read_text("utf-8").startswith("# ")
     members = getattr(config, "members", ())
     names = [name for member in members for name in (member.start, member.cross_start)]
-    names += [getattr(config, field, None) for field in ("start", "generator", "complement", "sentences")]
+    names += [getattr(config, field, None) for field in ("start", "generator", "complement", "sentences", "documents")]
     assert not [name for name in names if name and name[0] in "/~"]
 
 
@@ -332,8 +332,11 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
         more |= {field: folder for field, folder in helpers.items() if field in names}
         rows = 64 // (1 + getattr(config, "n_negatives", 0))
         batch_size = 4 * rows if "n_negatives" in names else 32
+        texts = tiny_sentences.select(range(rows))
+        if "documents" in names:
+            texts = texts.map(lambda row: {"text": f"{row['text']} " * 300})
         more |= {
-            "sentences": tiny_sentences.select(range(rows)),
+            "documents" if "documents" in names else "sentences": texts,
             "start": tiny_plm,
             "fit": replace(config.fit, epochs=1, batch_size=batch_size, max_length=32),
         }

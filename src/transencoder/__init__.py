@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member, PretrainingConfig
-    from transencoder.methods import DCLR, ContrastiveTension, DiffCSE, MirrorBERT, SimCSE, TransEncoder, train
+    from transencoder.methods import DCLR, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, TransEncoder, train
     from transencoder.methods.start_training import TrainedStart
     from transencoder.methods.training import Trained
     from transencoder.pairs import read_pairs, read_sentences
@@ -18,6 +18,7 @@ _HOMES = {
     "Member": "config",
     "PretrainingConfig": "config",
     "ContrastiveTension": "methods",
+    "DeCLUTR": "methods",
     "DCLR": "methods",
     "DiffCSE": "methods",
     "MirrorBERT": "methods",
@@ -37,6 +38,7 @@ __all__ = [
     "DCLR",
     "BiScorer",
     "ContrastiveTension",
+    "DeCLUTR",
     "CrossScorer",
     "DiffCSE",
     "FitConfig",

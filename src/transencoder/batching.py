@@ -65,7 +65,7 @@ class LengthBucketSampler(BatchSampler):
 
 
 class BiCollator:
-    """Rows of pairs -> the features of both sides, already padded to one width, and the labels.
+    """Rows of pairs -> the features of both sides, or of more, already padded to one width, and the labels.
 
     Args:
         sentences: The tokens of the pairs' distinct sentences.
@@ -80,11 +80,12 @@ class BiCollator:
         """The batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
         rows = np.array([example["row"] for example in examples])
         index = self.sentences.index[rows]
-        both = self.sentences.tokens.batch(index.T.reshape(-1))
+        n_sides = index.shape[1]
+        joined = self.sentences.tokens.batch(index.T.reshape(-1))
         batch: dict[str, Any] = {}
-        for name, values in both.items():
-            halves = values.chunk(2) if isinstance(values, torch.Tensor) else (values, values)
-            batch[f"sentence1_{name}"], batch[f"sentence2_{name}"] = halves
+        for name, values in joined.items():
+            parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
+            batch |= {f"sentence{side}_{name}": part for side, part in enumerate(parts, 1)}
         return batch | {"label": _labels(examples)}
 
 

@@ -118,13 +118,14 @@ def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 
 
 def _own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a loss that are neither its encoder's nor frozen."""
-    parameters = loss.named_parameters(remove_duplicate=False)  # tied weights have two names in the state
-    frozen = {name for name, parameter in parameters if not parameter.requires_grad}
+    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen."""
+    parameters = dict(loss.named_parameters(remove_duplicate=False))  # tied weights have two names in the state
+    encoders = {id(parameter) for name, parameter in parameters.items() if name.startswith(_ENCODER)}
+    others = {name for name, value in parameters.items() if not value.requires_grad or id(value) in encoders}
     return {
         name: value.clone()
         for name, value in loss.state_dict().items()
-        if not name.startswith(_ENCODER) and name not in frozen
+        if not name.startswith(_ENCODER) and name not in others
     }
 
 

@@ -11,6 +11,7 @@ Form = Literal["bi", "cross"]
 Precision = Literal["auto", "bf16", "fp32"]
 Pooling = Literal["mean", "cls", "max"]
 Head = Literal["pooler", "linear"]
+Texts = Literal["sentences", "documents"]
 LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
 
 

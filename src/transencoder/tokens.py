@@ -7,6 +7,7 @@ and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of len
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from transencoder.pairs import fingerprint
 
 _CHUNK = 1024
 _PARTITIONS = 64
+_SIDE = re.compile(r"sentence\d+")
 
 Encoder = SentenceTransformer | CrossEncoder
 Texts = list[str] | list[tuple[str, str]]
@@ -89,16 +91,16 @@ class Tokens:
 
 @dataclass(frozen=True)
 class SentenceTokens:
-    """The tokens of the distinct sentences of n pairs, and which pair has which."""
+    """The tokens of the distinct sentences of n rows of two sides or more, and which row has which."""
 
     tokens: Tokens
     """One row for each distinct sentence, in order of first appearance."""
     index: np.ndarray
-    """int32 (n, 2): rows of `tokens` for sentence1 and sentence2."""
+    """int32 (n, sides): rows of `tokens` for sentence1, sentence2 and so on."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """uint16 (n,): the longer side of each pair."""
+        """uint16 (n,): the longest side of each row."""
         longest: np.ndarray = self.tokens.lengths[self.index].max(axis=1)
         return longest
 
@@ -116,7 +118,7 @@ class TokenCache:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
-        """The distinct sentences of `pairs` as `model` reads them."""
+        """The distinct sentences of `pairs`, which may have more sides than two, as `model` reads them."""
 
         def build(folder: Path) -> None:
             firsts = _index_sentences(pairs, folder)
@@ -140,7 +142,7 @@ class TokenCache:
         return _open_tokens(self._folder(f"pairs-{columns[0]}", model, pairs, prompt, build))
 
     def _folder(self, kind: str, model: Encoder, pairs: Dataset, prompt: str | None, build: Any) -> Path:
-        what = json.dumps([kind, fingerprint(pairs.select_columns(["sentence1", "sentence2"])), _reader(model), prompt])
+        what = json.dumps([kind, fingerprint(pairs.select_columns(_sides(pairs))), _reader(model), prompt])
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
         if not folder.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -163,6 +165,11 @@ def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, A
         with path.open("rb+") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array
+
+
+def _sides(pairs: Dataset) -> list[str]:
+    """`sentence1`, `sentence2` and so on, in this order."""
+    return sorted((name for name in pairs.column_names if _SIDE.fullmatch(name)), key=lambda name: int(name[8:]))
 
 
 def _reader(model: Encoder) -> list[Any]:
@@ -226,21 +233,23 @@ def _memory_map(path: Path, dtype: Any) -> np.ndarray:
 
 
 def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
-    """Number the distinct sentences by first appearance; writes index.npy, int32 (n, 2).
+    """Number the distinct sentences by first appearance; writes index.npy, int32 (n, sides).
 
     Sentences are told apart by 64-bit hashes (4 million of them collide with probability 4e-7), compared one partition
     of the hash space at a time, so that memory does not grow with the pairs.
 
     Returns:
-        int64 (n_distinct,): position 2 * row + side of each distinct sentence's first appearance, memory-mapped.
+        int64 (n_distinct,): position sides * row + side of each distinct sentence's first appearance, memory-mapped.
     """
-    n = 2 * len(pairs)
+    sides = _sides(pairs)
+    n_sides = len(sides)
+    n = n_sides * len(pairs)
     hashes = allocate(folder / ".hashes.npy", np.uint64, (n,))
     for i in range(0, len(pairs), _CHUNK):
         batch = pairs[i : i + _CHUNK]
-        for side in (0, 1):
-            column = batch[f"sentence{side + 1}"]
-            hashes[2 * i + side : 2 * (i + len(column)) : 2] = [
+        for i_side, side in enumerate(sides):
+            column = batch[side]
+            hashes[n_sides * i + i_side : n_sides * (i + len(column)) : n_sides] = [
                 xxhash.xxh64_intdigest(text.encode()) for text in column
             ]
     first = allocate(folder / ".first.npy", np.int64, (n,))
@@ -250,7 +259,7 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
         )
         _, firsts, inverse = np.unique(hashes[where], return_index=True, return_inverse=True)
         first[where] = where[firsts][inverse]
-    index = allocate(folder / "index.npy", np.int32, (len(pairs), 2))
+    index = allocate(folder / "index.npy", np.int32, (len(pairs), n_sides))
     flat, numbers = (
         index.reshape(-1),
         allocate(folder / ".numbers.npy", np.int32, (n,)),
@@ -274,6 +283,7 @@ def _positions(hashes: np.ndarray, start: int, partition: int) -> np.ndarray:
 
 
 def _sentences_at(pairs: Dataset, positions: np.ndarray) -> list[str]:
-    rows, sides = positions // 2, positions % 2
+    sides = _sides(pairs)
+    rows, which = np.divmod(positions, len(sides))
     batch = pairs[rows.tolist()]
-    return [batch[f"sentence{side + 1}"][i] for i, side in enumerate(sides)]
+    return [batch[sides[side]][i] for i, side in enumerate(which)]

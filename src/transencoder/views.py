@@ -109,11 +109,11 @@ class Synonyms:
 class PairMaker(Protocol):
     """Makes training pairs of sentences; its `repr` says all that decides what comes out, besides the seed."""
 
-    def __call__(self, sentences: Dataset, file: Path, seed: int) -> Dataset:
+    def __call__(self, texts: Dataset, file: Path, seed: int, /) -> Dataset:
         """Write the pairs, streamed: memory does not grow with the rows.
 
         Args:
-            sentences: n sentences in `text`.
+            texts: n sentences or documents in `text`.
             file: The Arrow file to write; it gets its name when it is complete.
             seed: With the row, it decides what comes out.
 

@@ -37,6 +37,7 @@ def test_all_commands_are_there():
         "train simcse",
         "train mirror-bert",
         "train contrastive-tension",
+        "train declutr",
         "train diffcse",
         "train dclr",
         "evaluate",

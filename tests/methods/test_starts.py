@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder import DCLR, BiScorer, ContrastiveTension, DiffCSE, MirrorBERT, SimCSE, read_pairs, train
+from transencoder import DCLR, BiScorer, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, read_pairs, train
 from transencoder.checkpoints import KeepBest
 from transencoder.cli import main
 from transencoder.errors import InputError
@@ -19,6 +19,7 @@ from transencoder.evaluation import evaluate
 from transencoder.fit import pseudo_labels
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
+from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.simcse import SimCSEFit
@@ -34,6 +35,10 @@ CONFIGS = {
         {"fit": ContrastiveTensionFit(learning_rate=1e-4, **FAST), "n_negatives": 1},
     ),
     "diffcse": (DiffCSE, {"fit": DiffCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"}),
+    "declutr": (
+        DeCLUTR,
+        {"fit": DeCLUTRFit(learning_rate=1e-3, **FAST), "documents": "documents", "document_words": 32, "n_samples": 3},
+    ),
     "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
 }
 
@@ -47,15 +52,24 @@ def sentences(tmp_path_factory, tiny_sentences) -> str:
 
 
 @pytest.fixture(scope="module")
-def make(sentences, tiny_plm, tiny_bi_encoder, tiny_files, tmp_path_factory):
+def documents(tmp_path_factory, tiny_sentences) -> str:
+    """A file of 32 documents of three sentences each, 33 words or more."""
+    path = tmp_path_factory.mktemp("documents") / "documents.txt"
+    texts = tiny_sentences["text"][:]
+    path.write_text("\n".join(" ".join(texts[i : i + 3] * 2) for i in range(0, len(texts), 3)) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def make(sentences, documents, tiny_plm, tiny_bi_encoder, tiny_files, tmp_path_factory):
     """Makes a config that trains in a second; any field can be changed."""
-    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder}
+    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder, "documents": documents}
 
     def make_config(method: str, **changes):
         config_class, own = CONFIGS[method]
         own = {name: models.get(value, value) if isinstance(value, str) else value for name, value in own.items()}
         fields = {
-            "sentences": sentences,
+            **({} if "documents" in own else {"sentences": sentences}),
             "start": tiny_plm,
             "output": str(tmp_path_factory.mktemp("runs") / "run"),
             "dev": str(tiny_files / "dev.tsv"),
@@ -95,7 +109,8 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     result = trained.result
     assert set(result["best"]) == {"bi"}
     assert list(result["scores"]) == ["start", "start_as_is", "bi"]
-    assert result["data"]["sentences"]["rows"] == 96
+    kind, rows = ("documents", 32) if result["method"] == "declutr" else ("sentences", 96)
+    assert result["data"][kind]["rows"] == rows
     assert [stage["name"] for stage in result["stages"]] == [
         "pairs",
         "bi-encoder",
@@ -109,9 +124,9 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     card = (trained.folder / "bi-encoder" / "README.md").read_text()
     assert "cross" not in report
     assert "| | start | bi | gain |" in report.replace("|  |", "| |")
-    assert "training sentences, unlabelled: 96 rows" in report
+    assert f"training {kind}, unlabelled: {rows} rows" in report
     assert "The checkpoint was chosen on the dev set" in report
-    assert "96 rows" in card
+    assert f"{rows} rows" in card
     assert "cross-encoder" not in card
     assert (trained.folder / "curves.png").exists()
 
@@ -421,3 +436,29 @@ def test_a_start_without_dropout_is_refused(make, method, tiny_plm, tmp_path):
     (tmp_path / "dry" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="has no dropout, and then both views of a sentence are the same"):
         train(make(method, start=str(tmp_path / "dry")))
+
+
+def test_a_document_that_is_too_short_is_refused_with_the_number_it_needs(make, sentences):
+    with pytest.raises(InputError, match=r"document 1 has \d+ words, but document_words is 64.*smaller document_words"):
+        train(make("declutr", documents=sentences, document_words=64))
+
+
+def test_a_start_without_a_language_modelling_head_needs_no_masks(make, tiny_bi_encoder):
+    with pytest.raises(InputError, match="is no masked language model.* as start, or mask_ratio 0"):
+        train(make("declutr", start=tiny_bi_encoder))
+    assert train(make("declutr", start=tiny_bi_encoder, mask_ratio=0.0)).result["best"]["bi"]["dev"] is not None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": ("a", "b")}, "columns names 2 columns; documents have one"),
+        ({"mask_ratio": 1.0}, "mask_ratio is 1.0"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"document_words": 4}, "document_words is 4"),
+        ({"exclude_test_sentences": True}, "exclude_test_sentences is for sentences"),
+    ],
+)
+def test_contradictions_of_declutr_are_refused(make, changes, message):
+    with pytest.raises(InputError, match=message):
+        make("declutr", **changes)

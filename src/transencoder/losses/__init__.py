@@ -6,6 +6,7 @@ from transencoder.losses.contrastive_tension import (
     contrastive_tension,
 )
 from transencoder.losses.cosine_regression import CosineRegressionLoss, cosine_regression
+from transencoder.losses.declutr import DeCLUTRLoss
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
 from transencoder.losses.nt_xent import NTXentLoss, nt_xent
 from transencoder.losses.projectors import batch_norm_projector, tanh_projector
@@ -16,6 +17,7 @@ from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwi
 __all__ = [
     "ContrastiveTensionLoss",
     "CosineRegressionLoss",
+    "DeCLUTRLoss",
     "DiffCSELoss",
     "InBatchContrastiveTensionLoss",
     "InfoNCELoss",

@@ -29,13 +29,22 @@ def embed_pairs(
     left, right = features
     if _settings(left) != _settings(right):  # such as prompts of two lengths
         return embed(model, left), embed(model, right)
-    width = max(left["input_ids"].shape[1], right["input_ids"].shape[1])
-    joined = dict(left)
-    for name, value in left.items():
-        if isinstance(value, Tensor):
-            joined[name] = torch.cat([_widen(value, width), _widen(right[name], width)])
-    first, second = embed(model, joined).chunk(2)
+    first, second = embed(model, join(features)).chunk(2)
     return first, second
+
+
+def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
+    """The texts of all sides as one batch, side after side, padded to the widest.
+
+    Args:
+        sides: Token features of one tokenizer, with one prompt.
+    """
+    width = max(side["input_ids"].shape[1] for side in sides)
+    joined = dict(sides[0])
+    for name, values in joined.items():
+        if isinstance(values, Tensor):
+            joined[name] = torch.cat([_widen(side[name], width) for side in sides])
+    return joined
 
 
 def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts dim"]:
@@ -61,7 +70,7 @@ def _parts_of_like_length(mask: Tensor) -> tuple[Tensor, ...]:
     rows, width = mask.shape
     lengths = mask.sum(1)
     order = lengths.argsort(stable=True)
-    parts = order.split(_PART)
+    parts = torch.split(order, _PART)
     n_tokens = sum(len(part) * int(lengths[part[-1]]) for part in parts)
     return parts if mask.device.type == "cpu" and n_tokens < _WORTH * rows * width else (order.sort().values,)
 

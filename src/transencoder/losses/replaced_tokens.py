@@ -12,9 +12,7 @@ from torch.nn.functional import cross_entropy
 from transencoder.losses.features import embed_pairs
 from transencoder.losses.gathering import gathered
 from transencoder.losses.info_nce import info_nce
-
-_MASKED, _RANDOM = 0.8, 0.1
-"""Of the chosen tokens these shares become the mask and any token; the others stay (BERT)."""
+from transencoder.losses.masking import mask_tokens
 
 
 def replaced_token_detection(
@@ -124,12 +122,14 @@ class DiffCSELoss(nn.Module):
 
         The released code takes its first choice at [SEP] and padding too.
         """
-        is_text = mask.bool() & ~torch.isin(ids, torch.tensor(self.special_ids, device=ids.device))
-        is_chosen = is_text & (torch.rand(ids.shape, device=ids.device) < self.mask_ratio)
-        fate = torch.rand(ids.shape, device=ids.device)
-        masked = ids.masked_fill(is_chosen & (fate < _MASKED), self.mask_token_id)
-        anything = torch.randint(self.generator.config.vocab_size, ids.shape, device=ids.device)  # type: ignore[union-attr, arg-type]
-        masked = torch.where(is_chosen & (fate >= 1 - _RANDOM), anything, masked)
+        masked, _, is_text = mask_tokens(
+            ids,
+            mask,
+            self.mask_ratio,
+            mask_token_id=self.mask_token_id,
+            special_ids=self.special_ids,
+            n_vocabulary=self.generator.config.vocab_size,  # type: ignore[union-attr, arg-type]
+        )
         self.generator.eval()
         guesses = self.generator(input_ids=masked, attention_mask=mask).logits.argmax(-1)
         return torch.where(is_text, guesses, ids)

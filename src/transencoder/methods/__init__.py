@@ -4,6 +4,7 @@ from typing import Any
 
 from transencoder.methods.contrastive_tension import ContrastiveTension
 from transencoder.methods.dclr import DCLR
+from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
@@ -15,6 +16,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "simcse": SimCSE,
     "mirror-bert": MirrorBERT,
     "contrastive-tension": ContrastiveTension,
+    "declutr": DeCLUTR,
     "diffcse": DiffCSE,
     "dclr": DCLR,
 }
@@ -23,6 +25,7 @@ __all__ = [
     "DCLR",
     "METHODS",
     "ContrastiveTension",
+    "DeCLUTR",
     "DiffCSE",
     "Method",
     "MirrorBERT",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -44,7 +44,7 @@ class ContrastiveTensionFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastiveTension(StartMethod):
+class ContrastiveTension(Sentences, StartMethod):
     """Contrastive Tension: two copies agree on the same sentence and disagree on different ones; the better is kept."""
 
     about = (
@@ -71,7 +71,7 @@ class ContrastiveTension(StartMethod):
             raise InputError(f"n_negatives is {self.n_negatives}; it must be at least 1, the paper's is 7")
 
     @property
-    def rows_per_sentence(self) -> int:
+    def rows_per_text(self) -> int:
         """The sentence with itself, and pairs of others."""
         return 1 if self.negatives == "in_batch" else 1 + self.n_negatives
 

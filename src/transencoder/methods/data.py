@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from datasets import Dataset
 
 from transencoder import tasks
+from transencoder.config import Texts
 from transencoder.errors import InputError
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
 from transencoder.methods.method import Method
@@ -21,21 +22,18 @@ class Data:
     """Everything a run reads."""
 
     training: Dataset
-    """Pairs, `sentence1` and `sentence2` only, or sentences, `text`: gold scores never reach training."""
+    """Pairs, `sentence1` and `sentence2` only, or sentences or documents, `text`: gold scores never reach training."""
     record: DataRecord
     """Of the training text."""
+    kind: Literal["pairs"] | Texts
+    """What the training text's rows are."""
     dev: Scored | None
     tests: list[Scored]
 
     def as_record(self) -> RunData:
         """For result.json."""
-        record: RunData = {
-            "dev": self.dev.record if self.dev else None,
-            "tests": {test.name: test.record for test in self.tests},
-        }
-        if "text" in self.training.column_names:
-            return record | {"sentences": self.record}
-        return record | {"pairs": self.record}
+        labelled = {"dev": self.dev.record if self.dev else None, "tests": {t.name: t.record for t in self.tests}}
+        return {self.kind: self.record} | labelled  # type: ignore[return-value]
 
 
 def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
@@ -48,23 +46,24 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     pairs, record = _training_pairs(config, config.pairs, bad_rows_file)
     if tests:
         pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
-    return Data(pairs, record, dev, tests)
+    return Data(pairs, record, "pairs", dev, tests)
 
 
 def read_start_data(config: StartMethod, bad_rows_file: Path | None) -> Data:
-    """Read the data sets of a config that trains on sentences, or on pairs taken for views, and check them.
+    """Read the data sets of a config that trains on text, or on pairs taken for views, and check them.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = read_labelled(config)
+    kind, source = config.text
     if len(config.columns) == 2:
-        rows, record = _training_pairs(config, config.sentences, bad_rows_file)
+        rows, record = _training_pairs(config, source, bad_rows_file)
     else:
-        rows, record = _training_sentences(config, bad_rows_file)
-    if tests:
+        rows, record = _training_texts(config, source, bad_rows_file)
+    if tests and kind != "documents":
         rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
-    return Data(rows, record, dev, tests)
+    return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
 
 
 def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:
@@ -102,10 +101,12 @@ def _training_pairs(
     return pairs, _with_bad_rows(data_record(source_name(source), pairs), skipped)
 
 
-def _training_sentences(config: StartMethod, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
+def _training_texts(
+    config: StartMethod, source: str | Dataset, bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
     options, skipped = _reading(config, bad_rows_file)
-    sentences = read_sentences(config.sentences, column=next(iter(config.columns), None), **options)
-    return sentences, _with_bad_rows(data_record(source_name(config.sentences), sentences), skipped)
+    texts = read_sentences(source, column=next(iter(config.columns), None), **options)
+    return texts, _with_bad_rows(data_record(source_name(source), texts), skipped)
 
 
 def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod, check_dropout
+from transencoder.methods.start import Sentences, StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,7 +40,7 @@ class DCLRFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DCLR(StartMethod):
+class DCLR(Sentences, StartMethod):
     """DCLR: dropout views, negatives weighed by a frozen model, and noise vectors as further negatives."""
 
     about = (

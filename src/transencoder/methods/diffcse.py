@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod, check_dropout
+from transencoder.methods.start import Sentences, StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,7 +40,7 @@ class DiffCSEFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffCSE(StartMethod):
+class DiffCSE(Sentences, StartMethod):
     """DiffCSE: SimCSE, and a discriminator that finds replaced words with the embedding's help."""
 
     about = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -40,7 +40,7 @@ class MirrorBERTFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorBERT(StartMethod):
+class MirrorBERT(Sentences, StartMethod):
     """Mirror-BERT: a text and its copy with a span masked, through two dropout masks."""
 
     about = (

@@ -164,7 +164,11 @@ def _plain(config: Method[Any]) -> dict[str, Any]:
     values = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if field.name in ("pairs", "sentences", "dev") and value is not None and not isinstance(value, str):
+        if (
+            field.name in ("pairs", "sentences", "documents", "dev")
+            and value is not None
+            and not isinstance(value, str)
+        ):
             value = f"a Dataset of {len(value)} rows"
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = dataclasses.asdict(value)

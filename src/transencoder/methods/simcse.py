@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod, check_dropout
+from transencoder.methods.start import Sentences, StartMethod, check_dropout
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -41,7 +41,7 @@ class SimCSEFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimCSE(StartMethod):
+class SimCSE(Sentences, StartMethod):
     """Unsupervised SimCSE: each sentence twice through the encoder, dropout makes the difference."""
 
     about = (

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transencoder.config import FitConfig, Pooling
+from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
@@ -24,11 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StartMethod(Method["TrainedStart"]):
-    """A bi-encoder from a pretrained model and unlabelled sentences."""
+    """A bi-encoder from a pretrained model and unlabelled text."""
 
-    sentences: str | Dataset
-    """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
-    pairs, also of tasks."""
     start: str
     """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
     revision: str | None = None
@@ -38,14 +35,19 @@ class StartMethod(Method["TrainedStart"]):
     fit: FitConfig = field(default_factory=FitConfig)
     """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
     columns: tuple[str, ...] = ()
-    """Name of the text column in `sentences`; empty: `text`, `sentence`, else the first. Two names: the rows are pairs,
-    which are taken for two views of one meaning (pseudo-positives: Trans-Encoder, Table 9)."""
+    """Name of the text column; empty: `text`, `sentence`, else the first. Two names, for methods of sentences: the rows
+    are pairs, which are taken for two views of one meaning (pseudo-positives: Trans-Encoder, Table 9)."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
         super().__post_init__()
         if len(self.columns) > 2:
             raise InputError(f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs")
+
+    @property
+    @abstractmethod
+    def text(self) -> tuple[Texts, str | Dataset]:
+        """What the rows of text are, and where they come from."""
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -63,9 +65,14 @@ class StartMethod(Method["TrainedStart"]):
         return fetch(getattr(self, field), form="bi", token=self.token, cache_folder=self.cache_dir)
 
     @property
-    def rows_per_sentence(self) -> int:
-        """Pairs that are made of a sentence."""
+    def rows_per_text(self) -> int:
+        """Rows to train on that are made of one text."""
         return 1
+
+    @property
+    def row_name(self) -> str:
+        """What a row to train on is called."""
+        return "pair"
 
     @property
     def relative_cost(self) -> float:
@@ -103,6 +110,20 @@ class StartMethod(Method["TrainedStart"]):
         from transencoder.methods.start_planning import plan_start
 
         return plan_start(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentences:
+    """What methods of sentences are given besides the start."""
+
+    sentences: str | Dataset
+    """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
+    pairs, also of tasks."""
+
+    @property
+    def text(self) -> tuple[Texts, str | Dataset]:
+        """The sentences."""
+        return "sentences", self.sentences
 
 
 def check_dropout(config: StartMethod, student: SentenceTransformer) -> None:

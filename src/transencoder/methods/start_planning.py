@@ -19,7 +19,7 @@ class StartPlan:
 
     config: StartMethod
     n_texts: int
-    """Sentences, or pairs that were given."""
+    """Sentences or documents, or pairs that were given."""
     n_pairs: int
     """Pairs to train on."""
     steps: int
@@ -33,8 +33,8 @@ class StartPlan:
         config = self.config
         return "\n".join(
             [
-                f"{plural(self.n_texts, 'pair' if len(config.columns) == 2 else 'sentence')}; train a bi-encoder "
-                f"{plural(self.steps, 'step')} on {plural(self.n_pairs, 'pair')}",
+                f"{plural(self.n_texts, 'pair' if len(config.columns) == 2 else config.text[0][:-1])}; train a "
+                f"bi-encoder {plural(self.steps, 'step')} on {plural(self.n_pairs, config.row_name)}",
                 settings_in_words(config.fit),
                 f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
                 f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
@@ -47,7 +47,7 @@ def plan_start(config: StartMethod) -> StartPlan:
     _, config, folder = prepare_start(config)
     data, fit = read_start_data(config, None), config.fit
     is_given = len(config.columns) == 2
-    n_pairs = len(data.training) * (1 if is_given else config.rows_per_sentence)
+    n_pairs = len(data.training) * (1 if is_given else config.rows_per_text)
     n_parameters = count_parameters(folder)
     steps = steps_in_all(n_pairs, fit, both_orders=False)
     n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)

@@ -1,4 +1,4 @@
-"""A starting encoder's run from its config to its model: pairs made of sentences, one fit, the tests, the report."""
+"""A starting encoder's run from its config to its model: pairs made of text, one fit, the tests, the report."""
 
 import time
 from collections.abc import Callable
@@ -46,7 +46,7 @@ class TrainedStart:
 
 
 def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedStart:
-    """Train a bi-encoder on unlabelled sentences, or go on with a run that was interrupted.
+    """Train a bi-encoder on unlabelled text, or go on with a run that was interrupted.
 
     Args:
         config: The method's config.
@@ -107,7 +107,7 @@ class _Bench:
 
 
 def _pairs(bench: _Bench) -> tuple[Dataset, str]:
-    """The pairs to train on and what names them: those that were given, or those that a stage makes of sentences."""
+    """The pairs to train on and what names them: those that were given, or those that a stage makes of text."""
     given, fingerprint = bench.data.training, bench.data.record["fingerprint"]
     if "text" not in given.column_names:
         return given, fingerprint
@@ -157,7 +157,7 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
-    shared = {field.name for field in fields(StartMethod)} | set(config.helpers)
+    shared = {field.name for field in fields(StartMethod)} | {config.text[0], *config.helpers}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 

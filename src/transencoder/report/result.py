@@ -39,6 +39,8 @@ class RunData(TypedDict):
     """What methods for pairs were trained on."""
     sentences: NotRequired[DataRecord]
     """What starting encoders were trained on."""
+    documents: NotRequired[DataRecord]
+    """What starting encoders were trained on that take spans of longer texts."""
     dev: DataRecord | None
     tests: dict[str, DataRecord]
 
@@ -181,9 +183,10 @@ def best_start(result: Result) -> str:
 
 
 def training_data(result: Result) -> tuple[str, DataRecord]:
-    """`pairs` or `sentences`, and the record of those that the run was trained on."""
+    """`pairs`, `sentences` or `documents`, and the record of those that the run was trained on."""
     data = result["data"]
-    return ("pairs", data["pairs"]) if "pairs" in data else ("sentences", data["sentences"])
+    kind = next(kind for kind in ("pairs", "sentences", "documents") if kind in data)
+    return kind, data[kind]
 
 
 def forms_of(result: Result) -> list[Form]:
