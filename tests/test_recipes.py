@@ -8,7 +8,7 @@ from datasets import Dataset
 from transencoder import train
 from transencoder.config import FitConfig, Member
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, TransEncoder
+from transencoder.methods import METHODS, MLM, TransEncoder
 from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, recipe_toml
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
@@ -326,6 +326,14 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
         }
         if config.pretraining.epochs:
             more["pretraining"] = replace(config.pretraining, epochs=1)
+    elif isinstance(config, MLM):
+        more |= {
+            "sentences": tiny_sentences.select(range(64)),
+            "start": tiny_plm if config.start else None,
+            "dev": None,
+            "vocabulary": 200,
+            "fit": replace(config.fit, epochs=1, batch_size=40, max_length=16),
+        }
     else:
         helpers = {"generator": tiny_plm, "complement": tiny_bi_encoder}
         names = settings_of(type(config))
@@ -341,6 +349,9 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "fit": replace(config.fit, epochs=1, batch_size=batch_size, max_length=32),
         }
     result = train(replace(config, **more)).result
+    if isinstance(config, MLM):
+        assert result["pretraining"]["steps"] == 2
+        return
     steps = {form: part["curve"][-1][0] for form, part in result["cycles"][0].items() if form != "cycle"}
     assert set(steps.values()) == {2}
     assert all(value is not None for value in result["dev"].values())

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member, PretrainingConfig
-    from transencoder.methods import DCLR, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, TransEncoder, train
+    from transencoder.methods import (
+        DCLR,
+        MLM,
+        ContrastiveTension,
+        DeCLUTR,
+        DiffCSE,
+        MirrorBERT,
+        SimCSE,
+        TransEncoder,
+        train,
+    )
     from transencoder.methods.start_training import TrainedStart
     from transencoder.methods.training import Trained
     from transencoder.pairs import read_pairs, read_sentences
@@ -19,6 +29,7 @@ _HOMES = {
     "PretrainingConfig": "config",
     "ContrastiveTension": "methods",
     "DeCLUTR": "methods",
+    "MLM": "methods",
     "DCLR": "methods",
     "DiffCSE": "methods",
     "MirrorBERT": "methods",
@@ -39,6 +50,7 @@ __all__ = [
     "BiScorer",
     "ContrastiveTension",
     "DeCLUTR",
+    "MLM",
     "CrossScorer",
     "DiffCSE",
     "FitConfig",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from transencoder.errors import InputError
 
-Form = Literal["bi", "cross"]
+Form = Literal["bi", "cross", "mlm"]
 Precision = Literal["auto", "bf16", "fp32"]
 Pooling = Literal["mean", "cls", "max"]
 Head = Literal["pooler", "linear"]

@@ -38,6 +38,7 @@ def test_all_commands_are_there():
         "train mirror-bert",
         "train contrastive-tension",
         "train declutr",
+        "train mlm",
         "train diffcse",
         "train dclr",
         "evaluate",

@@ -2,12 +2,15 @@
 
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
 from transencoder.encoders.forms import checked_device, load_bi, load_cross, load_trained, transplant
+from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 
 __all__ = [
     "checked_device",
     "count_parameters",
     "fetch",
+    "fresh_masked",
+    "fresh_tokenizer",
     "language_model_head",
     "load_bi",
     "load_cross",

@@ -55,10 +55,10 @@ def fetch(
 
 
 def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
-    models = [model for model in ("bi-encoder", "cross-encoder") if (folder / model).is_dir()]
+    models = [model for model in ("bi-encoder", "cross-encoder", "masked-lm") if (folder / model).is_dir()]
     if not models:
         raise InputError(f"{name} is a run that is not finished; run its command again, then give it as a model")
-    wanted = models if form is None else [model for model in models if model == f"{form}-encoder"]
+    wanted = models if form is None else [model for model in models if model in (f"{form}-encoder", "masked-lm")]
     if len(wanted) != 1:
         shown = " and ".join(f"{name}/{model}" for model in models)
         what = "has several models" if len(models) > 1 and form is None else f"has no {form}-encoder"

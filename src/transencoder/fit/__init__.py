@@ -1,7 +1,19 @@
-"""Training: students on pseudo-labels, and masked language models on pairs before them."""
+"""Training: students on pseudo-labels or views, and masked language models on pairs or on packed text."""
 
+from transencoder.fit.language_model import masked_loss, train_language_model
+from transencoder.fit.packing import pack
 from transencoder.fit.pretraining import Pretrained, pretrain
 from transencoder.fit.pseudo_labels import DevMetrics, Fitted, fit
 from transencoder.fit.trainer import steps_in_all
 
-__all__ = ["DevMetrics", "Fitted", "Pretrained", "fit", "pretrain", "steps_in_all"]
+__all__ = [
+    "DevMetrics",
+    "Fitted",
+    "Pretrained",
+    "fit",
+    "masked_loss",
+    "pack",
+    "pretrain",
+    "steps_in_all",
+    "train_language_model",
+]

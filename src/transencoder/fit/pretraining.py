@@ -6,6 +6,8 @@ task-adaptive pretraining (Gururangan et al., ACL 2020).
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,8 +87,56 @@ def pretrain(
     reader = load_cross(start, max_length=config.max_length, device="cpu")
     tables = pair_tables(cache or TokenCache(), reader, pairs, both_orders)
     n_vocabulary = min(len(tokenizer), model.config.vocab_size)
-    _guess_masked_only(model)
     lengths = np.concatenate([table.lengths for table in tables])
+    losses, n_steps = train_masked(
+        model,
+        MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, seed),
+        training_rows(len(lengths), np.zeros(len(pairs), np.float32)),
+        lengths,
+        config,
+        folder=folder,
+        seed=seed,
+        precision=precision,
+        device=device,
+        report_to=report_to,
+        log_folder=log_folder,
+    )
+    record = Pretrained(losses, n_steps, time.monotonic() - started)
+    return model.base_model, record  # type: ignore[return-value]
+
+
+def train_masked(
+    model: PreTrainedModel,
+    collator: Any,
+    rows: Dataset,
+    lengths: np.ndarray,
+    config: FitConfig,
+    *,
+    folder: Path,
+    seed: int,
+    precision: Precision,
+    device: str,
+    report_to: tuple[str, ...],
+    log_folder: Path | None,
+) -> tuple[list[tuple[int, float]], int]:
+    """Train a masked language model on what a collator makes of rows; its last weights stay.
+
+    Args:
+        model: With its language-modelling head, trained in place.
+        collator: Rows -> batch, the labels -100 where nothing is to guess; the same rows give the same masks.
+        rows: See `training_rows`.
+        lengths: uint16 (n,), tokens of each row.
+        config: How to train; no field empty.
+        folder: Where checkpoints live.
+        seed: Decides shuffling and dropout.
+        precision: `auto` trains under bf16 autocast where the hardware has it.
+        device: Where it trains.
+        report_to: Trackers the trainer reports to.
+        log_folder: Where TensorBoard's events go; None: into `folder`.
+
+    Returns:
+        The losses as `Pretrained` has them, and the optimiser steps.
+    """
     arguments = trainer_arguments(
         TrainingArguments,
         config,
@@ -99,17 +149,11 @@ def pretrain(
         report_to=report_to,
     )
     arguments.gradient_checkpointing = config.gradient_checkpointing
-    trainer = _MaskedTrainer(
-        model=model,
-        args=arguments,
-        train_dataset=training_rows(len(lengths), np.zeros(len(pairs), np.float32)),
-        data_collator=MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, seed),
-    )
-    trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
-    run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length, log_folder)
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    record = Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
-    return model.base_model, record  # type: ignore[return-value]
+    with _guessing_masked_only(model):
+        trainer = _MaskedTrainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+        trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
+        run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length, log_folder)
+    return _means([entry["loss"] for entry in trainer.state.log_history if "loss" in entry]), trainer.state.global_step
 
 
 class _MaskedTrainer(Trainer):
@@ -141,7 +185,8 @@ def _load(start: Path, seed: int) -> tuple[PreTrainedModel, Any]:
         raise InputError(f"{error} as cross_start, or leave pretraining out") from error
 
 
-def _guess_masked_only(model: PreTrainedModel) -> None:
+@contextmanager
+def _guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
     """Give the language-modelling head the masked positions alone: over all of them it costs more than a small encoder.
 
     The labels, int (batch, longest) with -100 where nothing is to guess, become (1, n_masked).
@@ -157,8 +202,15 @@ def _guess_masked_only(model: PreTrainedModel) -> None:
         output.last_hidden_state = output.last_hidden_state[is_masked][None]
         return output
 
-    model.register_forward_pre_hook(before, with_kwargs=True)
-    model.base_model.register_forward_hook(after)
+    hooks = [
+        model.register_forward_pre_hook(before, with_kwargs=True),
+        model.base_model.register_forward_hook(after),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _means(losses: list[float]) -> list[tuple[int, float]]:

@@ -8,6 +8,7 @@ from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
+from transencoder.methods.mlm import MLM
 from transencoder.methods.simcse import SimCSE
 from transencoder.methods.trans_encoder import TransEncoder
 
@@ -19,11 +20,13 @@ METHODS: dict[str, type[Method[Any]]] = {
     "declutr": DeCLUTR,
     "diffcse": DiffCSE,
     "dclr": DCLR,
+    "mlm": MLM,
 }
 
 __all__ = [
     "DCLR",
     "METHODS",
+    "MLM",
     "ContrastiveTension",
     "DeCLUTR",
     "DiffCSE",

@@ -11,6 +11,7 @@ from transencoder.config import Texts
 from transencoder.errors import InputError
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
 from transencoder.methods.method import Method
+from transencoder.methods.mlm import MLM
 from transencoder.methods.start import StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
@@ -49,7 +50,7 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     return Data(pairs, record, "pairs", dev, tests)
 
 
-def read_start_data(config: StartMethod, bad_rows_file: Path | None) -> Data:
+def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Data:
     """Read the data sets of a config that trains on text, or on pairs taken for views, and check them.
 
     Raises:
@@ -82,7 +83,7 @@ def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: b
 
 
 def _training_pairs(
-    config: TransEncoder | StartMethod, source: str | Dataset, bad_rows_file: Path | None
+    config: TransEncoder | StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     names = source.split(",") if isinstance(source, str) else []
     if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
@@ -102,7 +103,7 @@ def _training_pairs(
 
 
 def _training_texts(
-    config: StartMethod, source: str | Dataset, bad_rows_file: Path | None
+    config: StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     options, skipped = _reading(config, bad_rows_file)
     texts = read_sentences(source, column=next(iter(config.columns), None), **options)

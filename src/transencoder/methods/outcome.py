@@ -19,7 +19,7 @@ from transencoder.report.result import Environment, Result
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 
-FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
 """Where in the run folder the best model of each form lies."""
 
 BAD_ROWS = "bad-rows.tsv"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, told apart with any kind of colour vision; markers tell them apart in grey.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_FORMS: tuple[Form, Form] = ("cross", "bi")
+_FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
 _INCHES_PER_PANEL = (6.0, 3.6)
 _DOTS_PER_INCH = 120
 

@@ -20,7 +20,7 @@ from transencoder.report.text import (
     starts_of,
 )
 
-_PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking"}
+_PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking", "mlm": "fill-mask"}
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -38,21 +38,28 @@ from sentence_transformers import CrossEncoder
 model = CrossEncoder("path/to/this/folder")
 scores = model.predict([("How do I reset it?", "Where is the reset button?")])  # sigmoid, 0 to 1
 ```""",
+    "mlm": """```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```""",
 }
 
 _STRENGTHS: dict[Form, str] = {
     "bi": "It gives each sentence an embedding: use it for search, clustering and finding duplicates.",
     "cross": "It scores two sentences read together: use it to re-rank or to score pairs. "
     "It gives no embeddings and reads every pair anew.",
+    "mlm": "It guesses masked words: start a bi-encoder or a cross-encoder from it.",
 }
 
 
 def model_card(result: Result, form: Form) -> str:
-    """Write the card of the run's bi-encoder or cross-encoder.
+    """Write the card of one of the run's models.
 
     Args:
         result: The run's record.
-        form: `bi` or `cross`.
+        form: Which one.
 
     Returns:
         Markdown with a YAML head, as the hub reads it.
@@ -61,9 +68,9 @@ def model_card(result: Result, form: Form) -> str:
     sections = [
         "\n".join(_front_matter(result, form)),
         f"# {FORM_TITLES[form].capitalize()} of {name}",
-        f"A {FORM_TITLES[form]} for pairs of sentences, trained without labels by transencoder's "
-        f"`{result['method']}`. {_STRENGTHS[form]}",
-        f"## Use\n\nPlain sentence-transformers loads it; transencoder is not needed.\n\n{_USES[form]}",
+        f"A {FORM_TITLES[form]}{'' if form == 'mlm' else ' for pairs of sentences'}, trained without labels by "
+        f"transencoder's `{result['method']}`. {_STRENGTHS[form]}",
+        f"## Use\n\nPlain {_library(form)} loads it; transencoder is not needed.\n\n{_USES[form]}",
         "\n".join(["## Method", "", *_method(result, form)]),
         "\n".join(["## Data", "", *_data(result)]),
         "\n".join(["## Metrics", "", *_metrics(result, form)]),
@@ -82,13 +89,17 @@ def base_models(result: Result, form: Form) -> list[str]:
     return [name for name in ids if isinstance(name, str) and _HUB_ID.fullmatch(name) and not Path(name).exists()]
 
 
+def _library(form: Form) -> str:
+    return "transformers" if form == "mlm" else "sentence-transformers"
+
+
 def _front_matter(result: Result, form: Form) -> list[str]:
     """The hub's metadata; JSON strings are YAML strings, so a name with any character is safe."""
-    form_tag = "cross-encoder" if form == "cross" else "feature-extraction"
+    form_tags = {"bi": "feature-extraction", "cross": "cross-encoder", "mlm": "masked-lm"}
     tags = [
-        "sentence-transformers",
+        _library(form),
         _PIPELINE_TAGS[form],
-        form_tag,
+        form_tags[form],
         "transencoder",
         result["method"],
         "unsupervised",
@@ -96,7 +107,7 @@ def _front_matter(result: Result, form: Form) -> list[str]:
     bases = base_models(result, form)
     return [
         "---",
-        "library_name: sentence-transformers",
+        f"library_name: {_library(form)}",
         f"pipeline_tag: {_PIPELINE_TAGS[form]}",
         "tags:",
         *(f"- {json.dumps(tag)}" for tag in tags),
@@ -155,6 +166,7 @@ def _limits(result: Result, form: Form) -> list[str]:
     scale = {
         "bi": "Cosines rank pairs; they are no probabilities: set a threshold on your own data.",
         "cross": "Scores rank pairs; learned from another model's, they are no calibrated probabilities.",
+        "mlm": "The mean over its tokens is a poor embedding: train a bi-encoder from it first.",
     }
     own = [
         "No person graded what it learned from: what its start gets wrong, it may keep.",

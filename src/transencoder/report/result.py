@@ -13,7 +13,11 @@ from typing import Any, NotRequired, TypedDict
 from transencoder.config import Form
 from transencoder.errors import RunError
 
-FORM_TITLES: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder"}
+FORM_TITLES: dict[Form, str] = {
+    "bi": "bi-encoder",
+    "cross": "cross-encoder",
+    "mlm": "masked language model",
+}
 
 
 class DataRecord(TypedDict):
@@ -63,6 +67,7 @@ class Cycle(TypedDict):
     """From 1; methods without cycles have one."""
     cross: NotRequired[FormCycle]
     bi: NotRequired[FormCycle]
+    mlm: NotRequired[FormCycle]
 
 
 class Best(TypedDict):
@@ -96,11 +101,13 @@ class Environment(TypedDict, total=False):
 
 
 class PretrainingRecord(TypedDict):
-    """Masked language modelling over the pairs, before the cross-encoder learned labels."""
+    """Masked language modelling: over the pairs, before the cross-encoder learned labels, or as the method itself."""
 
     steps: int
     losses: list[tuple[int, float]]
     """(step, mean cross-entropy of masked tokens over the last 100 steps, in nats); a list of two in JSON."""
+    held_out: NotRequired[list[float]]
+    """Mean cross-entropy in nats on text that was held out, before and after."""
 
 
 class Result(TypedDict):
@@ -117,14 +124,14 @@ class Result(TypedDict):
     environment: Environment
     data: RunData
     pretraining: NotRequired[PretrainingRecord]
-    """Absent when the cross-encoder's start was taken as it is."""
+    """Absent when no masked words were guessed."""
     metric: str
     cycles: list[Cycle]
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
     """`start`, `bi` and `cross` -> dev metric times 100."""
     scores: dict[str, dict[str, float | None]]
-    """`start`, `bi` and `cross` -> test set -> metric times 100, None where it is undefined (all scores equal);
+    """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
     empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
@@ -196,4 +203,4 @@ def forms_of(result: Result) -> list[Form]:
 
 def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:
     """One form's part of a cycle, where the cycle has it."""
-    return cycle.get("bi") if form == "bi" else cycle.get("cross")
+    return cycle.get(form)

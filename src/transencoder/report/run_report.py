@@ -20,7 +20,7 @@ from transencoder.report.text import (
 )
 from transencoder.runs import atomic_write_text
 
-_FORMS: tuple[Form, ...] = ("cross", "bi")
+_FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
 """In the order in which a cycle trains them."""
 
 

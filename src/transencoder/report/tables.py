@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transencoder.config import Form
-from transencoder.report.result import Result, best_start, forms_of, mean_over
+from transencoder.report.result import FORM_TITLES, Result, best_start, forms_of, mean_over
 from transencoder.report.text import ABSENT, gain, metric_title, number
 
 _GAIN = "gain"
@@ -39,7 +39,7 @@ def score_rows(result: Result) -> list[ScoreRow]:
 
 def scored_tests(result: Result) -> list[str]:
     """The scored test sets, in the order of the record."""
-    return list(dict.fromkeys(name for form in ("start", "bi", "cross") for name in result["scores"].get(form, {})))
+    return list(dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})))
 
 
 def summary_table(result: Result) -> Table:

@@ -111,16 +111,19 @@ def starts_of(result: Result) -> list[str]:
 
 
 def pretraining_lines(result: Result) -> list[str]:
-    """What the cross-encoder's start learned before, where it did, and an empty line."""
+    """What masked words taught, where there were some, and an empty line."""
     record = result.get("pretraining")
     if record is None:
         return []
     first, last = record["losses"][0][1], record["losses"][-1][1]
-    return [
-        f"Before that, the cross-encoder's start learned to guess masked words of the pairs: {record['steps']:,} "
-        f"steps, cross-entropy {first:.2f} at first, {last:.2f} at the end.",
-        "",
-    ]
+    who = "It learned to guess masked words"
+    if "cross" in result["best"]:
+        who = "Before that, the cross-encoder's start learned to guess masked words of the pairs"
+    line = f"{who}: {record['steps']:,} steps, cross-entropy {first:.2f} at first, {last:.2f} at the end"
+    if "held_out" in record:
+        before, after = record["held_out"]
+        line += f"; on text that was held out {before:.2f} before, {after:.2f} after"
+    return [f"{line}.", ""]
 
 
 def reproduce_lines(result: Result) -> list[str]:
@@ -163,7 +166,9 @@ def _data_notes(result: Result) -> Iterator[str]:
 
 
 def _selection_notes(result: Result) -> Iterator[str]:
-    if result["data"]["dev"] is None:
+    if "mlm" in result["best"]:
+        yield "The last weights were kept; tests take the mean over a text's tokens, of the start too."
+    elif result["data"]["dev"] is None:
         of_cycle = " of the last cycle" if len(forms_of(result)) > 1 else ""
         yield f"There was no dev set: the last checkpoint{of_cycle} was kept, not the best one."
     else:

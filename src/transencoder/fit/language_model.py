@@ -1,0 +1,124 @@
+"""Masked language modelling over packed text, with transformers' own collator and trainer."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from transformers import DataCollatorForLanguageModeling, PreTrainedModel
+
+from transencoder import progress
+from transencoder.batching import training_rows
+from transencoder.config import FitConfig, Precision
+from transencoder.fit.pretraining import Pretrained, train_masked
+from transencoder.inference import autocast
+
+
+class MaskedBlocksCollator:
+    """Rows of blocks -> transformers' own masked batches, whose masks depend on the seed and the rows only.
+
+    A resumed run draws the same: the collator's own random numbers would go on from elsewhere.
+
+    Args:
+        blocks: n blocks of `input_ids`.
+        tokenizer: Of the blocks, with a mask.
+        mask_ratio: Probability of each token to be guessed, above 0 and below 1.
+        seed: With the rows, it decides the masks.
+    """
+
+    def __init__(self, blocks: Dataset, tokenizer: Any, mask_ratio: float, seed: int) -> None:
+        self.blocks = blocks
+        self.frame = [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self.collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_ratio, seed=seed)
+        self.seed = seed
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """The batch as transformers' masked language models take it; at least one token is to guess."""
+        rows = [example["row"] for example in examples]
+        ids = self.blocks[rows]["input_ids"]
+        blocks = [{"input_ids": each, "special_tokens_mask": [int(id in self.frame) for id in each]} for each in ids]
+        random = np.random.default_rng((self.seed, *rows))
+        while True:
+            self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
+            batch: dict[str, torch.Tensor] = self.collator(blocks)
+            if (batch["labels"] != -100).any():
+                return batch
+
+
+def train_language_model(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    blocks: Dataset,
+    config: FitConfig,
+    mask_ratio: float,
+    *,
+    folder: Path,
+    seed: int,
+    precision: Precision = "auto",
+    device: str = "cpu",
+    report_to: tuple[str, ...] = (),
+    log_folder: Path | None = None,
+) -> Pretrained:
+    """Train a masked language model on packed blocks and leave its last weights in it.
+
+    Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
+
+    Args:
+        model: With its language-modelling head, trained in place.
+        tokenizer: Its tokenizer.
+        blocks: n blocks of `input_ids`, see `pack`.
+        config: How to train; no field empty.
+        mask_ratio: Share of the tokens to guess, above 0 and below 1.
+        folder: Where checkpoints live.
+        seed: Decides shuffling, masks and dropout.
+        precision: `auto` trains under bf16 autocast where the hardware has it.
+        device: Where it trains.
+        report_to: Trackers the trainer reports to.
+        log_folder: Where TensorBoard's events go; None: into `folder`.
+    """
+    started = time.monotonic()
+    losses, n_steps = train_masked(
+        model,
+        MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed),
+        training_rows(len(blocks), np.zeros(len(blocks), np.float32)),
+        np.full(len(blocks), config.max_length, np.uint16),
+        config,
+        folder=folder,
+        seed=seed,
+        precision=precision,
+        device=device,
+        report_to=report_to,
+        log_folder=log_folder,
+    )
+    return Pretrained(losses, n_steps, time.monotonic() - started)
+
+
+@torch.inference_mode()
+def masked_loss(
+    model: PreTrainedModel, tokenizer: Any, blocks: Dataset, mask_ratio: float, *, batch_size: int, precision: Precision
+) -> float:
+    """Mean cross-entropy in nats of the masked tokens of some blocks, whose masks are always the same.
+
+    Args:
+        model: With its language-modelling head.
+        tokenizer: Its tokenizer.
+        blocks: Blocks of `input_ids`, at least one.
+        mask_ratio: Share of the tokens to guess.
+        batch_size: Blocks at a time.
+        precision: Numbers that the model computes in.
+    """
+    collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
+    was_training, total, n_guessed = model.training, 0.0, 0
+    model.eval()  # type: ignore[no-untyped-call]
+    with autocast(model.device, precision), progress.task("held-out text", len(blocks)) as advance:
+        for start in range(0, len(blocks), batch_size):
+            rows = [{"row": row} for row in range(start, min(start + batch_size, len(blocks)))]
+            batch = {name: values.to(model.device) for name, values in collate(rows).items()}
+            n_masked = int((batch["labels"] != -100).sum())
+            total += float(model(**batch).loss) * n_masked
+            n_guessed += n_masked
+            advance(len(rows))
+    model.train(was_training)
+    return total / n_guessed

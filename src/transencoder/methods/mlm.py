@@ -1,0 +1,91 @@
+"""Masked language modelling (Devlin et al., NAACL 2019): go on on one's own text, or a small model from nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from transencoder.config import FitConfig
+from transencoder.errors import InputError
+from transencoder.methods.method import Method
+from transencoder.methods.start import Sentences
+
+if TYPE_CHECKING:
+    from transencoder.methods.mlm_training import MLMPlan, TrainedMLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLMFit(FitConfig):
+    """How the language model is trained."""
+
+    learning_rate: float | None = None
+    """Peak learning rate of AdamW; None: 5e-5 for a pretrained model, 5e-4 for one from nothing."""
+    batch_size: int | None = 64
+    """Blocks a step and device."""
+    epochs: int | None = 1
+    """Passes over the text."""
+    max_length: int | None = 128
+    """Tokens of a block, and of the texts that a model from nothing can read."""
+    warmup_ratio: float | None = 0.06
+    """Share of the steps with rising rate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLM(Sentences, Method["TrainedMLM"]):
+    """Masked language modelling: a pretrained model learns the words of a domain, or a small one is made from nothing.
+
+    No bi-encoder yet: the run's folder is the start of one.
+    """
+
+    about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."
+
+    start: str | None = None
+    """The pretrained model to go on with, with its language-modelling head: a folder or a hub id. Not with
+    from_scratch."""
+    revision: str | None = None
+    """Hub revision of `start`."""
+    columns: tuple[str, ...] = ()
+    """Name of the text column; empty: `text`, `sentence`, else the first."""
+    from_scratch: bool = False
+    """Make a lower-cased word-piece tokenizer of the text, and a BERT with random weights."""
+    layers: int = 4
+    """Of a model from nothing: transformer layers."""
+    width: int = 256
+    """Of a model from nothing: size of its embeddings, a multiple of 64."""
+    vocabulary: int = 12000
+    """Of a model from nothing: word pieces."""
+    mask_ratio: float = 0.15
+    """Share of the tokens to guess, above 0 and below 1 (BERT: 0.15)."""
+    held_out: float = 0.01
+    """Share of the text's blocks that is not trained on, to measure the model before and after; 0: none."""
+    fit: MLMFit = field(default_factory=MLMFit)
+    """How the model is trained."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        super().__post_init__()
+        if self.from_scratch == (self.start is not None):
+            raise InputError("give either start, to go on with a pretrained model, or from_scratch")
+        if len(self.columns) > 1:
+            raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
+        if self.dev is not None:
+            raise InputError("a language model keeps its last weights, and dev would choose nothing; give it as a test")
+        if not 0.0 < self.mask_ratio < 1.0:
+            raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
+        if not 0.0 <= self.held_out < 1.0:
+            raise InputError(f"held_out is {self.held_out}; it is a share of the text, 0 to below 1")
+        for name, low in (("layers", 1), ("width", 64), ("vocabulary", 100)):
+            if getattr(self, name) < low:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+
+    def run(self, recipe: str | None = None) -> TrainedMLM:
+        """Train, or go on with a run that was interrupted."""
+        from transencoder.methods.mlm_training import train_mlm
+
+        return train_mlm(self, recipe=recipe)
+
+    def plan(self) -> MLMPlan:
+        """What `run` would do and about what it would cost."""
+        from transencoder.methods.mlm_training import plan_mlm
+
+        return plan_mlm(self)

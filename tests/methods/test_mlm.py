@@ -1,0 +1,152 @@
+"""Masked language modelling: runs from a start and from nothing, resumption, and what comes after."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from transencoder import MLM, SimCSE, train
+from transencoder.checkpoints import KeepBest
+from transencoder.cli import main
+from transencoder.errors import InputError
+from transencoder.methods.mlm import MLMFit
+from transencoder.methods.simcse import SimCSEFit
+
+FAST = {"batch_size": 8, "epochs": 2, "max_length": 16, "checkpoint_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory, tiny_sentences) -> str:
+    path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
+    path.write_text("\n".join(tiny_sentences["text"]) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
+    def make_config(**changes):
+        fields = {
+            "sentences": sentences,
+            "start": None if changes.get("from_scratch") else tiny_plm,
+            "output": str(tmp_path_factory.mktemp("runs") / "run"),
+            "tests": (str(tiny_files / "test.tsv"),),
+            "precision": "fp32",
+            "device": "cpu",
+            "held_out": 0.1,
+            "fit": MLMFit(learning_rate=3e-3, **FAST),
+        }
+        return MLM(**(fields | changes))
+
+    return make_config
+
+
+@pytest.fixture(scope="module", params=["start", "from-scratch"])
+def trained(request, make):
+    fit = MLMFit(learning_rate=1e-2, **FAST | {"epochs": 12})
+    scratch = {"from_scratch": True, "layers": 1, "width": 64, "vocabulary": 150, "fit": fit}
+    return train(make(**(scratch if request.param == "from-scratch" else {})))
+
+
+def weights(folder) -> bytes:
+    return (Path(folder) / "masked-lm" / "model.safetensors").read_bytes()
+
+
+def test_it_learns_to_guess_words_of_text_it_has_not_read(trained):
+    before, after = trained.result["pretraining"]["held_out"]
+    assert after < before - 0.2
+    assert trained.result["pretraining"]["steps"] > 10
+
+
+def test_a_run_leaves_a_plain_model_its_record_and_a_report(trained, tiny_files):
+    folder = trained.folder / "masked-lm"
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.mask_token_id < model.config.vocab_size
+    assert tokenizer.model_max_length >= 16
+    bi = SentenceTransformer(str(folder), device="cpu")
+    assert bi.encode("balo bama").shape == (model.config.hidden_size,)
+    result = trained.result
+    assert list(result["best"]) == ["mlm"]
+    assert list(result["scores"]) == ["start", "mlm"]
+    report, card = (trained.folder / "report.md").read_text(), (folder / "README.md").read_text()
+    assert "It learned to guess masked words" in report
+    assert "on text that was held out" in report
+    assert "bi-encoder" not in report
+    assert "pipeline_tag: fill-mask" in card
+    assert "AutoModelForMaskedLM" in card
+
+
+@pytest.mark.parametrize("from_scratch", [False, True])
+def test_interrupted_it_ends_with_the_same_bytes(make, from_scratch, monkeypatch):
+    shape = {"from_scratch": True, "layers": 1, "width": 64, "vocabulary": 150} if from_scratch else {}
+    whole, config = train(make(**shape)), make(**shape)
+    save = KeepBest.on_save
+
+    def stop_after_save(self, args, state, control, **kwargs):
+        save(self, args, state, control, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    monkeypatch.setattr(KeepBest, "on_save", save)
+    again = train(config)
+    assert weights(again.folder) == weights(whole.folder)
+    assert again.result["pretraining"] == whole.result["pretraining"]
+
+
+def test_its_run_is_the_start_of_a_bi_encoder(make, sentences, tmp_path):
+    first = train(make(tests=()))
+    fit = SimCSEFit(batch_size=16, learning_rate=1e-3, max_length=16)
+    second = train(
+        SimCSE(sentences=sentences, start=str(first.folder), output=str(tmp_path / "next"), device="cpu", fit=fit)
+    )
+    assert list(second.result["best"]) == ["bi"]
+
+
+def test_from_the_command_line(sentences, tmp_path, capsys):
+    options = ["train", "mlm", "--sentences", sentences, "--from-scratch", "--layers", "1", "--width", "64"]
+    options += ["--vocabulary", "150", "--fit.batch-size", "8", "--fit.max-length", "16", "--device", "cpu"]
+    options += ["--output", str(tmp_path / "run")]
+    assert main([*options, "--dry-run"]) == 0
+    assert "96 sentences; train a new BERT of 1 layers x 64 about" in capsys.readouterr().out
+    assert main(options) == 0
+    assert "mlm: " in capsys.readouterr().out
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["config"]["fit"]["learning_rate"] == 5e-4
+    assert math.isfinite(result["pretraining"]["losses"][-1][1])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"from_scratch": True, "start": "x"}, "give either start.* or from_scratch"),
+        ({"start": None}, "give either start.* or from_scratch"),
+        ({"columns": ("a", "b")}, "columns names 2 columns"),
+        ({"dev": "stsb"}, "dev would choose nothing"),
+        ({"mask_ratio": 0.0}, "mask_ratio is 0.0"),
+        ({"held_out": 1.0}, "held_out is 1.0"),
+        ({"layers": 0}, "layers is 0; it must be at least 1"),
+    ],
+)
+def test_contradictions_are_refused(make, changes, message):
+    with pytest.raises(InputError, match=message):
+        make(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"from_scratch": True, "width": 100}, "width is 100; it must be a multiple of 64"),
+        ({"from_scratch": True, "vocabulary": 100, "sentences": "many"}, "vocabulary is 100, but the characters"),
+        ({"fit": MLMFit(batch_size=8, max_length=500)}, "fit.max_length is 500, but .* reads at most 128 tokens"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(make, changes, message, tmp_path):
+    if changes.get("sentences") == "many":
+        (tmp_path / "many.txt").write_text("".join(f"{chr(0x4E00 + i)} {chr(0x4E00 + i)}\n" for i in range(300)))
+        changes = changes | {"sentences": str(tmp_path / "many.txt")}
+    with pytest.raises(InputError, match=message):
+        train(make(**changes))
