@@ -177,9 +177,9 @@ def test_evaluate_ranks_the_pairs_of_a_query() -> None:
     pairs = Dataset.from_dict(
         {"sentence1": ["a", "a", "a", "a"], "sentence2": ["b", "c", "d", "e"], "score": [1.0, 0, 1, 0]}
     )
-    scorer = FixedScorer([0.9, 0.8, 0.1, 0.2])
-    assert evaluate(scorer, pairs, "map") == pytest.approx(100 * (1 + 2 / 4) / 2)
-    assert evaluate(scorer, pairs.add_column("query", [0, 0, 1, 1]), "map") == pytest.approx(100 * (1 + 1 / 2) / 2)
+    scorer = FixedScorer([0.9, 0.8, 0.3, 0.2])
+    assert evaluate(scorer, pairs, "map") == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert evaluate(scorer, pairs.add_column("query", [0, 0, 1, 1]), "map") == pytest.approx(100)
     assert scorer.columns == ["sentence1", "sentence2"]
     with pytest.raises(InputError, match="1 of 4 scores"):
         evaluate(FixedScorer([0.1, float("nan"), 0.2, 0.3]), pairs, "map")
