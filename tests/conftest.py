@@ -1,6 +1,8 @@
 """Tiny random models made here, pairs with a planted similarity, and the real data and model where at hand."""
 
+import gzip
 import importlib.util
+import json
 import os
 import random
 from pathlib import Path
@@ -101,6 +103,21 @@ def tiny_files(tmp_path_factory: pytest.TempPathFactory, tiny_pairs: "Dataset") 
 
 
 @pytest.fixture(scope="session")
+def tiny_reranking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data folder with AskUbuntu and SciDocs: 12 queries a split, the positives of their topics, and one without."""
+    folder, rng = tmp_path_factory.mktemp("reranking"), random.Random(0)
+    for name in ("sentence-transformers/askubuntu", "mteb/scidocs-reranking"):
+        (folder / name).mkdir(parents=True)
+        for split in ("test", "dev" if "askubuntu" in name else "validation"):
+            rows = [_planted_candidates(rng, n_positive=2) for _ in range(12)] + [
+                _planted_candidates(rng, n_positive=0)
+            ]
+            with gzip.open(folder / name / f"{split}.jsonl.gz", "wt", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_method(
     tmp_path_factory: pytest.TempPathFactory, tiny_files: Path, tiny_bi_encoder: str
 ) -> "Callable[..., TransEncoder]":  # noqa: F821
@@ -153,6 +170,16 @@ def _planted_pair(rng: random.Random, n_shared: int) -> dict[str, object]:
         "sentence1": _sentence(rng, first),
         "sentence2": _sentence(rng, second),
         "score": 5.0 * n_shared / TOPICS_A_SENTENCE,
+    }
+
+
+def _planted_candidates(rng: random.Random, n_positive: int) -> dict[str, object]:
+    """A query; positives share its topics but one, negatives all but two."""
+    topics = rng.sample(range(N_TOPICS), 2 * TOPICS_A_SENTENCE)
+    return {
+        "query": _sentence(rng, topics[:TOPICS_A_SENTENCE]),
+        "positive": [_sentence(rng, topics[1 : TOPICS_A_SENTENCE + 1]) for _ in range(n_positive)],
+        "negative": [_sentence(rng, topics[2 : TOPICS_A_SENTENCE + 2]) for _ in range(4)],
     }
 
 

@@ -1,5 +1,7 @@
 """Metrics against slow statements of their definitions, and what is refused."""
 
+import gzip
+import json
 import logging
 import math
 from pathlib import Path
@@ -7,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator
 
 from transencoder import evaluation
 from transencoder.errors import InputError
 from transencoder.evaluation import average, evaluate, evaluate_tasks, roc_auc, spearman
-from transencoder.tasks import TASKS
+from transencoder.scorers import BiScorer
+from transencoder.tasks import TASKS, load
 
 
 class FixedScorer:
@@ -151,14 +156,48 @@ def test_evaluate_refuses_data_without_gold_and_unknown_metrics() -> None:
 def test_evaluate_tasks_gives_each_task_its_own_test_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = []
 
-    def load(task: object, role: str, *, data_folder: Path, cache_folder: None, token: None) -> Dataset:
+    def load_task(task: object, role: str, *, data_folder: Path, cache_folder: None, token: None) -> Dataset:
         asked.append((task, role, data_folder))
         return pairs_with([0, 1, 5] if task is TASKS["sts13"] else [5, 1, 0])
 
-    monkeypatch.setattr(evaluation, "load", load)
+    monkeypatch.setattr(evaluation, "load", load_task)
     scores = evaluate_tasks(FixedScorer([0.1, 0.2, 0.3]), ["sts13", "stsb"], data_folder=tmp_path)
     assert asked == [(TASKS["sts13"], "test", tmp_path), (TASKS["stsb"], "test", tmp_path)]
     assert scores == {"sts13": pytest.approx(100.0), "stsb": pytest.approx(-100.0)}
+
+
+def test_evaluate_tasks_measures_by_another_metric_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "load", lambda *_, **__: pairs_with([1, 0, 1]))
+    scorer = FixedScorer([0.1, 0.2, 0.3])
+    assert evaluate_tasks(scorer, "stsb", metric="roc_auc") == {"stsb": pytest.approx(50.0)}
+
+
+def test_evaluate_ranks_the_pairs_of_a_query() -> None:
+    """By its number where the data has one, else by its text: two queries of one text are then one."""
+    pairs = Dataset.from_dict(
+        {"sentence1": ["a", "a", "a", "a"], "sentence2": ["b", "c", "d", "e"], "score": [1.0, 0, 1, 0]}
+    )
+    scorer = FixedScorer([0.9, 0.8, 0.3, 0.2])
+    assert evaluate(scorer, pairs, "map") == pytest.approx(100 * (1 + 2 / 3) / 2)
+    assert evaluate(scorer, pairs.add_column("query", [0, 0, 1, 1]), "map") == pytest.approx(100)
+    assert scorer.columns == ["sentence1", "sentence2"]
+    with pytest.raises(InputError, match="1 of 4 scores"):
+        evaluate(FixedScorer([0.1, float("nan"), 0.2, 0.3]), pairs, "map")
+
+
+@pytest.mark.parametrize("task", ["askubuntu", "scidocs"])
+def test_rankings_are_sentence_transformers(
+    task: str, tiny_reranking: Path, tiny_bi_encoder: str, tmp_path: Path
+) -> None:
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    with gzip.open(tiny_reranking / TASKS[task].dataset / "test.jsonl.gz", "rt", encoding="utf-8") as file:
+        theirs = RerankingEvaluator([json.loads(line) for line in file])(model)
+    pairs = load(task, "test", data_folder=tiny_reranking, cache_folder=tmp_path)
+    scorer = BiScorer(model, precision="fp32")
+    for metric, their_name in (("map", "map"), ("mrr_at_10", "mrr@10")):
+        found = evaluate(scorer, pairs, metric)
+        assert found == pytest.approx(100 * float(theirs[their_name]), abs=1e-9)
+        assert 20 < found < 100
 
 
 def test_average_is_the_plain_mean() -> None:

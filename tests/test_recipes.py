@@ -313,12 +313,12 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     """On 64 rows, its models replaced; all other settings are the recipe's, but for sizes and what is measured."""
     config = load_recipe(list_recipes()[name])
     more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
+    more["exclude_test_sentences"] = False
     if isinstance(config, TransEncoder):
         member = replace(config.members[0], start=tiny_bi_encoder, cross_start=tiny_plm, pooling=None)
         small = {"epochs": 1, "max_length": 32}
         more |= {
             "pairs": tiny_pairs.select(range(64)),
-            "exclude_test_sentences": False,
             "members": (member,),
             "cycles": 1,
             "bi": replace(config.bi, batch_size=32, **small),

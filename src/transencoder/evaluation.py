@@ -1,4 +1,4 @@
-"""Agreement of scores with gold: Spearman's rank correlation and the area under the ROC curve, times 100.
+"""Agreement of scores with gold, times 100: Spearman's rank correlation, the area under the ROC curve, rankings.
 
 The "all" setting: one number over a task's whole concatenated file, never a mean over its subsets. Only a
 scorer's `score` is used, so a bi-encoder, a cross-encoder and a mean of several are measured alike. The
@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from transencoder.errors import InputError
+from transencoder.ranking import RANKING_METRICS
 from transencoder.tasks import Task, expand, load
 
 if TYPE_CHECKING:
@@ -31,15 +32,17 @@ def evaluate_tasks(
     scorer: "Scorer",
     tasks: str | Task | Iterable[str | Task],
     *,
+    metric: str | None = None,
     data_folder: str | Path | None = None,
     cache_folder: str | Path | None = None,
     token: str | None = None,
 ) -> dict[str, float]:
-    """Score the test set of each task once and give each task's own metric.
+    """Score the test set of each task once and give its metric.
 
     Args:
         scorer: Gives one score a pair.
         tasks: Names of tasks or suites.
+        metric: A key of `METRICS` or `RANKING_METRICS`; None: each task's own.
         data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
         cache_folder: Where the hub's files and the Arrow files are kept.
         token: Hub token.
@@ -54,7 +57,7 @@ def evaluate_tasks(
         task.name: evaluate(
             scorer,
             load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token),
-            task.metric,
+            metric or task.metric,
         )
         for task in expand(tasks)
     }
@@ -65,8 +68,9 @@ def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> fl
 
     Args:
         scorer: Gives one score a pair.
-        dataset: Columns `sentence1`, `sentence2` and the gold `score`.
-        metric: A key of `METRICS`.
+        dataset: Columns `sentence1`, `sentence2` and the gold `score`; for a ranking metric `query` too, a number or
+            text that pairs of one query share, without which these are the pairs of equal `sentence1`.
+        metric: A key of `METRICS` or `RANKING_METRICS`.
 
     Returns:
         The metric times 100, unrounded.
@@ -74,8 +78,9 @@ def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> fl
     Raises:
         InputError: unknown metric, no gold column, or scores that are not finite or not one a pair.
     """
-    if metric not in METRICS:
-        raise InputError(f"unknown metric {metric!r}; choose one of: {', '.join(METRICS)}")
+    known = (*METRICS, *RANKING_METRICS)
+    if metric not in known:
+        raise InputError(f"unknown metric {metric!r}; choose one of: {', '.join(known)}")
     if "score" not in dataset.column_names:
         raise InputError(
             "evaluation needs gold scores in a column `score`; "
@@ -85,7 +90,28 @@ def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> fl
     scores = np.asarray(scorer.score(dataset.select_columns(["sentence1", "sentence2"])), dtype=np.float64)
     _check_lengths(len(dataset), scores)
     _check_pairs(dataset, scores)
-    return METRICS[metric](np.asarray(dataset["score"][:], dtype=np.float64), scores)
+    return agreement(dataset, scores, metric)
+
+
+def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:
+    """Measure scores that are there already.
+
+    Args:
+        dataset: As in `evaluate`.
+        scores: One finite number a pair, shape (n,).
+        metric: As in `evaluate`.
+
+    Returns:
+        The metric times 100, unrounded.
+
+    Raises:
+        InputError: gold or scores that the metric cannot be of.
+    """
+    gold = np.asarray(dataset["score"][:], dtype=np.float64)
+    if metric in METRICS:
+        return METRICS[metric](gold, scores)
+    queries = dataset["query" if "query" in dataset.column_names else "sentence1"][:]
+    return RANKING_METRICS[metric](*_checked(gold, scores), queries)
 
 
 def spearman(gold: ArrayLike, scores: ArrayLike) -> float:

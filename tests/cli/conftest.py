@@ -54,7 +54,7 @@ def training(monkeypatch, tmp_path):
         "metric": "spearman",
         "scores": {"start": {"stsb": 80.0}, "bi": {"stsb": 81.5}, "cross": {"stsb": 82.0}},
         "dev": None,
-        "data": {"pairs": {}, "dev": None},
+        "data": {"pairs": {}, "dev": None, "tests": {"stsb": {}}},
         "config": {},
         "analysis": None,
         "notes": [],

@@ -12,8 +12,10 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.cli.rows import write_rows
 from transencoder.errors import InputError
+from transencoder.evaluation import METRICS
 from transencoder.labels import Teacher
 from transencoder.pairs import read_pairs
+from transencoder.ranking import RANKING_METRICS
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.tokens import TokenCache
 
@@ -137,9 +139,52 @@ def test_evaluate_measures_tasks_and_their_average(run, loaded, monkeypatch):
     monkeypatch.setattr("transencoder.evaluation.evaluate_tasks", evaluate_tasks)
     code, out, err = run("evaluate", "long", "--tasks", "sts12", "stsb", "--data-dir", "d", "--json")
     assert code == 0, err
-    assert seen == {"tasks": ["sts12", "stsb"], "data_folder": "d", "cache_folder": None, "token": None}
+    options = {"metric": None, "data_folder": "d", "cache_folder": None, "token": None}
+    assert seen == {"tasks": ["sts12", "stsb"]} | options
     assert json.loads(out)["scores"] == {"sts12": 70.0, "stsb": None}
     assert "average" in run("evaluate", "long", "--tasks", "sts12", "stsb")[1]
+
+
+def test_evaluate_gives_no_average_over_different_metrics(run, loaded, monkeypatch):
+    monkeypatch.setattr(
+        "transencoder.evaluation.evaluate_tasks", lambda *_, **__: {"stsb": 70.0, "askubuntu": 50.0, "scidocs": 60.0}
+    )
+    command = ("evaluate", "long", "--tasks", "stsb", "reranking")
+    record = json.loads(run(*command, "--json")[1])
+    assert record["metrics"] == {"stsb": "spearman", "askubuntu": "map", "scidocs": "map"}
+    assert record["average"] is None
+    out = run(*command)[1]
+    assert "map" in out and "average" not in out
+
+
+def test_evaluate_ranks_the_pairs_of_equal_first_sentences(run, loaded, tmp_path, monkeypatch):
+    """The scores are 0.25, 0.5, 1: the first of `a` is its positive, ranked second; `b` has no negative."""
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "ranked.tsv"
+    path.write_text("sentence1\tsentence2\tscore\na\tx\t1\na\ty\t0\nb\tz\t1\n")
+    for metric in ("map", "mrr_at_10"):
+        code, out, err = run("evaluate", "long", "--pairs", path, "--metric", metric, "--json")
+        assert code == 0, err
+        record = json.loads(out)
+        assert (record["metrics"], record["scores"]) == ({str(path): metric}, {str(path): 50.0})
+
+
+def test_evaluate_measures_re_ranking_tasks_by_map_or_mrr(run, tiny_reranking, tiny_bi_encoder, tmp_path):
+    folders = ("--data-dir", tiny_reranking, "--cache-dir", tmp_path / "cache")
+    command = ("evaluate", tiny_bi_encoder, "--tasks", "reranking", *folders, "--device", "cpu", "--json")
+    code, out, err = run(*command)
+    assert code == 0, err
+    by_map, by_mrr = json.loads(out), json.loads(run(*command, "--metric", "mrr_at_10")[1])
+    assert by_map["metrics"] == {"askubuntu": "map", "scidocs": "map"}
+    assert by_mrr["metrics"] == {"askubuntu": "mrr_at_10", "scidocs": "mrr_at_10"}
+    assert all(0 < score < 100 for record in (by_map, by_mrr) for score in record["scores"].values())
+    assert by_map["average"] == pytest.approx(sum(by_map["scores"].values()) / 2)
+    assert by_map["scores"] != by_mrr["scores"]
+
+
+def test_every_metric_can_be_asked_for(run):
+    out = run("evaluate", "--help")[1]
+    assert "{" + ",".join([*METRICS, *RANKING_METRICS]) + "}" in out
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from transencoder.demo import run as demo
 RESULT = {
     "metric": "spearman",
     "dev": None,
-    "data": {"pairs": {}, "dev": None},
+    "data": {"pairs": {}, "dev": None, "tests": {"test": {}}},
     "config": {},
     "analysis": None,
     "notes": [],

@@ -1,10 +1,13 @@
 """The score table: rows, average, gains over the start, and what stands where nothing was measured."""
 
 import io
+from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 
-from transencoder.report import summary_table
+from transencoder.report import model_card, notes_of, results_page, summary_table
+from transencoder.report.curves import plot_curves
 from transencoder.report.result import Result
 from transencoder.report.tables import score_rows, score_table
 
@@ -77,3 +80,62 @@ def test_gains_are_counted_from_the_better_start(result: Result) -> None:
     result["scores"]["start_as_is"] = {"sts12": 71.0, "stsb": 78.0}
     assert [row.start for row in score_rows(result)] == [70.0, 80.0, 75.0]
     assert score_rows(result)[-1].name == "average"
+
+
+def with_map(result: Result) -> Result:
+    """The same run with two re-ranking tests more, on which the start as it is is better."""
+    result["data"]["tests"]["stsb"]["metric"] = "spearman"  # sts12's record is of an earlier version: the run's
+    for number, name in enumerate(("askubuntu", "scidocs")):
+        result["data"]["tests"][name] = {"source": name, "rows": 60, "fingerprint": "ef" * 32, "metric": "map"}
+        for form, value in {"start": 50.0, "bi": 54.0, "cross": 49.0}.items():
+            result["scores"][form][name] = value + 10 * number
+    result["scores"]["start_as_is"] = {"sts12": 69.0, "stsb": 79.0, "askubuntu": 51.0, "scidocs": 61.0}
+    return result
+
+
+def test_an_average_is_over_tests_of_one_metric(result: Result) -> None:
+    lines = [cells(line)[:3] for line in score_table(with_map(result))[2:]]
+    assert lines == [
+        ["sts12 (spearman)", "70.00", "71.50"],
+        ["stsb (spearman)", "80.00", "80.25"],
+        ["average (spearman)", "75.00", "75.88"],
+        ["askubuntu (map)", "51.00", "54.00"],
+        ["scidocs (map)", "61.00", "64.00"],
+        ["average (map)", "56.00", "59.00"],
+    ]
+    text = shown(result)
+    assert "mean average precision x 100 (map)" in " ".join(text.split()) and "average (map)" in text
+
+
+def test_notes_speak_of_each_metric(result: Result) -> None:
+    notes = "\n".join(notes_of(with_map(result)))
+    assert "The start scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
+    assert "The start scores 55.00 (map) in the run's precision and length, 56.00 as it is" in notes
+    assert "The cross-encoder is worse than its start on the tests (map) (54.00 against 56.00)" in notes
+    assert "on the tests (spearman)" not in notes
+
+
+def test_the_card_and_the_page_mark_metrics_too(result: Result, make_run: Callable[..., Path], tmp_path: Path) -> None:
+    card = model_card(with_map(result), "bi")
+    assert "Spearman's rank correlation x 100 (spearman) / mean average precision x 100 (map)." in card
+    assert "| average (map) | 56.00 | 59.00 | +3.00 |" in card and "| dev (spearman) | 81.80 |" in card
+    page = results_page([make_run("a", result)], tmp_path / "results" / "README.md").read_text(encoding="utf-8")
+    assert (
+        "| run | form | dev (spearman) | sts12 (spearman) | stsb (spearman) | average (spearman) | askubuntu (map) "
+        "| scidocs (map) | average (map) | seed |"
+    ) in page
+    assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 54.00 | 64.00 | 59.00 | 2021 |" in page
+
+
+def test_a_dev_set_of_another_metric_than_the_tests_is_marked(result: Result) -> None:
+    result["metric"] = "map"
+    for record in result["data"]["tests"].values():
+        record["metric"] = "spearman"
+    assert cells(score_table(result)[2])[0] == "sts12" and "Spearman" in shown(result)
+    card = model_card(result, "bi")
+    assert "| sts12 (spearman) | 70.00 |" in card and "| dev (map) | 81.80 |" in card
+
+
+def test_a_test_curve_has_the_tests_metric(result: Result, tmp_path: Path) -> None:
+    with_map(result)["analysis"] = {"bi": [(1, 200, {"sts12": 70.0, "askubuntu": 50.0})]}
+    assert plot_curves(result, tmp_path / "curves.png") is not None

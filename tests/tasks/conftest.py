@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from transencoder.tasks import TASKS
+from transencoder.tasks import TASKS, Task
 
-Row = tuple[str, str, float]
+Row = tuple[str, str, float] | tuple[str, list[str], list[str]]
 
 
 def _write_split(folder: Path, split: str, rows: Iterable[Row], columns: tuple[str, str, str]) -> None:
@@ -20,9 +20,13 @@ def _write_split(folder: Path, split: str, rows: Iterable[Row], columns: tuple[s
             file.write(json.dumps(dict(zip(columns, row, strict=True))) + "\n")
 
 
-def _rows_of(name: str, split: str) -> list[Row]:
-    """Three pairs of its own, and one that all splits of all tasks share."""
-    own = [(f"{name} {split} left {row}", f"{name} {split} right {row}", 1.0 + row) for row in range(3)]
+def _rows_of(task: Task, split: str) -> list[Row]:
+    """Three pairs of its own, and one that all splits of all tasks share; or two queries with candidates."""
+    name = task.name
+    if task.layout == "candidates":
+        texts = [f"{name} {split} {role}" for role in ("query", "positive", "negative")]
+        return [(f"{texts[0]} {row}", [f"{texts[1]} {row}"], [f"{texts[2]} {i}" for i in range(2)]) for row in range(2)]
+    own: list[Row] = [(f"{name} {split} left {row}", f"{name} {split} right {row}", 1.0 + row) for row in range(3)]
     return [*own, ("A shared sentence.", "Another shared one.", 2.0)]
 
 
@@ -34,11 +38,11 @@ def write_split() -> Callable[..., None]:
 
 @pytest.fixture
 def small_data(tmp_path: Path) -> Path:
-    """All seven tasks with four rows a split, without `pairs/sts-sickr`."""
+    """All tasks with four rows a split, or two queries with three candidates, without `pairs/sts-sickr`."""
     folder = tmp_path / "data"
     for task in TASKS.values():
         for split in task.splits.values():
-            _write_split(folder / task.dataset, split, _rows_of(task.name, split), task.columns)
+            _write_split(folder / task.dataset, split, _rows_of(task, split), task.columns)
     return folder
 
 

@@ -37,6 +37,20 @@ def test_a_sliced_split_gives_those_rows(small_data: Path, tmp_path: Path) -> No
     assert [row["score"] for row in test] == [2.0, 3.0, 2.0]
 
 
+@pytest.mark.parametrize(("name", "dev"), [("askubuntu", "dev"), ("scidocs", "validation")])
+def test_a_re_ranking_task_gives_pairs_of_query_and_candidate(
+    name: str, dev: str, small_data: Path, tmp_path: Path
+) -> None:
+    for role, split in (("dev", dev), ("test", "test")):
+        pairs = load(name, role, data_folder=small_data, cache_folder=tmp_path / "cache")  # type: ignore[arg-type]
+        assert pairs["sentence1"][:] == [f"{name} {split} query {row}" for row in (0, 0, 0, 1, 1, 1)]
+        assert pairs["sentence2"][3] == f"{name} {split} positive 1"
+        assert pairs["score"][:] == [1.0, 0.0, 0.0] * 2
+        assert pairs["query"][:] == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(InputError, match=f"task '{name}' has no train split; it has: dev, test"):
+        load(name, "train", data_folder=small_data)
+
+
 def test_a_score_out_of_the_tasks_range_is_refused(
     small_data: Path, tmp_path: Path, write_split: Callable[..., None]
 ) -> None:

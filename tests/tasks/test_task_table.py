@@ -4,15 +4,16 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.evaluation import METRICS
+from transencoder.ranking import RANKING_METRICS
 from transencoder.tasks import SUITE_DEV, SUITES, TASKS, Task, dev_task, expand
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_every_task_is_complete(task: Task) -> None:
     assert task.name == task.name.lower() and TASKS[task.name] is task
-    assert "test" in task.splits and task.unlabelled
+    assert "test" in task.splits and (task.unlabelled or task.layout == "candidates")
     assert task.score_range[0] < task.score_range[1]
-    assert task.metric in METRICS
+    assert task.metric in (RANKING_METRICS if task.layout == "candidates" else METRICS)
     assert "dev" in dev_task(task).splits
     assert len(set(task.columns)) == 3
 
@@ -32,6 +33,8 @@ def test_a_suite_expands_in_order_and_each_task_once() -> None:
 def test_the_suite_and_the_years_take_stsb_dev_but_sick_alone_its_own() -> None:
     assert dev_task("sts").name == dev_task("sts12").name == dev_task("sts16").name == dev_task("stsb").name == "stsb"
     assert dev_task("sickr").name == "sickr"
+    assert dev_task("reranking").name == dev_task("askubuntu").name == "askubuntu"
+    assert dev_task("scidocs").name == "scidocs"
 
 
 @pytest.mark.parametrize(

@@ -38,14 +38,13 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "evaluate", _evaluate, "measure models on tasks, or on your own scored pairs")
     add_model_options(parser)
     data = parser.add_mutually_exclusive_group(required=True)
-    data.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks or suites, such as sts or stsb sickr")
+    data.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks or suites, such as sts or stsb askubuntu")
     data.add_argument("--pairs", help=f"pairs with gold scores: {_PAIRS_HELP}")
     parser.add_argument("--score-column", help="name of the gold score in --pairs (default: score)")
     parser.add_argument(
         "--metric",
-        choices=("spearman", "roc_auc"),
-        default="spearman",
-        help="metric for --pairs (default: spearman)",
+        choices=("spearman", "roc_auc", "map", "mrr_at_10"),
+        help="map and mrr_at_10 rank the pairs of equal first sentences (default: spearman, for --tasks their own)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     _add_reading(parser)
@@ -92,29 +91,30 @@ def _evaluate(args: argparse.Namespace) -> None:
     from transencoder.evaluation import average
 
     metrics, scores = _task_scores(args) if args.tasks else _pairs_score(args)
+    mean = average(scores) if len(set(metrics.values())) == 1 else None  # of different metrics there is none
     if args.json:
-        record = {"models": args.models, "metrics": metrics, "scores": scores, "average": average(scores)}
+        record = {"models": args.models, "metrics": metrics, "scores": scores, "average": mean}
         show(json.dumps(_without_nan(record)))
     else:
-        show(_table(args.models, metrics, scores, average(scores)))
+        show(_table(args.models, metrics, scores, mean))
 
 
 def _task_scores(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, float]]:
     from transencoder.evaluation import evaluate_tasks
     from transencoder.tasks import expand
 
-    metrics: dict[str, str] = {task.name: task.metric for task in expand(args.tasks)}
+    metrics: dict[str, str] = {task.name: args.metric or task.metric for task in expand(args.tasks)}
     data = {"data_folder": args.data_dir, "cache_folder": args.cache_dir, "token": args.token}
     with _scorer(args) as scorer:
-        return metrics, evaluate_tasks(scorer, args.tasks, **data)
+        return metrics, evaluate_tasks(scorer, args.tasks, metric=args.metric, **data)
 
 
 def _pairs_score(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, float]]:
     from transencoder.evaluation import evaluate
 
-    pairs = _pairs(args, score_column=args.score_column)
+    pairs, metric = _pairs(args, score_column=args.score_column), args.metric or "spearman"
     with _scorer(args) as scorer:
-        return {args.pairs: args.metric}, {args.pairs: evaluate(scorer, pairs, args.metric)}
+        return {args.pairs: metric}, {args.pairs: evaluate(scorer, pairs, metric)}
 
 
 def _score(args: argparse.Namespace) -> None:
@@ -202,14 +202,14 @@ def _pairs(args: argparse.Namespace, score_column: str | None = None) -> "Datase
     )
 
 
-def _table(models: list[str], metrics: dict[str, str], scores: dict[str, float], mean: float) -> Table:
+def _table(models: list[str], metrics: dict[str, str], scores: dict[str, float], mean: float | None) -> Table:
     table = Table(caption=f"mean of {len(models)} models" if len(models) > 1 else models[0])
     table.add_column("")
     table.add_column("metric x 100")
     table.add_column("score", justify="right")
     for name, score in scores.items():
         table.add_row(name, metrics[name], f"{score:.2f}")
-    if len(scores) > 1:
+    if len(scores) > 1 and mean is not None:
         table.add_section()
         table.add_row("average", "", f"{mean:.2f}")
     return table

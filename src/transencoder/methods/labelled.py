@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from transencoder import tasks
 from transencoder.errors import InputError
-from transencoder.evaluation import METRICS
+from transencoder.evaluation import agreement
 from transencoder.methods.method import Method
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.report.result import DataRecord
@@ -76,9 +76,7 @@ def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
     if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
         task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
         pairs = tasks.load(task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
-        return _measurable(
-            Scored(task.name, pairs, task.metric, data_record(f"{task.dataset} ({task.splits[role]})", pairs))
-        )
+        return _measurable(task.name, pairs, task.metric, f"{task.dataset} ({task.splits[role]})")
     pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
     if "score" not in pairs.column_names:
         raise InputError(
@@ -86,16 +84,18 @@ def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
             "Give a labelled file with a header sentence1, sentence2, score"
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
-    return _measurable(Scored(name, pairs, METRIC_OF_KIND[config.task_kind], data_record(source_name(source), pairs)))
+    return _measurable(name, pairs, METRIC_OF_KIND[config.task_kind], source_name(source))
 
 
-def _measurable(scored: Scored) -> Scored:
+def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
     """Refuse, before anything is trained, gold scores that no model can be measured against."""
-    gold = np.asarray(scored.pairs["score"][:], np.float64)
+    gold = np.asarray(pairs["score"][:], np.float64)
     if len(set(gold)) < 2:
         raise InputError(
-            f"{scored.record['source']}: its gold scores are all {gold[0] if len(gold) else 'missing'}; "
+            f"{source}: its gold scores are all {gold[0] if len(gold) else 'missing'}; "
             "nothing can be measured against them. Give pairs of different scores"
         )
-    METRICS[scored.metric](gold, gold)
-    return scored
+    agreement(pairs, gold, metric)
+    record = data_record(source, pairs)
+    record["metric"] = metric
+    return Scored(name, pairs, metric, record)

@@ -1,12 +1,13 @@
 """Pairs and sentences: read, checked, without surprises, memory-mapped from disk.
 
 `read_pairs` and `read_sentences` take a file, stdin, a `datasets.Dataset`, a folder in the hub's layout or a
-hub id; `fingerprint` names the rows' content whatever they were read from; `drop_duplicates` keeps the first
-of equal pairs.
+hub id; `read_candidates` reads queries with lists of candidates as pairs; `fingerprint` names the rows' content
+whatever they were read from; `drop_duplicates` keeps the first of equal pairs.
 """
 
+from .candidates import read_candidates
 from .duplicates import drop_duplicates
 from .fingerprints import fingerprint
 from .read import read_pairs, read_sentences
 
-__all__ = ["drop_duplicates", "fingerprint", "read_pairs", "read_sentences"]
+__all__ = ["drop_duplicates", "fingerprint", "read_candidates", "read_pairs", "read_sentences"]

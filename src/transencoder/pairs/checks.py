@@ -134,13 +134,14 @@ def _text_fault(row: Row, columns: Sequence[str], n_texts: int) -> BadRow | None
         value = row.values[position]
         if isinstance(value, str) and value.isascii() and "\0" not in value and value and not value.isspace():
             continue
-        reason, advice = _why_no_text(value)
+        reason, advice = why_no_text(value)
         if reason:
             return BadRow(row.number, f"{_column(columns[position])} {reason}", advice, list(row.values))
     return None
 
 
-def _why_no_text(value: object) -> tuple[str, str]:
+def why_no_text(value: object) -> tuple[str, str]:
+    """Why a value is no text that can be used, and what to do; two empty texts where it is one."""
     if value is None:
         return "is null", "Every row needs its texts"
     if isinstance(value, bytes):

@@ -179,7 +179,7 @@ def _read(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place
     n_texts = len(wanted.result)
     with (
         BadRows(name, skip=checks.skip_bad_rows, path=checks.bad_rows_file) as bad_rows,
-        _open_table(found, name, wanted, folder) as table,
+        open_table(found, name, wanted, folder) as table,
     ):
         names = (*wanted.result, "score")[: len(table.columns)]
         if checks.score_range is not None and len(names) == n_texts:
@@ -198,7 +198,8 @@ def _read(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place
 
 
 @contextmanager
-def _open_table(found: File | Dataset, name: str, wanted: Wanted, folder: Path) -> Iterator[Table]:
+def open_table(found: File | Dataset, name: str, wanted: Wanted, folder: Path) -> Iterator[Table]:
+    """The rows of a source, its columns chosen; `folder` takes unpacked copies where a format needs them."""
     if not isinstance(found, File):
         yield read_dataset(found, name, wanted)
         return

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS = 4096
+_NUMBERS = {"score": pa.float64(), "query": pa.int64()}
+"""Columns that are not text."""
 _BATCH_CHARACTERS = 1 << 22
 _ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
 
@@ -69,7 +71,7 @@ def store_rows(
 
     Args:
         rows: checked rows.
-        columns: names for their values: texts, then `score` where there is one.
+        columns: names for their values: texts, then `score` and the number of a `query` where there are such.
         folder: exists and is writable.
         name: the source's, for messages.
         bad_rows: takes the duplicates where they are dropped.
@@ -77,7 +79,7 @@ def store_rows(
     """
     from datasets import Dataset
 
-    schema = pa.schema([(column, pa.float64() if column == "score" else pa.string()) for column in columns])
+    schema = pa.schema([(column, _NUMBERS.get(column, pa.string())) for column in columns])
     index = RowIndex()
     with unfinished_file(folder / "rows.arrow", advice=_ADVICE) as draft:
         _write(_batches(index.watch(rows), schema), schema, draft)

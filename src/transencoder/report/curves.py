@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeGuard
 
 from transencoder.config import Form
-from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of
-from transencoder.report.text import metric_title
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, tests_by_metric
+from transencoder.report.text import metric_titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,7 +106,8 @@ def _draw_row(row: "Sequence[Axes]", kind: str, lines: dict[Form, dict[str, Poin
         axes.set_title(f"{FORM_TITLES[form]}, {kind}")
         axes.set_xlabel("step" if kind == "dev" else "step, cycles one after another")
         axes.grid(visible=True, alpha=0.3)
-    row[0].set_ylabel(metric_title(result["metric"]), fontsize=9)
+    metrics = [result["metric"]] if kind == "dev" else tests_by_metric(result)
+    row[0].set_ylabel(metric_titles(metrics), fontsize=9)
     row[-1].legend(handles.values(), handles.keys(), loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=9)
 
 

@@ -6,12 +6,22 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
-from transencoder.report.result import FORM_TITLES, Result, best_start, forms_of, mean_over, training_data
-from transencoder.report.tables import markdown_table, scored_tests
+from transencoder.report.result import (
+    FORM_TITLES,
+    Result,
+    best_start,
+    forms_of,
+    mean_over,
+    scored_tests,
+    tests_by_metric,
+    training_data,
+)
+from transencoder.report.tables import markdown_table
 from transencoder.report.text import (
     data_line,
     gain,
-    metric_title,
+    metric_mark,
+    metric_titles,
     notes_of,
     number,
     pretraining_lines,
@@ -147,19 +157,22 @@ def _data(result: Result) -> list[str]:
 
 
 def _metrics(result: Result, form: Form) -> list[str]:
-    before = best_start(result)
-    start, own = result["scores"].get(before, {}), result["scores"].get(form, {})
-    names = scored_tests(result)
-    rows = [(name, start.get(name), own.get(name)) for name in names]
-    if len(names) > 1:
-        rows.append(("average", mean_over(start, names), mean_over(own, names)))
+    own, groups = result["scores"].get(form, {}), tests_by_metric(result)
+    metrics = dict.fromkeys([*groups, result["metric"]] if result["dev"] or not groups else groups)
+    rows = []
+    for metric, names in groups.items():
+        start, mark = result["scores"].get(best_start(result, names), {}), metric_mark(metric, metrics)
+        rows += [(name + mark, start.get(name), own.get(name)) for name in names]
+        if len(names) > 1:
+            rows.append((f"average{mark}", mean_over(start, names), mean_over(own, names)))
     if result["dev"]:
-        rows.append(("dev", result["dev"].get("start"), result["dev"].get(form)))
+        mark = metric_mark(result["metric"], metrics)
+        rows.append((f"dev{mark}", result["dev"].get("start"), result["dev"].get(form)))
     if not rows:
         return ["Nothing was measured: the run had neither a test set nor a dev set."]
     cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]
     header = ("", "start (bi-encoder)", f"this {FORM_TITLES[form]}", "gain")
-    return [f"{metric_title(result['metric'])}.", "", *markdown_table(header, cells)]
+    return [f"{metric_titles(metrics)}.", "", *markdown_table(header, cells)]
 
 
 def _limits(result: Result, form: Form) -> list[str]:

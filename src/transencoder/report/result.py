@@ -26,6 +26,8 @@ class DataRecord(TypedDict):
     source: str
     rows: int
     fingerprint: str
+    metric: NotRequired[str]
+    """Dev and test sets only: how models are measured on it. Absent from earlier runs, whose sets have one metric."""
     transductive: NotRequired[bool]
     """Training text only: whether the test sets' sentences are among them. Absent when not known."""
     missing_rows: NotRequired[int]
@@ -126,6 +128,7 @@ class Result(TypedDict):
     pretraining: NotRequired[PretrainingRecord]
     """Absent when no masked words were guessed."""
     metric: str
+    """Of the dev set, else of the first test set."""
     cycles: list[Cycle]
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
@@ -175,15 +178,28 @@ def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | N
     return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
 
 
-def best_start(result: Result) -> str:
-    """The start that gains are counted from: `start` or `start_as_is`, the better on average over the tests.
+def scored_tests(result: Result) -> list[str]:
+    """The scored test sets, in the order of the record."""
+    return list(dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})))
+
+
+def tests_by_metric(result: Result) -> dict[str, list[str]]:
+    """Metric -> the scored test sets that are measured by it; only these have a mean."""
+    groups: dict[str, list[str]] = {}
+    for name in scored_tests(result):
+        metric = result["data"]["tests"][name].get("metric", result["metric"])
+        groups.setdefault(metric, []).append(name)
+    return groups
+
+
+def best_start(result: Result, names: list[str]) -> str:
+    """The start that gains are counted from: `start` or `start_as_is`, the better on average over these tests.
 
     `start` is measured in the run's precision and length, `start_as_is` in fp32 at the model's own length.
     """
 
     def mean(name: str) -> float:
-        scores = result["scores"].get(name, {})
-        average = mean_over(scores, list(scores))
+        average = mean_over(result["scores"].get(name, {}), names)
         return -math.inf if average is None else average
 
     return max(("start", "start_as_is"), key=mean)

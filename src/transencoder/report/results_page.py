@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transencoder.errors import RunError
-from transencoder.report.result import Result, mean_over, read_result
-from transencoder.report.tables import markdown_table, scored_tests
-from transencoder.report.text import metric_title, notes_of, number, shown_source
+from transencoder.report.result import Result, mean_over, read_result, tests_by_metric
+from transencoder.report.tables import markdown_table
+from transencoder.report.text import metric_mark, metric_titles, notes_of, number, shown_source
 from transencoder.runs import atomic_write_text, read_log
 
 _INTRODUCTION = (
@@ -54,16 +54,29 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
 
 
 def _recipe_section(recipe: str, runs: list[tuple[str, Result]]) -> list[str]:
-    tests = list(dict.fromkeys(name for _, result in runs for name in scored_tests(result)))
-    average = ["average"] if len(tests) > 1 else []
-    header = ("run", "form", "dev", *tests, *average, "seed", "commit", "device", "minutes")
-    rows = [row for shown, result in runs for row in _run_rows(shown, result, tests)]
-    metrics = list(dict.fromkeys(metric_title(result["metric"]) for _, result in runs))
+    groups = _tests_by_metric(runs)
+    of_dev = dict.fromkeys(result["metric"] for _, result in runs)
+    metrics = dict.fromkeys([*of_dev, *groups])
+    columns = ["dev" + "".join(metric_mark(metric, metrics) for metric in of_dev)]
+    for metric, names in groups.items():
+        titles = [*names, "average"] if len(names) > 1 else names
+        columns += [name + metric_mark(metric, metrics) for name in titles]
+    header = ("run", "form", *columns, "seed", "commit", "device", "minutes")
+    rows = [row for shown, result in runs for row in _run_rows(shown, result, groups)]
     notes = dict.fromkeys(f"- `{shown}`: {note}" for shown, result in runs for note in notes_of(result))
-    return [f"## {recipe}", "", f"{' / '.join(metrics)}.", "", *markdown_table(header, rows), "", *notes]
+    return [f"## {recipe}", "", f"{metric_titles(metrics)}.", "", *markdown_table(header, rows), "", *notes]
 
 
-def _run_rows(shown: str, result: Result, tests: list[str]) -> list[tuple[str, ...]]:
+def _tests_by_metric(runs: list[tuple[str, Result]]) -> dict[str, list[str]]:
+    """Metric -> the tests that any of the runs has by it."""
+    groups: dict[str, list[str]] = {}
+    for _, result in runs:
+        for metric, names in tests_by_metric(result).items():
+            groups[metric] = list(dict.fromkeys([*groups.get(metric, []), *names]))
+    return groups
+
+
+def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[tuple[str, ...]]:
     """The start, the bi-encoder and the cross-encoder, each with what says where its numbers come from."""
     environment = result["environment"]
     origin = (
@@ -77,9 +90,11 @@ def _run_rows(shown: str, result: Result, tests: list[str]) -> list[tuple[str, .
         if form != "start" and form not in result["best"] and form not in result["scores"]:
             continue
         scores = result["scores"].get(form, {})
-        average = [number(mean_over(scores, tests))] if len(tests) > 1 else []
-        dev = number((result["dev"] or {}).get(form))
-        rows.append((f"`{shown}`", title, dev, *(number(scores.get(name)) for name in tests), *average, *origin))
+        cells = [number((result["dev"] or {}).get(form))]
+        for names in groups.values():
+            averages = [mean_over(scores, names)] if len(names) > 1 else []
+            cells += map(number, [*(scores.get(name) for name in names), *averages])
+        rows.append((f"`{shown}`", title, *cells, *origin))
     return rows
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 from transencoder.config import Form
 from transencoder.report.curves import plot_curves
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, read_result, training_data
-from transencoder.report.tables import markdown_table, score_table
+from transencoder.report.tables import markdown_table, score_table, shown_metrics
 from transencoder.report.text import (
     data_line,
     duration,
-    metric_title,
     notes_of,
     number,
     pretraining_lines,
@@ -86,7 +85,7 @@ def _scores(result: Result) -> list[str]:
     if not any(result["scores"].values()) and not result["dev"]:
         return ["Nothing was measured: the run had neither a test set nor a dev set."]
     return [
-        f"{metric_title(result['metric'])}; a gain is over the start, from unrounded numbers.",
+        f"{shown_metrics(result)}; a gain is over the start, from unrounded numbers.",
         "",
         *score_table(result),
     ]

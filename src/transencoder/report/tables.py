@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transencoder.config import Form
-from transencoder.report.result import FORM_TITLES, Result, best_start, forms_of, mean_over
-from transencoder.report.text import ABSENT, gain, metric_title, number
+from transencoder.report.result import Result, best_start, forms_of, mean_over, tests_by_metric
+from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
 
 _GAIN = "gain"
 
@@ -25,33 +25,26 @@ class ScoreRow:
 
 
 def score_rows(result: Result) -> list[ScoreRow]:
-    """One row per test set and, for several, their average; without test sets the dev set's row, if any."""
-    names = scored_tests(result)
-    rows = [_row(result, name, lambda scores, name=name: scores.get(name)) for name in names]  # type: ignore[misc]
-    if len(names) > 1:
-        rows.append(_row(result, "average", lambda scores: mean_over(scores, names)))
+    """One row per test set and, for several of one metric, their average; without test sets the dev set's, if any."""
+    groups = tests_by_metric(result)
+    rows = [row for metric, names in groups.items() for row in _rows(result, names, metric_mark(metric, groups))]
     dev = result["dev"]
-    if not names and dev:
+    if not groups and dev:
         trained = {form: dev.get(form) for form in forms_of(result)}
         rows.append(ScoreRow(name="dev", start=dev.get("start"), trained=trained))
     return rows
-
-
-def scored_tests(result: Result) -> list[str]:
-    """The scored test sets, in the order of the record."""
-    return list(dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})))
 
 
 def summary_table(result: Result) -> Table:
     """The table the command line prints at the end of a run."""
     rows = score_rows(result)
     caption = None if rows else "nothing was measured"
-    table = Table(title=metric_title(result["metric"]), caption=caption)
+    table = Table(title=shown_metrics(result), caption=caption)
     header = _header(result)
     for position, title in enumerate(header):
         table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
     for row in rows:
-        if row.name == "average":
+        if row.name.startswith("average"):
             table.add_section()
         cells = zip(header, _cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
@@ -61,6 +54,11 @@ def summary_table(result: Result) -> Table:
 def score_table(result: Result) -> list[str]:
     """The same table as Markdown lines."""
     return markdown_table(_header(result), [_cells(row) for row in score_rows(result)])
+
+
+def shown_metrics(result: Result) -> str:
+    """What the table's numbers are."""
+    return metric_titles(tests_by_metric(result) or [result["metric"]])
 
 
 def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -75,8 +73,22 @@ def _header(result: Result) -> tuple[str, ...]:
     return ("", "start", *(title for form in forms_of(result) for title in (form, _GAIN)))
 
 
-def _row(result: Result, name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
-    start = pick(result["scores"].get(best_start(result), {}))
+def _rows(result: Result, names: list[str], mark: str) -> list[ScoreRow]:
+    """Test sets of one metric and their average."""
+    before = best_start(result, names)
+    rows = [
+        _row(result, before, name + mark, lambda scores, name=name: scores.get(name))  # type: ignore[misc]
+        for name in names
+    ]
+    if len(names) > 1:
+        rows.append(_row(result, before, "average" + mark, lambda scores: mean_over(scores, names)))
+    return rows
+
+
+def _row(
+    result: Result, before: str, name: str, pick: Callable[[Mapping[str, float | None]], float | None]
+) -> ScoreRow:
+    start = pick(result["scores"].get(before, {}))
     trained = {form: pick(result["scores"].get(form, {})) for form in forms_of(result)}
     return ScoreRow(name=name, start=start, trained=trained)
 

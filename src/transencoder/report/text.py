@@ -1,17 +1,28 @@
 """How numbers, sources, settings and notes are worded, in the report, the results page and the model card."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from pathlib import PurePath
 from typing import Any
 
-from transencoder.report.result import FORM_TITLES, DataRecord, Result, best_start, forms_of, mean_over, training_data
+from transencoder.config import Form
+from transencoder.report.result import (
+    FORM_TITLES,
+    DataRecord,
+    Result,
+    best_start,
+    forms_of,
+    mean_over,
+    tests_by_metric,
+    training_data,
+)
 
 ABSENT = "–"
 
 _METRIC_TITLES = {
     "spearman": "Spearman's rank correlation x 100",
     "roc_auc": "area under the ROC curve x 100",
+    "map": "mean average precision x 100",
 }
 
 _SETTING_WORDS = (
@@ -68,6 +79,17 @@ def metric_title(metric: str) -> str:
     return _METRIC_TITLES.get(metric, metric)
 
 
+def metric_titles(metrics: Iterable[str]) -> str:
+    """What the numbers of a table are, with the word that marks its rows where there are several metrics."""
+    metrics = list(dict.fromkeys(metrics))
+    return " / ".join(metric_title(metric) + metric_mark(metric, metrics) for metric in metrics)
+
+
+def metric_mark(metric: str, metrics: Sized) -> str:
+    """What tells a set of this metric from others where there are several metrics: ` (map)`."""
+    return f" ({metric})" if len(metrics) > 1 else ""
+
+
 def shown_source(source: str) -> str:
     """A data set's or model's id as it is; of a path outside the current folder only the last two parts."""
     path = PurePath(source)
@@ -77,9 +99,10 @@ def shown_source(source: str) -> str:
 
 
 def data_line(record: DataRecord) -> str:
-    """A data set in a few words: rows, source, fingerprint."""
+    """A data set in a few words: rows, source, fingerprint, and how models are measured on it."""
     fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
-    return f"{record['rows']:,} rows of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`"
+    measured = f", measured by {record['metric']}" if "metric" in record else ""
+    return f"{record['rows']:,} rows of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`{measured}"
 
 
 def settings_line(result: Result) -> str:
@@ -187,11 +210,13 @@ def _start_notes(result: Result) -> Iterator[str]:
     found = result["scores"]
     if "start_as_is" not in found:
         return
-    own, run = (mean_over(found[name], list(found["start"])) for name in ("start_as_is", "start"))
-    yield (
-        f"The start scores {number(run)} in the run's precision and length, {number(own)} as it is, in fp32 at its own "
-        "length; gains are over the better."
-    )
+    groups = tests_by_metric(result)
+    for metric, names in groups.items():
+        own, run = (mean_over(found[name], names) for name in ("start_as_is", "start"))
+        yield (
+            f"The start scores {number(run)}{metric_mark(metric, groups)} in the run's precision and length, "
+            f"{number(own)} as it is, in fp32 at its own length; gains are over the better."
+        )
 
 
 def _order_notes(result: Result) -> Iterator[str]:
@@ -204,19 +229,24 @@ def _order_notes(result: Result) -> Iterator[str]:
 
 def _worse_notes(result: Result) -> Iterator[str]:
     """Which form is below the start: on the tests' average where there are tests, else on dev."""
-    names = list(result["scores"].get("start", {}))
     for form, title in FORM_TITLES.items():
-        if names:
-            where, before = "on the tests", mean_over(result["scores"][best_start(result)], names)
-            after = mean_over(result["scores"].get(form, {}), names)
-        else:
-            dev = result["dev"] or {}
-            where, before, after = "on dev", dev.get("start"), dev.get(form)
-        if before is not None and after is not None and after < before:
-            yield (
-                f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
-                "do not use it in the start's place."
-            )
+        for where, before, after in _comparisons(result, form):
+            if before is not None and after is not None and after < before:
+                yield (
+                    f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
+                    "do not use it in the start's place."
+                )
+
+
+def _comparisons(result: Result, form: Form) -> Iterator[tuple[str, float | None, float | None]]:
+    """Where, the start's metric, the form's: once for each metric of the tests."""
+    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
+    for metric, names in groups.items():
+        start = scores.get(best_start(result, names), {})
+        where = f"on the tests{metric_mark(metric, groups)}"
+        yield where, mean_over(start, names), mean_over(scores.get(form, {}), names)
+    if not groups:
+        yield "on dev", dev.get("start"), dev.get(form)
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)

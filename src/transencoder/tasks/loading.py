@@ -5,7 +5,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from transencoder.errors import InputError
-from transencoder.pairs import read_pairs
+from transencoder.pairs import read_candidates, read_pairs
 from transencoder.tasks.table import dev_task, expand
 from transencoder.tasks.task import Role, Task
 
@@ -30,7 +30,8 @@ def load(
         token: Hub token.
 
     Returns:
-        Columns `sentence1`, `sentence2` and `score` in the task's own range, in the order of the data set.
+        Columns `sentence1`, `sentence2` and `score` in the task's own range, in the order of the data set; for a
+        task of queries with candidates also `query`, the number of the query.
 
     Raises:
         InputError: unknown name, a role the task does not have, or a score out of the task's range.
@@ -63,6 +64,17 @@ def read_split(
     token: str | None = None,
 ) -> Dataset:
     """Read a split such as `test` or `validation[:1000]` of a task's data set, with or without its scores."""
+    if task.layout == "candidates":
+        return read_candidates(
+            task.dataset,
+            columns=task.columns,
+            split=split,
+            config=task.config,
+            revision=revision or task.revision,
+            token=token,
+            cache_folder=cache_folder,
+            data_folder=data_folder,
+        )
     first, second, score = task.columns
     dataset = read_pairs(
         task.dataset,

@@ -4,16 +4,22 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from transencoder.errors import InputError
+from transencoder.tasks.reranking import ASKUBUNTU, SCIDOCS
 from transencoder.tasks.sick import SICKR
 from transencoder.tasks.sts import STS12, STS13, STS14, STS15, STS16, STSB
 from transencoder.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, ASKUBUNTU, SCIDOCS)
+}
 
-SUITES: dict[str, tuple[str, ...]] = {"sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")}
+SUITES: dict[str, tuple[str, ...]] = {
+    "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
+    "reranking": ("askubuntu", "scidocs"),
+}
 
-SUITE_DEV: dict[str, str] = {"sts": "stsb"}
-"""Suite -> the task whose dev set chooses checkpoints for all of it, as in the paper (section 4)."""
+SUITE_DEV: dict[str, str] = {"sts": "stsb", "reranking": "askubuntu"}
+"""Suite -> the task whose dev set chooses checkpoints for all of it: as in the paper (section 4) for sts; ours."""
 
 
 def expand(names: str | Task | Iterable[str | Task]) -> tuple[Task, ...]:

@@ -9,7 +9,7 @@ Role = Literal["train", "dev", "test"]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One benchmark of scored sentence pairs."""
+    """One benchmark of scored sentence pairs, or of queries with candidates, which are read as such pairs."""
 
     name: str
     """What the user types: lower case, no spaces."""
@@ -21,19 +21,23 @@ class Task:
     """The hub's configuration name, where the data set has several."""
     revision: str | None = None
     """Hub revision the numbers were made with; not used for a local folder."""
+    layout: Literal["pairs", "candidates"] = "pairs"
+    """What a row is: a scored pair, or a query with lists of positive and negative candidates."""
     columns: tuple[str, str, str]
-    """Names of the first sentence, the second sentence and the gold score, in the data set."""
+    """Names in the data set: the first sentence, the second sentence and the gold score, or, in the layout
+    `candidates`, the query, its positive and its negative candidates."""
     splits: Mapping[Role, str]
     """Role -> split; a split may be a slice such as `validation[:1000]`."""
     unlabelled: tuple[str, ...]
-    """Splits whose pairs, without scores, the paper trains on; transductive with the test split."""
+    """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
+    None: for evaluation only."""
     dev_task: str | None = None
     """The task whose dev set stands in where this one has no `dev` split of its own."""
     unscored_pairs: int = 0
     """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
     score_range: tuple[float, float]
     """Lowest and highest gold score, inclusive."""
-    metric: Literal["spearman", "roc_auc"]
-    """Key of `transencoder.evaluation.METRICS`."""
+    metric: Literal["spearman", "roc_auc", "map"]
+    """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`."""
     symmetric: bool
     """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""

@@ -59,9 +59,15 @@ def unlabelled_pairs(
         Columns `sentence1` and `sentence2`, each pair once, and where they came from.
 
     Raises:
-        InputError: unknown task, or no pair is left.
+        InputError: unknown task, one that is for evaluation only, or no pair is left.
     """
     chosen = expand(tasks)
+    without = [task.name for task in chosen if not task.unlabelled]
+    if without:
+        raise InputError(
+            f"{', '.join(without)}: for evaluation only, no method trains on its pairs. Give other tasks, or a file of "
+            "pairs"
+        )
     pairs, source, missing = _all_pairs(chosen, data_folder=data_folder, cache_folder=cache_folder, token=token)
     n_all = len(pairs)
     if exclude_test_sentences:

@@ -1,0 +1,106 @@
+"""How well scores rank each query's candidates: mean average precision and mean reciprocal rank, times 100.
+
+Each query counts alike, however many candidates it has. One without a positive or without a negative candidate
+cannot be ranked well or badly and is left out, as sentence-transformers and mteb do.
+"""
+
+import logging
+from collections.abc import Callable, Hashable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
+
+from transencoder.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+_LAST_RANK = 10
+_LABELS_NAMED = 5
+
+Ranking = tuple[NDArray[np.bool_], NDArray[np.float64]]
+"""Of one query's n candidates: which are positive, shape (n,), and their scores, shape (n,)."""
+
+
+def mean_average_precision(
+    gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]
+) -> float:
+    """Mean over queries of the average precision, by scikit-learn.
+
+    A positive's precision is the share of positives among the candidates that score at least as high, so tied
+    candidates share one rank, the last; a query's average is over its positives.
+
+    Args:
+        gold: 0 or 1, shape (n,).
+        scores: A model's finite scores on any scale, shape (n,).
+        queries: What tells the queries apart, one a pair: numbers or texts.
+
+    Returns:
+        The mean times 100, in (0, 100].
+
+    Raises:
+        InputError: gold other than 0 and 1, or no query with both.
+    """
+    rankings = _rankings(gold, scores, queries)
+    return 100.0 * float(np.mean([average_precision_score(*ranking) for ranking in rankings]))
+
+
+def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
+    """Mean over queries of 1 / rank of the best positive, 0 beyond the tenth rank, as sentence-transformers has it.
+
+    A negative of the same score ranks before the positive: a model that scores all alike gains nothing by the
+    order of the data.
+
+    Args:
+        gold: As in `mean_average_precision`.
+        scores: As in `mean_average_precision`.
+        queries: As in `mean_average_precision`.
+
+    Returns:
+        The mean times 100, in [0, 100].
+
+    Raises:
+        InputError: as in `mean_average_precision`.
+    """
+    return 100.0 * float(np.mean([_reciprocal_rank(*ranking) for ranking in _rankings(gold, scores, queries)]))
+
+
+RANKING_METRICS: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64], Iterable[Hashable]], float]] = {
+    "map": mean_average_precision,
+    "mrr_at_10": mean_reciprocal_rank,
+}
+
+
+def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    rank = 1 + int(np.count_nonzero(scores[~is_positive] >= scores[is_positive].max()))
+    return 1.0 / rank if rank <= _LAST_RANK else 0.0
+
+
+def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> list[Ranking]:
+    """The candidates of each query that has positive and negative ones; equal queries need not stand together."""
+    labels = np.unique(gold)
+    if not np.isin(labels, [0.0, 1.0]).all():
+        shown = ", ".join(f"{label:g}" for label in labels[:_LABELS_NAMED])
+        raise InputError(f"a ranking needs gold labels 0 (negative) and 1 (positive); got {shown}")
+    numbers = _numbered(queries)
+    order = np.argsort(numbers, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    rankings = [(gold[rows] == 1.0, scores[rows]) for rows in groups if gold[rows].min() != gold[rows].max()]
+    if not rankings:
+        raise InputError(
+            f"none of the {len(groups)} queries has a positive and a negative candidate (gold labels 1 and 0), so "
+            "there is nothing to rank. Pairs of one query have the same first sentence"
+        )
+    if len(rankings) < len(groups):
+        logger.info(
+            "%d of %d queries are left out: they have no positive or no negative candidate",
+            len(groups) - len(rankings),
+            len(groups),
+        )
+    return rankings
+
+
+def _numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
+    """The queries by number of first appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)

@@ -1,0 +1,110 @@
+"""Queries with lists of candidates become pairs; what is not such a row is named by its line."""
+
+import json
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+
+from transencoder.errors import InputError
+from transencoder.pairs import fingerprint, read_candidates
+
+ROWS = [
+    {"query": "how to zip", "positive": ["make a zip", "zip it"], "negative": ["kernel panic"]},
+    {"query": "no answer", "positive": [], "negative": ["kernel panic"]},
+    {"query": "how to zip", "positive": ["compress"], "negative": ["no sound", "no wifi"]},
+    {"query": "only answers", "positive": ["yes"], "negative": []},
+]
+PAIRS = [
+    ("how to zip", "make a zip", 1.0, 0),
+    ("how to zip", "zip it", 1.0, 0),
+    ("how to zip", "kernel panic", 0.0, 0),
+    ("how to zip", "compress", 1.0, 2),
+    ("how to zip", "no sound", 0.0, 2),
+    ("how to zip", "no wifi", 0.0, 2),
+]
+
+
+def lines(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def tuples(pairs):
+    return [(row["sentence1"], row["sentence2"], row["score"], row["query"]) for row in pairs]
+
+
+def test_each_candidate_is_a_pair_and_rows_of_one_query_text_stay_apart(write, caplog):
+    with caplog.at_level(logging.INFO, logger="transencoder"):
+        pairs = read_candidates(write("test.jsonl.gz", lines(ROWS)))
+    assert tuples(pairs) == PAIRS
+    assert {name: str(feature.dtype) for name, feature in pairs.features.items()} == {
+        "sentence1": "string",
+        "sentence2": "string",
+        "score": "float64",
+        "query": "int64",
+    }
+    assert "2 of 4 queries are left out" in caplog.text
+
+
+def test_files_folders_and_datasets_are_the_same_pairs(write, tmp_path):
+    write("data/some/set/test.jsonl.gz", lines(ROWS))
+    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    found = [
+        read_candidates("some/set", split="test", data_folder=tmp_path / "data"),
+        read_candidates(tmp_path / "rows.parquet"),
+        read_candidates(Dataset.from_list(ROWS)),
+    ]
+    assert [tuples(pairs) for pairs in found] == [PAIRS] * 3
+    assert len({fingerprint(pairs) for pairs in found}) == 1
+
+
+def test_columns_can_have_other_names_and_a_split_a_slice(write):
+    rows = [{"q": row["query"], "pos": row["positive"], "neg": row["negative"], "id": 1} for row in ROWS]
+    write("set/dev.jsonl.gz", lines(rows))
+    pairs = read_candidates(
+        str(write("set/test.jsonl.gz", lines(rows)).parent), split="test[2:4]", columns=("q", "pos", "neg")
+    )
+    assert tuples(pairs) == [(*row[:3], 0) for row in PAIRS[3:]]
+
+
+def test_a_candidate_that_is_there_twice_is_kept_and_counted(write, caplog):
+    path = write("test.jsonl", lines([ROWS[0], ROWS[2] | {"negative": ["no sound", "no sound", "compress"]}]))
+    with caplog.at_level(logging.WARNING, logger="transencoder"):
+        pairs = read_candidates(path)
+    assert pairs["sentence2"][3:] == ["compress", "no sound", "no sound", "compress"]
+    assert "1 duplicate row; the first:" in caplog.text and "test.jsonl:2 is the same as" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"positive": ["zip it", ""]}, r"positive\[1\] is empty"),
+        ({"negative": ["  "]}, r"negative\[0\] is only white space"),
+        ({"negative": [None]}, r"negative\[0\] is null"),
+        ({"negative": ["a", 3]}, r"negative\[1\] is 3, of type int.*must be a text"),
+        ({"positive": "zip it"}, r"positive is 'zip it', of type str.*must be a list of texts"),
+        ({"negative": None}, r"negative is None, of type NoneType.*must be a list of texts"),
+        ({"query": ""}, r"query is empty"),
+        ({"query": ["how", "to"]}, r"query is \['how', 'to'\], of type list"),
+    ],
+)
+def test_what_is_no_such_row_is_named_by_its_line(change, message, write):
+    path = write("test.jsonl", lines([ROWS[0], ROWS[2] | change]))
+    with pytest.raises(InputError, match=rf"test\.jsonl:2: {message}") as error:
+        read_candidates(path)
+    assert "skip" not in str(error.value), "there is no such option for tasks"
+
+
+def test_other_faults_of_a_file_are_named(write):
+    with pytest.raises(InputError, match=r"test\.jsonl:2: not valid JSON"):
+        read_candidates(write("test.jsonl", lines([ROWS[0]]) + "{\n"))
+    with pytest.raises(InputError, match=r"no column 'negative'.*'query', 'positive'"):
+        read_candidates(write("short.jsonl", lines([{"query": "a", "positive": ["b"]}])))
+    with pytest.raises(InputError, match="of 2 rows none has both positive and negative"):
+        read_candidates(write("empty.jsonl", lines([ROWS[1], ROWS[3]])))
+    with pytest.raises(InputError, match="the file is empty"):
+        read_candidates(write("none.jsonl", ""))
+    with pytest.raises(InputError, match=r"table\.tsv:2: positive is 'zip it', of type str"):
+        read_candidates(write("table.tsv", "query\tpositive\tnegative\nhow to zip\tzip it\tno sound\n"))
