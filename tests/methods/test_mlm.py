@@ -106,6 +106,14 @@ def test_its_run_is_the_start_of_a_bi_encoder(make, sentences, tmp_path):
     assert list(second.result["best"]) == ["bi"]
 
 
+def test_a_start_without_a_head_can_have_a_new_one(make, tiny_bi_encoder):
+    with pytest.raises(InputError, match="is no masked language model .it lacks"):
+        train(make(start=tiny_bi_encoder))
+    trained = train(make(start=tiny_bi_encoder, new_head=True, tests=()))
+    before, after = trained.result["pretraining"]["held_out"]
+    assert after < before
+
+
 def test_from_the_command_line(sentences, tmp_path, capsys):
     options = ["train", "mlm", "--sentences", sentences, "--from-scratch", "--layers", "1", "--width", "64"]
     options += ["--vocabulary", "150", "--fit.batch-size", "8", "--fit.max-length", "16", "--device", "cpu"]

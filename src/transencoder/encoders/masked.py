@@ -12,12 +12,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from transencoder.errors import InputError
 
 
-def load_masked(folder: Path, *, seed: int = 0) -> tuple[PreTrainedModel, Any]:
+def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple[PreTrainedModel, Any]:
     """A masked language model in fp32 and its tokenizer.
 
     Args:
         folder: A plain pretrained model with its language-modelling head.
-        seed: Decides parts that no output depends on, such as a pooler.
+        seed: Decides parts that no output depends on, such as a pooler, and a new head.
+        new_head: Give an encoder that has no language-modelling head a new one.
 
     Raises:
         InputError: The folder holds no masked language model, or its tokenizer has no mask token that the model knows.
@@ -28,7 +29,8 @@ def load_masked(folder: Path, *, seed: int = 0) -> tuple[PreTrainedModel, Any]:
             model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     except ValueError as error:  # an architecture without masked language models
         raise _refusal(folder, str(error).splitlines()[0]) from error
-    if missing := report["missing_keys"]:
+    encoder = f"{model.base_model_prefix}."
+    if missing := [name for name in report["missing_keys"] if name.startswith(encoder) or not new_head]:
         raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
     if model.config.is_encoder_decoder:
         raise _refusal(folder, "it has a decoder")

@@ -44,6 +44,8 @@ class MLM(Sentences, Method["TrainedMLM"]):
     from_scratch."""
     revision: str | None = None
     """Hub revision of `start`."""
+    new_head: bool = False
+    """Give a start without a language-modelling head, such as a bi-encoder, a new one."""
     columns: tuple[str, ...] = ()
     """Name of the text column; empty: `text`, `sentence`, else the first."""
     from_scratch: bool = False

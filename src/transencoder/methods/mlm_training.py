@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
@@ -137,7 +137,7 @@ def _texts(rows: Dataset) -> Iterator[list[str]]:
 def _blocks(run: Run, config: MLM, data: Data, start: Model) -> StageRecord:
     def compute(folder: Path) -> dict[str, Any]:
         if distributed.rank() == 0:
-            _, tokenizer = load_masked(start.folder)
+            tokenizer = AutoTokenizer.from_pretrained(start.folder)
             pack(data.training, tokenizer, config.fit.max_length or 2, folder / _BLOCKS)
         return {}
 
@@ -157,6 +157,7 @@ def _train(run: Run, config: MLM, start: Model, blocks: StageRecord) -> StageRec
             "fit": config.fit.outcome,
             "mask_ratio": config.mask_ratio,
             "held_out": config.held_out,
+            "new_head": config.new_head,
             "seed": config.seed,
             "precision": config.precision,
             "n_processes": distributed.world_size(),
@@ -168,7 +169,7 @@ def _train(run: Run, config: MLM, start: Model, blocks: StageRecord) -> StageRec
 
 def _fit(run: Run, config: MLM, start: Model, blocks: StageRecord, folder: Path) -> dict[str, Any]:
     seed = stage_seed(config.seed, _STAGE)
-    model, tokenizer = load_masked(start.folder, seed=seed)
+    model, tokenizer = load_masked(start.folder, seed=seed, new_head=config.new_head)
     _check_positions(model, config)
     model.to(config.device)  # type: ignore[arg-type]
     training, held_out = _split(Dataset.from_file(str(blocks.folder / _BLOCKS)), config.held_out, seed)
