@@ -1,0 +1,198 @@
+"""Every starting method on the same 20,000 sentences, from two small models, with three seeds: STS before and after.
+
+    python benchmarks/starts.py --output runs/starts
+
+Starts: plm-mini (4 layers x 256, a plain masked language model), and all-MiniLM-L6-v2's bare first 3 layers: no
+pooling, no language-modelling head. Sentences: 1,250 stretches of 16 sentences of sentences/english-mixed in
+reading order, drawn with a seed from all its sources; a stretch is a document for DeCLUTR. Settings are those of
+small models, chosen on STS-B's dev set, which chooses checkpoints too. Each run is an ordinary run folder; a
+second call goes on where the first one stopped. About 3 minutes a run on one core.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import statistics
+import sys
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModel, AutoTokenizer
+
+from transencoder import DCLR, MLM, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, train
+from transencoder.methods import Method
+from transencoder.methods.contrastive_tension import ContrastiveTensionFit
+from transencoder.methods.dclr import DCLRFit
+from transencoder.methods.declutr import DeCLUTRFit
+from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.mlm import MLMFit
+from transencoder.methods.simcse import SimCSEFit
+from transencoder.models import MINILM, resolve_model
+
+SEEDS = (1, 2, 3)
+N_STRETCHES, STRETCH, DOCUMENT_WORDS = 1250, 16, 128
+MINILM_LAYERS = 3
+METHODS = ("mlm", "simcse", "mirror-bert", "contrastive-tension", "declutr", "diffcse", "dclr")
+
+
+def main() -> None:
+    """Write the text and the second start, run what is asked for, and write the table of all finished runs."""
+    options = _options()
+    text = options.output / "text"
+    if not (text / "documents.txt").exists():
+        write_text(options.data / "sentences" / "english-mixed" / "train.jsonl.gz", text)
+    starts = {"plm-mini": options.plm_mini, "minilm-3": options.output / "minilm-3"}
+    if not starts["minilm-3"].exists():
+        write_first_layers(starts["minilm-3"])
+    for name in options.starts:
+        for seed in options.seeds:
+            for method in options.methods:
+                config = configs(name, starts[name], text, options.output, seed)[method]
+                print(f"{name} {method} {seed}", file=sys.stderr)
+                train(replace(config, tests=() if options.no_tests else ("sts",), **_dev(config)))
+    if not options.no_tests:
+        record = summary(options.output)
+        options.results.mkdir(parents=True, exist_ok=True)
+        (options.results / "starts.json").write_text(json.dumps(record, indent=2) + "\n")
+        (options.results / "starts.md").write_text(table(record) + "\n")
+        print(table(record))
+
+
+def write_text(source: Path, folder: Path) -> None:
+    """sentences.txt and documents.txt: the same sentences, one a line and one stretch a line."""
+    with gzip.open(source, "rt") as file:
+        rows = [json.loads(line) for line in file]
+    stretches = []
+    for _, group in groupby(rows, key=lambda row: row["source"]):
+        texts = [" ".join(row["text"].split()) for row in group]
+        stretches += [texts[i : i + STRETCH] for i in range(0, len(texts) - STRETCH + 1, STRETCH)]
+    long_enough = [stretch for stretch in stretches if len(" ".join(stretch).split()) >= DOCUMENT_WORDS]
+    drawn = random.Random(0).sample(long_enough, N_STRETCHES)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sentences.txt").write_text("".join(f"{text}\n" for stretch in drawn for text in stretch))
+    (folder / "documents.txt").write_text("".join(f"{' '.join(stretch)}\n" for stretch in drawn))
+
+
+def write_first_layers(folder: Path) -> None:
+    """all-MiniLM-L6-v2's embeddings and first layers as a plain model: no pooling, no normalisation, no head."""
+    source = resolve_model(MINILM)
+    model = AutoModel.from_pretrained(source)
+    model.encoder.layer = model.encoder.layer[:MINILM_LAYERS]
+    model.config.num_hidden_layers = MINILM_LAYERS
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+
+
+def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, Method[Any]]:
+    """The run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
+    has_head = name == "plm-mini"
+
+    def run(method: str) -> str:
+        return str(output / name / f"{method}-{seed}")
+
+    on_sentences = {"sentences": str(text / "sentences.txt"), "start": str(start), "seed": seed}
+    small: dict[str, Any] = {"learning_rate": 1e-4, "batch_size": 128, "max_length": 32, "eval_steps": 20}
+    return {
+        "mlm": MLM(
+            **on_sentences,
+            output=run("mlm"),
+            new_head=not has_head,
+            fit=MLMFit(learning_rate=2e-4, batch_size=32, epochs=3),
+        ),
+        "simcse": SimCSE(**on_sentences, output=run("simcse"), pooling="mean", fit=SimCSEFit(**small)),
+        "mirror-bert": MirrorBERT(**on_sentences, output=run("mirror-bert"), fit=MirrorBERTFit(**small)),
+        "contrastive-tension": ContrastiveTension(
+            **on_sentences,
+            output=run("contrastive-tension"),
+            fit=ContrastiveTensionFit(max_length=32, eval_steps=500, checkpoint_steps=1000),
+        ),
+        "declutr": DeCLUTR(
+            documents=str(text / "documents.txt"),
+            start=str(start) if has_head else run("mlm"),
+            seed=seed,
+            output=run("declutr"),
+            document_words=DOCUMENT_WORDS,
+            n_samples=8,
+            fit=DeCLUTRFit(learning_rate=1e-4, batch_size=32, max_length=64, eval_steps=20),
+        ),
+        "diffcse": DiffCSE(
+            **on_sentences,
+            output=run("diffcse"),
+            pooling="mean",
+            generator=str(start) if has_head else run("mlm"),
+            fit=DiffCSEFit(**small | {"epochs": 1}),
+        ),
+        "dclr": DCLR(
+            **on_sentences,
+            output=run("dclr"),
+            pooling="mean",
+            complement=run("simcse"),
+            fit=DCLRFit(**small | {"epochs": 1}),
+        ),
+    }
+
+
+def _dev(config: Method[Any]) -> dict[str, Any]:
+    return {} if isinstance(config, MLM) else {"dev": "stsb"}
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    """From the finished runs' records alone: of each start and method, averages over the tests and minutes, by seed."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.glob("*/*/result.json")):
+        result = json.loads(path.read_text())
+        trained = next(result["scores"][form] for form in ("bi", "mlm") if form in result["scores"])
+        before = [result["scores"][name] for name in ("start", "start_as_is") if name in result["scores"]]
+        method, _, _ = path.parent.name.rpartition("-")
+        row = found.setdefault(path.parent.parent.name, {}).setdefault(method, {"runs": {}})
+        training = next(stage for stage in result["stages"] if stage["name"] in ("bi-encoder", "masked-language-model"))
+        row["runs"][str(result["seed"])] = {
+            "start": max(statistics.mean(scores.values()) for scores in before),
+            "trained": statistics.mean(trained.values()),
+            "dev": None if result["dev"] is None else result["dev"]["bi"],
+            "minutes": training["seconds"] / 60,
+            "commit": result["environment"]["commit"],
+            "threads": result["environment"]["threads"],
+        }
+    return found
+
+
+def table(record: dict[str, Any]) -> str:
+    """The record as Markdown."""
+    lines = []
+    for start, methods in record.items():
+        lines += [f"| {start} | before | after | gain | seeds | minutes |", "|---|---:|---:|---:|---:|---:|"]
+        for method in (method for method in METHODS if method in methods):
+            runs = list(methods[method]["runs"].values())
+            before, after, minutes = ([run[name] for run in runs] for name in ("start", "trained", "minutes"))
+            spread = f" ± {statistics.stdev(after):.2f}" if len(runs) > 1 else ""
+            gain = statistics.mean(after) - statistics.mean(before)
+            lines.append(
+                f"| {method} | {statistics.mean(before):.2f} | {statistics.mean(after):.2f}{spread} | {gain:+.2f} "
+                f"| {len(runs)} | {statistics.median(minutes):.1f} |"
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("TRANSENCODER_DATA", "../shared/data"))
+    parser.add_argument("--data", type=Path, default=data)
+    parser.add_argument("--plm-mini", type=Path, default=data.parent / "models" / "plm-mini")
+    parser.add_argument("--output", type=Path, default=Path("runs/starts"))
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--starts", nargs="+", default=["plm-mini", "minilm-3"], choices=["plm-mini", "minilm-3"])
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--no-tests", action="store_true", help="dev only: for choosing settings")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
