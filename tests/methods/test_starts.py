@@ -438,6 +438,20 @@ def test_a_start_without_dropout_is_refused(make, method, tiny_plm, tmp_path):
         train(make(method, start=str(tmp_path / "dry")))
 
 
+def test_so_many_sentences_can_be_drawn(make):
+    keep = {"tests": (), "dev": None}
+    first, again, other = (train(make("simcse", n_sentences=40, seed=seed, **keep)) for seed in (1, 1, 2))
+    assert weights(first.folder) == weights(again.folder)
+    records = [run.result["data"]["sentences"] for run in (first, again, other)]
+    assert [(record["rows"], record["drawn_from"]) for record in records] == [(40, 96)] * 3
+    assert records[0]["fingerprint"] == records[1]["fingerprint"] != records[2]["fingerprint"]
+    assert "40 rows drawn from the 96 of" in (first.folder / "report.md").read_text()
+    with pytest.raises(InputError, match="n_sentences is 97, but .* has 96; give at most that"):
+        train(make("simcse", n_sentences=97, **keep))
+    with pytest.raises(InputError, match="n_sentences is 0; it must be at least 1"):
+        make("simcse", n_sentences=0)
+
+
 def test_a_document_that_is_too_short_is_refused_with_the_number_it_needs(make, sentences):
     with pytest.raises(InputError, match=r"document 1 has \d+ words, but document_words is 64.*smaller document_words"):
         train(make("declutr", documents=sentences, document_words=64))

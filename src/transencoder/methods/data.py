@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from datasets import Dataset
 
 from transencoder import tasks
@@ -12,7 +13,7 @@ from transencoder.errors import InputError
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
 from transencoder.methods.method import Method
 from transencoder.methods.mlm import MLM
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
 from transencoder.report.result import DataRecord, RunData
@@ -62,9 +63,20 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
         rows, record = _training_texts(config, source, bad_rows_file)
+    if isinstance(config, Sentences) and config.n_sentences is not None:
+        rows, record = _drawn(rows, record, config.n_sentences, config.seed)
     if tests and kind != "documents":
         rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
+
+
+def _drawn(rows: Dataset, record: DataRecord, n_rows: int, seed: int) -> tuple[Dataset, DataRecord]:
+    """So many rows in their own order, or an error where there are fewer."""
+    if n_rows > len(rows):
+        raise InputError(f"n_sentences is {n_rows}, but {record['source']} has {len(rows)}; give at most that, or none")
+    chosen = np.sort(np.random.default_rng(seed).choice(len(rows), n_rows, replace=False))
+    drawn = rows.select(chosen)
+    return drawn, record | data_record(record["source"], drawn) | {"drawn_from": len(rows)}  # type: ignore[return-value]
 
 
 def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:

@@ -119,6 +119,14 @@ class Sentences:
     sentences: str | Dataset
     """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
     pairs, also of tasks."""
+    n_sentences: int | None = None
+    """Train on so many of them, drawn with the seed; None: on all."""
+
+    def __post_init__(self) -> None:
+        """Refuse a number that leaves nothing."""
+        super().__post_init__()  # type: ignore[misc]
+        if self.n_sentences is not None and self.n_sentences < 1:
+            raise InputError(f"n_sentences is {self.n_sentences}; it must be at least 1")
 
     @property
     def text(self) -> tuple[Texts, str | Dataset]:

@@ -19,7 +19,7 @@ from transencoder.fit import fit
 from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.start_planning import prepare_start
 from transencoder.report.result import Result
 from transencoder.runs import Run, stage_seed
@@ -157,7 +157,8 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
-    shared = {field.name for field in fields(StartMethod)} | {config.text[0], *config.helpers}
+    shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
+    shared |= {config.text[0], *config.helpers}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 

@@ -102,7 +102,10 @@ def data_line(record: DataRecord) -> str:
     """A data set in a few words: rows, source, fingerprint, and how models are measured on it."""
     fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
     measured = f", measured by {record['metric']}" if "metric" in record else ""
-    return f"{record['rows']:,} rows of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`{measured}"
+    drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
+    return (
+        f"{record['rows']:,} rows{drawn} of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`{measured}"
+    )
 
 
 def settings_line(result: Result) -> str:
