@@ -1,16 +1,10 @@
-"""Views: a sentence -> another text of the same meaning, or of nearly the same; and training pairs made of them.
-
-A view takes texts and one random generator for each, and gives as many texts back: what comes out depends on the seed
-and the row, not on how the rows were cut into chunks or spread over processes.
-"""
+"""Training pairs made of sentences: two views of each, or each with itself and with others."""
 
 import os
 import random as python_random
-import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,88 +16,9 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
+from transencoder.views.texts import View, name_of
 
 _CHUNK = 1024
-_WORD = re.compile(r"\w+(?:['’-]\w+)*")
-
-Randoms = list[python_random.Random]
-View = Callable[[list[str], Randoms], list[str]]
-
-
-def as_is(texts: list[str], randoms: Randoms) -> list[str]:
-    """The texts themselves: dropout alone then makes two views differ (SimCSE)."""
-    return texts
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanMask:
-    """One span of characters becomes the mask token (Mirror-BERT, section 2.1)."""
-
-    mask_token: str
-    """The tokenizer's own; the released code writes `[MASK]` whatever the model."""
-    n_characters: int = 5
-    """Length of the span (released code: 5)."""
-    min_characters: int = 30
-    """Shorter texts stay as they are (released code: 30)."""
-
-    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """The texts, each with a span masked where it stands.
-
-        The released code masks the first place where the same characters stand instead.
-        """
-        return [self._mask(text, random) for text, random in zip(texts, randoms, strict=True)]
-
-    def _mask(self, text: str, random: python_random.Random) -> str:
-        if len(text) < max(self.min_characters, self.n_characters):
-            return text
-        start = random.randrange(len(text) - self.n_characters + 1)
-        return f"{text[:start]} {self.mask_token} {text[start + self.n_characters :]}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class WordDeletion:
-    """Each word goes with the same probability; one of them always stays."""
-
-    share: float = 0.2
-    """Probability that a word goes, 0 to below 1."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no probability."""
-        if not 0.0 <= self.share < 1.0:
-            raise InputError(f"share is {self.share}; it is a share of the words, 0 to below 1")
-
-    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """The texts, each with fewer words."""
-        return [self._delete(text, random) for text, random in zip(texts, randoms, strict=True)]
-
-    def _delete(self, text: str, random: python_random.Random) -> str:
-        words = text.split()
-        if len(words) < 2:
-            return text
-        always = random.randrange(len(words))
-        return " ".join(word for i, word in enumerate(words) if random.random() >= self.share or i == always)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Synonyms:
-    """One word, of those that have synonyms, is replaced by one of them (SCT, section 5.3.3)."""
-
-    table: Mapping[str, tuple[str, ...]]
-    """Lower-cased word -> its synonyms."""
-
-    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """The texts, each with a word replaced where one can be."""
-        return [self._replace(text, random) for text, random in zip(texts, randoms, strict=True)]
-
-    def _replace(self, text: str, random: python_random.Random) -> str:
-        words = [match for match in _WORD.finditer(text) if match.group().lower() in self.table]
-        if not words:
-            return text
-        word = random.choice(words)
-        synonym = random.choice(self.table[word.group().lower()])
-        if word.group()[0].isupper():
-            synonym = synonym[0].upper() + synonym[1:]
-        return text[: word.start()] + synonym + text[word.end() :]
 
 
 class PairMaker(Protocol):
@@ -143,8 +58,7 @@ class TwoViews:
 
     def __repr__(self) -> str:
         """The views by name, without addresses of functions."""
-        first, second = (getattr(view, "__qualname__", repr(view)) for view in (self.first, self.second))
-        return f"TwoViews({first}, {second})"
+        return f"TwoViews({name_of(self.first)}, {name_of(self.second)})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,30 +114,42 @@ def _chunks(
     sentences: Dataset, views: tuple[View, View], seed: int, n_processes: int
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Both views of one chunk after the other; in other processes at most two chunks a process are under way."""
-    starts = range(0, len(sentences), _CHUNK)
-    chunks = ((sentences[start : start + _CHUNK]["text"], views, seed, start) for start in starts)
+    chunks = ((sentences[start : start + _CHUNK]["text"], start) for start in range(0, len(sentences), _CHUNK))
     if n_processes == 1:
-        yield from (_make(*chunk) for chunk in chunks)
+        yield from (_make(views, seed, *chunk) for chunk in chunks)
         return
-    with ExitStack() as stack:
-        pool = stack.enter_context(ProcessPoolExecutor(n_processes, mp_context=get_context("spawn")))
+    with ProcessPoolExecutor(
+        n_processes, mp_context=get_context("spawn"), initializer=_start_process, initargs=(views, seed)
+    ) as pool:
         under_way: deque[Future[tuple[list[str], list[str]]]] = deque()
         for chunk in chunks:
-            under_way.append(pool.submit(_make, *chunk))
+            under_way.append(pool.submit(_make_in_process, *chunk))
             if len(under_way) >= 2 * n_processes:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
 
 
-def _make(texts: list[str], views: tuple[View, View], seed: int, start: int) -> tuple[list[str], list[str]]:
+_of_process: list[tuple[tuple[View, View], int]] = []
+"""What a process of the pool makes, sent to it once: a view may hold a large table or load a model."""
+
+
+def _start_process(views: tuple[View, View], seed: int) -> None:
+    _of_process[:] = [(views, seed)]
+
+
+def _make_in_process(texts: list[str], start: int) -> tuple[list[str], list[str]]:
+    return _make(*_of_process[0], texts, start)
+
+
+def _make(views: tuple[View, View], seed: int, texts: list[str], start: int) -> tuple[list[str], list[str]]:
     sides = []
     for side, view in enumerate(views):
         randoms = [python_random.Random(f"{seed} {side} {start + i}") for i in range(len(texts))]
         made = view(texts, randoms)
         if len(made) != len(texts) or not all(text.strip() for text in made):
             raise InputError(
-                f"the view {view!r} gave {len(made)} texts for {len(texts)} from row {start} on, "
+                f"the view {name_of(view)} gave {len(made)} texts for {len(texts)} from row {start} on, "
                 f"{sum(not text.strip() for text in made)} of them empty; it must give one text for each"
             )
         sides.append(made)
