@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from transencoder.encoders import checked_device, load_masked
@@ -13,7 +13,7 @@ from transencoder.errors import InputError
 from transencoder.views.texts import WORD
 
 _NUMBERS_AT_ONCE = 1 << 25
-"""Of the model's output, tokens x vocabulary: 128 MB. BERT reads some 1,000 tokens a batch."""
+"""Tokens a batch x vocabulary: BERT reads some 1,000 tokens at once. If all are masked, its output takes 128 MB."""
 
 Choice = tuple[list[str], list[float]]
 """Words, the likeliest first, and their probabilities."""
@@ -51,14 +51,16 @@ class Filler:
     def __init__(self, folder: Path, *, max_length: int, device: str | None = None) -> None:
         from sentence_transformers.util import get_device_name
 
-        self.model, self.tokenizer = load_masked(folder)
+        model, self.tokenizer = load_masked(folder)
         if not self.tokenizer.is_fast:
             raise InputError(
                 f"the tokenizer of {folder} does not say where its tokens stand in a text. Give a model with a "
                 "tokenizer.json"
             )
         self.device = torch.device(checked_device(device or get_device_name()))
-        self.model.to(self.device)
+        self.model = nn.Module.to(model, self.device)
+        self._places: tuple[Tensor, Tensor] | None = None
+        model.base_model.register_forward_hook(self._at_places)
         self.max_length = min(max_length, self.tokenizer.model_max_length)
         self.words = self._words()
         numbers = {word: number for number, word in enumerate({word.lower(): None for word in self.words.values()})}
@@ -103,7 +105,13 @@ class Filler:
         ids = features["input_ids"][row_of, position_of]
         features["input_ids"][row_of, position_of] = self.tokenizer.mask_token_id
         with torch.inference_mode():
-            return self.model(**features).logits[row_of, position_of].float(), ids
+            self._places = (row_of, position_of)
+            return self.model(**features).logits[0].float(), ids
+
+    def _at_places(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        """Give the head the masked places alone: over all of them it costs more than a small encoder."""
+        output.last_hidden_state = output.last_hidden_state[self._places][None]
+        return output
 
     def _batches(self, rows: Sequence[Masked]) -> Iterator[list[Masked]]:
         """Rows in their order, as many together as the model's output may be large."""

@@ -12,7 +12,6 @@ from transencoder.views.texts import Randoms, name_of
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class Translator:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
-    def _loaded(self) -> "tuple[PreTrainedModel, Any]":
+    def _loaded(self) -> tuple[Any, Any]:
         return _load(self.folder, self.device)
 
     def _translate(self, texts: list[str]) -> list[str]:
@@ -114,7 +113,7 @@ def _warn_of_cuts(is_full: "torch.Tensor", written: "torch.Tensor", end_token: i
         )
 
 
-def _load(folder: Path, device: str | None) -> "tuple[PreTrainedModel, Any]":
+def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
     """A translation model in fp32 and its tokenizer.
 
     Raises:
