@@ -45,6 +45,7 @@ def test_all_commands_are_there():
         "score",
         "label",
         "pairs",
+        "views",
         "recipes",
         "recipes list",
         "recipes show",

@@ -18,6 +18,7 @@ from transencoder.cli.options import (
     add_data_options,
     add_model_options,
     add_pairs_options,
+    reading,
 )
 from transencoder.cli.rows import STDOUT, check_output, whole_file, write_rows
 from transencoder.cli.terminal import show
@@ -187,19 +188,7 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
 def _pairs(args: argparse.Namespace, score_column: str | None = None) -> "Dataset":
     from transencoder.pairs import read_pairs
 
-    return read_pairs(
-        args.pairs,
-        columns=args.columns,
-        score_column=score_column,
-        split=args.split,
-        header=args.header,
-        file_format=args.file_format,
-        skip_bad_rows=args.skip_bad_rows,
-        bad_rows_file=args.bad_rows_file,
-        cache_folder=args.cache_dir,
-        data_folder=args.data_dir,
-        token=args.token,
-    )
+    return read_pairs(args.pairs, columns=args.columns, score_column=score_column, **reading(args))
 
 
 def _table(models: list[str], metrics: dict[str, str], scores: dict[str, float], mean: float | None) -> Table:

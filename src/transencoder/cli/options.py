@@ -48,6 +48,11 @@ def add_pairs_options(parser: argparse.ArgumentParser) -> None:
         metavar=("FIRST", "SECOND"),
         help="names of the two text columns (default: known names, else the first two)",
     )
+    add_row_options(parser)
+
+
+def add_row_options(parser: argparse.ArgumentParser) -> None:
+    """How the rows of a file are read, whatever its columns."""
     parser.add_argument("--split", help="split of a hub id or folder, such as test or validation[:1000]")
     parser.add_argument(
         "--header",
@@ -57,6 +62,20 @@ def add_pairs_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file-format", help="tsv, csv, jsonl or parquet, for stdin and files of another name")
     parser.add_argument("--skip-bad-rows", action="store_true", help="count and leave out bad rows")
     parser.add_argument("--bad-rows-file", metavar="FILE", help="with --skip-bad-rows: where they go, with the reason")
+
+
+def reading(args: argparse.Namespace) -> dict[str, Any]:
+    """What `read_pairs` and `read_sentences` take of the options about rows and of where data sets come from."""
+    return {
+        "split": args.split,
+        "header": args.header,
+        "file_format": args.file_format,
+        "skip_bad_rows": args.skip_bad_rows,
+        "bad_rows_file": args.bad_rows_file,
+        "cache_folder": args.cache_dir,
+        "data_folder": args.data_dir,
+        "token": args.token,
+    }
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

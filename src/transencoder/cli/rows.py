@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -41,6 +41,22 @@ def check_output(
         raise InputError(f"--output is {output!r}. Its name must end in {' or '.join(formats)}.")
     if output != STDOUT and not Path(output).parent.is_dir():
         raise InputError(f"--output is {output!r}, but there is no folder {Path(output).parent}. Make it first.")
+
+
+def check_texts(sentences: Dataset, output: str | None) -> None:
+    """Refuse texts that the file cannot hold before the work on them is done.
+
+    Args:
+        sentences: n texts in `text`.
+        output: File name or `-`; None: there is none.
+
+    Raises:
+        InputError: A text has a tab or a line end, and the file is a TSV.
+    """
+    if output == STDOUT or Path(output or "").suffix == ".tsv":
+        for rows in sentences.iter(batch_size=_BATCH_ROWS):
+            for text in rows["text"]:
+                _refuse_marks([text])
 
 
 def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
@@ -93,11 +109,15 @@ def _write_tsv(batches: Iterator[dict[str, list[Any]]], file: TextIO) -> None:
         if number == 0:
             file.write("\t".join(batch) + "\n")
         for row in zip(*batch.values(), strict=True):
-            if any(mark in text for text in row[:2] for mark in "\t\n\r"):
-                raise InputError(
-                    f"a text holds a tab or a line end, which TSV cannot: {row[:2]!r}. Write .jsonl, .csv or .parquet."
-                )
+            _refuse_marks(row[:2])
             file.write("\t".join(map(str, row)) + "\n")
+
+
+def _refuse_marks(texts: Sequence[str]) -> None:
+    if any(mark in text for text in texts for mark in "\t\n\r"):
+        raise InputError(
+            f"a text holds a tab or a line end, which TSV cannot: {texts!r}. Write .jsonl, .csv or .parquet."
+        )
 
 
 def _tsv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:

@@ -13,7 +13,7 @@ from transencoder.models import resolve_model
 
 logger = logging.getLogger(__name__)
 
-_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
 
 
 def fetch(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.spans import Spans
+    from transencoder.views import Spans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class DeCLUTR(StartMethod):
 
     def pair_maker(self, mask_token: str | None) -> Spans:
         """Spans of documents."""
-        from transencoder.spans import Spans
+        from transencoder.views import Spans
 
         names = ("document_words", "n_anchors", "n_positives", "relation", "n_samples")
         return Spans(**{name: getattr(self, name) for name in names})

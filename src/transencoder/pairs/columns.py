@@ -21,6 +21,7 @@ KNOWN_PAIRS = (
     ("view1", "view2"),
     ("text1", "text2"),
     ("anchor", "positive"),
+    ("text", "translation"),
 )
 KNOWN_TEXTS = (("text",), ("sentence",))
 KNOWN_OTHERS = (

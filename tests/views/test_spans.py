@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError
-from transencoder.spans import Spans
+from transencoder.views import Spans
 
 WORDS = [f"w{i}" for i in range(200)]
 

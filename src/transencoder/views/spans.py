@@ -10,7 +10,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from transencoder.errors import InputError
-from transencoder.views import _CHUNK, _write
+from transencoder.views.pairs import CHUNK, write_pairs
 
 _ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
 """Beta distributions of the lengths: anchors are rather long, positives rather short (section 3.1)."""
@@ -69,7 +69,7 @@ class Spans:
             InputError: A document is too short.
         """
         schema = pa.schema([(f"sentence{i + 1}", pa.string()) for i in range(self.n_columns)])
-        return _write(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
+        return write_pairs(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
 
     def sample(self, words: list[str], random: np.random.Generator) -> list[str]:
         """The spans of one document, in the order of the columns.
@@ -108,9 +108,9 @@ class Spans:
         return int(random.beta(*shape) * (longest - self.shortest) + self.shortest)
 
     def _chunks(self, documents: Dataset, seed: int) -> Iterator[tuple[list[str], ...]]:
-        for start in range(0, len(documents), _CHUNK):
+        for start in range(0, len(documents), CHUNK):
             rows = []
-            for row, text in enumerate(documents[start : start + _CHUNK]["text"], start):
+            for row, text in enumerate(documents[start : start + CHUNK]["text"], start):
                 words = text.split()
                 self._check(words, row)
                 rows += [self.sample(words, np.random.default_rng((seed, row, i))) for i in range(self.n_samples)]

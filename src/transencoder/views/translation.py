@@ -1,0 +1,144 @@
+"""Back-translation: a text in the words that it has after a translation there and back."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transencoder.errors import InputError
+from transencoder.views.texts import Randoms, name_of
+
+if TYPE_CHECKING:
+    import torch
+
+logger = logging.getLogger(__name__)
+
+Translate = Callable[[list[str]], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackTranslation:
+    """The texts translated and back (SCT's default, two such views through two languages)."""
+
+    steps: tuple[Translate, ...]
+    """What is called one after the other: there and back, or one callable that does both."""
+
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """What the last step gave; nothing is drawn."""
+        for step in self.steps:
+            texts = step(texts)
+        return texts
+
+    def __repr__(self) -> str:
+        """The steps by name."""
+        return f"BackTranslation({', '.join(map(name_of, self.steps))})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translator:
+    """A sequence-to-sequence model that translates, such as Marian's; it may be a step of `BackTranslation`.
+
+    A translation is one line of text. Where the model writes nothing the text stays as it is. The texts of a call are
+    put through the model together, those of like length in one batch.
+    """
+
+    folder: Path
+    """The model with its tokenizer; loaded when first needed."""
+    n_beams: int = 1
+    """Translations that are followed at once; 1: the likeliest token each time, which is the quickest."""
+    max_length: int = 256
+    """Tokens of a text and of its translation; what comes after is lost, with a warning."""
+    batch_size: int = 32
+    """Texts that are translated at once."""
+    device: str | None = None
+    """Such as `cpu` or `cuda:0`; None: the best there is."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be counted."""
+        for name in ("n_beams", "max_length", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    def __call__(self, texts: list[str]) -> list[str]:
+        """The translations, each in the place of its text."""
+        made = list(texts)
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            for row, translation in zip(rows, self._translate([texts[row] for row in rows]), strict=True):
+                made[row] = " ".join(translation.split()) or texts[row]
+        return made
+
+    def __repr__(self) -> str:
+        """The model by its content."""
+        from transencoder.encoders import weights_fingerprint
+
+        return f"Translator({weights_fingerprint(self.folder)[:16]}, {self.n_beams}, {self.max_length})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the loaded model: another process loads its own."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        return _load(self.folder, self.device)
+
+    def _translate(self, texts: list[str]) -> list[str]:
+        import torch
+
+        model, tokenizer = self._loaded
+        length = min(self.max_length, tokenizer.model_max_length)
+        features = tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt")
+        features = {name: features[name].to(model.device) for name in ("input_ids", "attention_mask")}
+        with torch.inference_mode():
+            written = model.generate(
+                **features, num_beams=self.n_beams, do_sample=False, max_length=None, max_new_tokens=self.max_length
+            )
+        _warn_of_cuts(features["attention_mask"].sum(1) >= length, written, tokenizer.eos_token_id, self)
+        translations: list[str] = tokenizer.batch_decode(written, skip_special_tokens=True)
+        return translations
+
+
+def _warn_of_cuts(is_full: "torch.Tensor", written: "torch.Tensor", end_token: int, translator: Translator) -> None:
+    n_read, n_written = int(is_full.sum()), int((written != end_token).all(1).sum())
+    if n_read or n_written:
+        logger.warning(
+            "%s: %d texts and %d translations reach %d tokens; what comes after is lost",
+            translator.folder,
+            n_read,
+            n_written,
+            translator.max_length,
+        )
+
+
+def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
+    """A translation model in fp32 and its tokenizer.
+
+    Raises:
+        InputError: The folder holds something else, or the tokenizer needs a package that is not installed.
+    """
+    import torch
+    from sentence_transformers.util import get_device_name
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    from transencoder.encoders import checked_device
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except ImportError as error:  # Marian's tokenizer needs sentencepiece
+        raise InputError(
+            f"the tokenizer of {folder} cannot be loaded ({str(error).strip().partition('.')[0]}). Install what "
+            "it needs: pip install sentencepiece"
+        ) from error
+    except ValueError as error:  # an architecture that does not translate
+        raise _refusal(folder, str(error).splitlines()[0]) from error
+    if missing := report["missing_keys"]:
+        raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
+    return model.to(checked_device(device or get_device_name())), tokenizer
+
+
+def _refusal(folder: Path, reason: str) -> InputError:
+    return InputError(f"{folder} is no translation model ({reason}). Give a sequence-to-sequence one, such as Marian's")
