@@ -76,7 +76,7 @@ def _drawn(rows: Dataset, record: DataRecord, n_rows: int, seed: int) -> tuple[D
         raise InputError(f"n_sentences is {n_rows}, but {record['source']} has {len(rows)}; give at most that, or none")
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), n_rows, replace=False))
     drawn = rows.select(chosen)
-    return drawn, record | data_record(record["source"], drawn) | {"drawn_from": len(rows)}  # type: ignore[return-value]
+    return drawn, record | data_record(record["source"], drawn) | {"drawn_from": len(rows)}
 
 
 def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:
