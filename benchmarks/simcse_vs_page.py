@@ -59,7 +59,7 @@ def train_page(options: argparse.Namespace) -> None:
         transformer = models.Transformer(str(options.start), max_seq_length=MAX_LENGTH)
         pooling = models.Pooling(transformer.get_embedding_dimension())
         model = SentenceTransformer(modules=[transformer, pooling])
-        sentences = options.sentences.read_text().splitlines()
+        sentences = options.sentences.read_text().strip("\n").split("\n")
         examples = [InputExample(texts=[sentence, sentence]) for sentence in sentences]
         loader = DataLoader(examples, batch_size=BATCH_SIZE, shuffle=True)  # type: ignore[arg-type, var-annotated]
         loss = losses.MultipleNegativesRankingLoss(model)
@@ -77,8 +77,9 @@ def train_page(options: argparse.Namespace) -> None:
 
 def train_ours(options: argparse.Namespace) -> None:
     """The same by transencoder."""
-    from transencoder import SimCSE, train
+    from transencoder import SimCSE
     from transencoder.methods.simcse import SimCSEFit
+    from transencoder.methods.start_training import train_start
 
     usage = Usage()
     with usage.stage("all"):
@@ -90,7 +91,7 @@ def train_ours(options: argparse.Namespace) -> None:
             weight_decay=0.01,
             checkpoint_steps=500,
         )
-        train(
+        train_start(
             SimCSE(
                 sentences=str(options.sentences),
                 start=str(options.start),
@@ -150,7 +151,7 @@ def _judge(folder: Path) -> float:
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     fixed = {"batch_size": BATCH_SIZE, "learning_rate": LEARNING_RATE, "warmup_ratio": WARMUP_RATIO}
-    n_sentences = len(options.sentences.read_text().splitlines())
+    n_sentences = len(options.sentences.read_text().strip("\n").split("\n"))
     names = ("repeats", "threads", "seed", "precision")
     more = {"max_length": MAX_LENGTH, "n_sentences": n_sentences, "start": options.start.name}
     return fixed | more | {name: getattr(options, name) for name in names}

@@ -56,7 +56,7 @@ def test_views_are_written_as_in_python_in_the_format_of_the_name(ending, run, s
 
 
 def test_processes_write_the_same_bytes(run, sentences, tmp_path, monkeypatch):
-    monkeypatch.setattr("transencoder.views.pairs._CHUNK", 7)
+    monkeypatch.setattr("transencoder.views.pairs.CHUNK", 7)
     typed = ("views", "--sentences", sentences, "--first", "span-mask", "--second", "word-deletion", "--share", 0.5)
     for n_processes in (1, 2):
         assert run(*typed, "--processes", n_processes, "--output", tmp_path / f"{n_processes}.tsv")[0] == 0

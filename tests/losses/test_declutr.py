@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 
 from transencoder.encoders import language_model_head
 from transencoder.losses import DeCLUTRLoss
+from transencoder.losses.masking import mask_tokens
 
 DOCUMENTS = [
     ["balo bama dalo", "gelo kama", "felo", "memo lelo", "balo", "kama dama felo"],
@@ -75,24 +76,55 @@ def test_the_head_is_the_pretrained_one_on_the_students_states(bi, tiny_plm):
     assert head.get_output_embeddings().weight is bi.transformers_model.get_input_embeddings().weight
 
 
-def test_the_guess_is_the_cross_entropy_of_masked_tokens(bi, tiny_plm):
-    loss = masking(bi, tiny_plm, mask_ratio=1.0)
-    features = read(bi)
+@pytest.mark.parametrize("mask_ratio", [0.3, 1.0])
+def test_with_masks_it_is_the_contrast_of_masked_anchors_and_the_cross_entropy_of_what_they_hide(
+    bi, tiny_plm, mask_ratio
+):
+    from transformers import AutoModelForMaskedLM
+
+    loss = masking(bi, tiny_plm, mask_ratio=mask_ratio)
+    anchors = bi.preprocess([row[i] for i in (0, 3) for row in DOCUMENTS])
+    ids, attention = anchors["input_ids"], anchors["attention_mask"]
     with torch.no_grad():
         torch.manual_seed(3)
-        total = loss([dict(side) for side in features])
-        anchors = bi.preprocess([row[i] for i in (0, 3) for row in DOCUMENTS])
+        total = loss([dict(side) for side in read(bi)])
         torch.manual_seed(3)
-        embeddings, guess = loss._guess(dict(anchors))
-        positives = [[row[i + 1 : i + 3] for row in DOCUMENTS] for i in (0, 3)]
-        means = torch.stack([bi.encode(spans, convert_to_tensor=True).mean(0) for rows in positives for spans in rows])
-    torch.testing.assert_close(total, loss._contrast(embeddings, means) + guess, rtol=1e-4, atol=1e-4)
-    assert guess > 1.0
+        masked, is_chosen, _ = mask_tokens(
+            ids,
+            attention,
+            mask_ratio,
+            mask_token_id=loss.mask_token_id,
+            special_ids=loss.special_ids,
+            n_vocabulary=loss.head.config.vocab_size,
+        )
+        whole = AutoModelForMaskedLM.from_pretrained(tiny_plm).eval()
+        logits = whole(input_ids=masked, attention_mask=attention).logits.double().numpy()
+        embeddings = bi(dict(anchors) | {"input_ids": masked})["sentence_embedding"].double().numpy()
+    guesses = [math.log(np.exp(logits[i, j]).sum()) - logits[i, j, ids[i, j]] for i, j in is_chosen.nonzero().tolist()]
+    positives = bi.encode([text for i in (0, 3) for row in DOCUMENTS for text in row[i + 1 : i + 3]])
+    contrast = slow_contrast(embeddings, positives.reshape(6, 2, -1).astype(np.float64), 0.05)
+    assert total.item() == pytest.approx(contrast + np.mean(guesses), rel=1e-3)
 
 
 def test_where_nothing_is_masked_the_guess_is_nothing(bi, tiny_plm):
     loss = masking(bi, tiny_plm, mask_ratio=0.0)(read(bi))
     assert loss.item() == pytest.approx(DeCLUTRLoss(bi)(read(bi)).item(), rel=1e-4)
+
+
+def test_gradient_is_that_of_finite_differences(bi):
+    """Along one random direction of a weight matrix, in double precision."""
+    bi = bi.double()
+    loss, features = DeCLUTRLoss(bi, temperature=0.5), read(bi)
+    weight = bi.transformers_model.encoder.layer[0].output.dense.weight
+    direction = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)).double()
+    loss([dict(side) for side in features]).backward()
+    values = []
+    for step in (1e-3, -1e-3):
+        with torch.no_grad():
+            weight += step * direction
+            values.append(loss([dict(side) for side in features]).item())
+            weight -= step * direction
+    assert (weight.grad * direction).sum().item() == pytest.approx((values[0] - values[1]) / 2e-3, rel=2e-2)
 
 
 def test_gradients_reach_the_encoder_and_the_head(bi, tiny_plm):

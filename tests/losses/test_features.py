@@ -68,13 +68,14 @@ MIXED = [f"balo {'dama ' * (i % 12)}" for i in range(70)]
 def test_in_parts_of_like_length_the_embeddings_are_the_same(tiny_bi_encoder, side):
     model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
     model.tokenizer.padding_side = side
+    if side == "left":  # there padding moves BERT's positions whatever the batch
+        torch.nn.init.zeros_(model.transformers_model.embeddings.position_embeddings.weight)
     counting, features = CountingModel(model), read(model, MIXED)[0]
     with torch.no_grad():
         in_parts = embed(counting, dict(features))
         alone = torch.cat([model(read(model, [text])[0])["sentence_embedding"] for text in MIXED])
     assert counting.rows == [32, 32, 6]
-    if side == "right":  # on the left, padding moves BERT's positions whatever the batch
-        torch.testing.assert_close(in_parts, alone, rtol=0, atol=1e-6)
+    torch.testing.assert_close(in_parts, alone, rtol=0, atol=1e-6)
     assert sum(counting.tokens) < 0.85 * features["input_ids"].numel()
 
 
@@ -84,6 +85,16 @@ def test_small_batches_and_texts_of_one_length_go_through_whole(tiny_bi_encoder,
     counting = CountingModel(model)
     embed(counting, read(model, texts)[0])
     assert counting.rows == [len(texts)]
+
+
+def test_where_there_is_no_mask_the_batch_goes_through_whole():
+    """FlashAttention's features of texts without padding have none."""
+
+    class Flash(torch.nn.Module):
+        def forward(self, features):
+            return {"sentence_embedding": features["input_ids"].float().T}
+
+    assert embed(Flash(), {"input_ids": torch.zeros(1, 400)}).shape == (400, 1)
 
 
 def test_gradients_flow_from_every_part(tiny_bi_encoder):

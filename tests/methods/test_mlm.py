@@ -2,11 +2,12 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForMaskedLM, AutoTokenizer, RobertaConfig, RobertaForMaskedLM
 
 from transencoder import MLM, SimCSE, train
 from transencoder.checkpoints import KeepBest
@@ -97,6 +98,30 @@ def test_interrupted_it_ends_with_the_same_bytes(make, from_scratch, monkeypatch
     assert again.result["pretraining"] == whole.result["pretraining"]
 
 
+def test_dropout_is_the_one_that_is_asked_for(make):
+    one, other = (train(make(fit=MLMFit(dropout=share, **FAST), tests=())) for share in (0.0, 0.5))
+    assert weights(one.folder) != weights(other.folder)
+
+
+def test_a_roberta_reads_fewer_tokens_than_it_has_positions(make, tiny_plm, tmp_path):
+    config = RobertaConfig(
+        vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, max_position_embeddings=18
+    )
+    RobertaForMaskedLM(config).save_pretrained(tmp_path / "roberta")
+    AutoTokenizer.from_pretrained(tiny_plm).save_pretrained(tmp_path / "roberta")
+    with pytest.raises(InputError, match="fit.max_length is 17, but .* reads at most 16 tokens"):
+        train(make(start=str(tmp_path / "roberta"), fit=MLMFit(**FAST | {"max_length": 17})))
+
+
+def test_a_tokenizer_with_more_tokens_than_its_model_is_refused(make, tiny_plm, tmp_path):
+    shutil.copytree(tiny_plm, tmp_path / "more")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
+    tokenizer.add_tokens(["newword"])
+    tokenizer.save_pretrained(tmp_path / "more")
+    with pytest.raises(InputError, match="of which the model knows"):
+        train(make(start=str(tmp_path / "more")))
+
+
 def test_its_run_is_the_start_of_a_bi_encoder(make, sentences, tmp_path):
     first = train(make(tests=()))
     fit = SimCSEFit(batch_size=16, learning_rate=1e-3, max_length=16)
@@ -136,7 +161,11 @@ def test_from_the_command_line(sentences, tmp_path, capsys):
         ({"dev": "stsb"}, "dev would choose nothing"),
         ({"mask_ratio": 0.0}, "mask_ratio is 0.0"),
         ({"held_out": 1.0}, "held_out is 1.0"),
-        ({"layers": 0}, "layers is 0; it must be at least 1"),
+        ({"from_scratch": True, "layers": 0}, "layers is 0; it must be at least 1"),
+        ({"from_scratch": True, "width": 100}, "width is 100; it must be a multiple of 64"),
+        ({"from_scratch": True, "new_head": True}, "new_head is for a start"),
+        ({"layers": 2}, "layers is for from_scratch; a start has its own"),
+        ({"fit": MLMFit(max_length=2)}, "fit.max_length is 2; it must be at least 8"),
     ],
 )
 def test_contradictions_are_refused(make, changes, message):
@@ -147,8 +176,7 @@ def test_contradictions_are_refused(make, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"from_scratch": True, "width": 100}, "width is 100; it must be a multiple of 64"),
-        ({"from_scratch": True, "vocabulary": 100, "sentences": "many"}, "vocabulary is 100, but the characters"),
+        ({"from_scratch": True, "vocabulary": 100, "sentences": "many"}, "vocabulary is 100, but the text has 300"),
         ({"fit": MLMFit(batch_size=8, max_length=500)}, "fit.max_length is 500, but .* reads at most 128 tokens"),
     ],
 )

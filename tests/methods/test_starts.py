@@ -438,6 +438,21 @@ def test_a_start_without_dropout_is_refused(make, method, tiny_plm, tmp_path):
         train(make(method, start=str(tmp_path / "dry")))
 
 
+def test_the_plan_of_declutr_counts_spans_and_one_encoder(make):
+    plan, simcse = make("declutr").plan(), make("simcse").plan()
+    assert "train a bi-encoder 6 steps on 96 rows" in str(plan)
+    assert plan.disk_bytes < 3 * simcse.disk_bytes
+    assert make("contrastive-tension").plan().disk_bytes > 1.5 * simcse.disk_bytes
+
+
+def test_so_many_sentences_are_left_when_those_of_the_tests_are_out(make, tiny_files, tiny_pairs, tmp_path):
+    held_out = read_pairs(str(tiny_files / "test.tsv"))["sentence1"][:]
+    path = tmp_path / "more.txt"
+    path.write_text("\n".join([*held_out, *tiny_pairs["sentence1"][:30]]) + "\n")
+    kept = train(make("simcse", sentences=str(path), dev=None, exclude_test_sentences=True, n_sentences=20))
+    assert kept.result["data"]["sentences"]["rows"] == 20
+
+
 def test_so_many_sentences_can_be_drawn(make):
     keep = {"tests": (), "dev": None}
     first, again, other = (train(make("simcse", n_sentences=40, seed=seed, **keep)) for seed in (1, 1, 2))

@@ -102,7 +102,7 @@ def _as_is(side: int, args: argparse.Namespace) -> View:
 def _span_mask(side: int, args: argparse.Namespace) -> View:
     from transencoder.views import SpanMask
 
-    return SpanMask(mask_token=args.mask_token or "[MASK]")
+    return SpanMask(mask_token="[MASK]" if args.mask_token is None else args.mask_token)
 
 
 def _word_deletion(side: int, args: argparse.Namespace) -> View:

@@ -20,7 +20,7 @@ from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.tokens import Encoder
 
-_CODE_VERSION = 3
+_CODE_VERSION = 4
 """Raised when a change of the code changes what a stage computes."""
 
 

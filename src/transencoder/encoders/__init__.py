@@ -1,7 +1,7 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
-from transencoder.encoders.forms import checked_device, load_bi, load_cross, load_trained, transplant
+from transencoder.encoders.forms import checked_device, load_bi, load_cross, load_trained, n_positions, transplant
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 
@@ -16,6 +16,7 @@ __all__ = [
     "load_cross",
     "load_masked",
     "load_trained",
+    "n_positions",
     "transplant",
     "weights_fingerprint",
 ]

@@ -183,12 +183,12 @@ def _without_load_reports() -> Iterator[None]:
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
     if max_length is None:
         return
-    if max_length > (limit := _n_positions(model)):
+    if max_length > (limit := n_positions(model)):
         raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
     model.max_seq_length = max_length
 
 
-def _n_positions(model: nn.Module) -> float:
+def n_positions(model: nn.Module) -> float:
     """Tokens that a model has positions for; no bound where positions are relative or there is no transformer."""
     tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     table = next((table for table in tables if isinstance(table, nn.Embedding)), None)

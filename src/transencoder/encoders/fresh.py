@@ -1,7 +1,7 @@
 """A small masked language model from nothing: a tokenizer made of the user's own text, and random weights."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
@@ -20,30 +20,35 @@ _HEAD_WIDTH = 64
 """BERT's, of each attention head."""
 
 
-def fresh_tokenizer(texts: Iterable[list[str]], n_vocabulary: int) -> PreTrainedTokenizerBase:
-    """A lower-cased word-piece tokenizer, as BERT's, whose vocabulary is made of the texts.
+def fresh_tokenizer(texts: Callable[[], Iterable[list[str]]], n_vocabulary: int) -> PreTrainedTokenizerBase:
+    """A lower-cased word-piece tokenizer, as BERT's, made of the texts; the same for the same texts.
 
     Args:
-        texts: Chunks of texts.
+        texts: Gives chunks of texts, each time anew.
         n_vocabulary: Word pieces to have, special tokens included; fewer where the texts have not so many.
 
     Raises:
         InputError: The vocabulary is too small for the texts' characters.
     """
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    found = {character for chunk in texts() for text in chunk for character in normalizer.normalize_str(text)}
+    characters = sorted(character for character in found if not character.isspace())
+    fixed = [*_SPECIAL, *characters, *(f"##{character}" for character in characters)]
+    if len(fixed) >= n_vocabulary:
+        raise InputError(
+            f"vocabulary is {n_vocabulary}, but the text has {len(characters)} different characters, which take "
+            f"{len(fixed)}; give at least twice that"
+        )
     tokenizer = Tokenizer(WordPiece(unk_token=_UNKNOWN))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
+    # Numbered beforehand: the trainer numbers what it meets in the order of a hash table, and breaks ties by numbers.
     trainer = trainers.WordPieceTrainer(
-        vocab_size=n_vocabulary, min_frequency=2, special_tokens=_SPECIAL, show_progress=False
+        vocab_size=n_vocabulary, min_frequency=2, special_tokens=fixed, show_progress=False
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(texts(), trainer)
     n_found = tokenizer.get_vocab_size()
-    if n_found > n_vocabulary:
-        raise InputError(
-            f"vocabulary is {n_vocabulary}, but the characters of the text alone need {n_found}; "
-            "give at least twice that"
-        )
     if n_found < n_vocabulary:
         logger.info("the text has %d word pieces that occur twice, fewer than the %d asked for", n_found, n_vocabulary)
     vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
@@ -59,12 +64,7 @@ def fresh_masked(n_vocabulary: int, *, n_layers: int, width: int, max_length: in
         width: Of its embeddings, a multiple of 64.
         max_length: Tokens that it has positions for.
         seed: Decides the weights.
-
-    Raises:
-        InputError: `width` is no multiple of 64.
     """
-    if width < _HEAD_WIDTH or width % _HEAD_WIDTH:
-        raise InputError(f"width is {width}; it must be a multiple of {_HEAD_WIDTH}, such as 256")
     config = BertConfig(
         vocab_size=n_vocabulary,
         hidden_size=width,

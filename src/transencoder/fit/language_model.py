@@ -13,6 +13,7 @@ from transencoder import progress
 from transencoder.batching import training_rows
 from transencoder.config import FitConfig, Precision
 from transencoder.fit.pretraining import Pretrained, train_masked
+from transencoder.fit.trainer import set_dropout
 from transencoder.inference import autocast
 
 
@@ -30,7 +31,8 @@ class MaskedBlocksCollator:
 
     def __init__(self, blocks: Dataset, tokenizer: Any, mask_ratio: float, seed: int) -> None:
         self.blocks = blocks
-        self.frame = [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self.special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        self.mask_id = tokenizer.mask_token_id
         self.collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_ratio, seed=seed)
         self.seed = seed
 
@@ -38,13 +40,17 @@ class MaskedBlocksCollator:
         """The batch as transformers' masked language models take it; at least one token is to guess."""
         rows = [example["row"] for example in examples]
         ids = self.blocks[rows]["input_ids"]
-        blocks = [{"input_ids": each, "special_tokens_mask": [int(id in self.frame) for id in each]} for each in ids]
+        is_special = [[int(token in self.special) for token in block] for block in ids]
         random = np.random.default_rng((self.seed, *rows))
-        while True:
-            self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
-            batch: dict[str, torch.Tensor] = self.collator(blocks)
-            if (batch["labels"] != -100).any():
-                return batch
+        self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
+        batch: dict[str, torch.Tensor] = self.collator(
+            [{"input_ids": block, "special_tokens_mask": mask} for block, mask in zip(ids, is_special, strict=True)]
+        )
+        if (batch["labels"] == -100).all():  # whose mean would be NaN
+            places = [(i, j) for i, mask in enumerate(is_special) for j, special in enumerate(mask) if not special]
+            i, j = places[random.integers(len(places))]
+            batch["labels"][i, j], batch["input_ids"][i, j] = ids[i][j], self.mask_id
+        return batch
 
 
 def train_language_model(
@@ -79,6 +85,7 @@ def train_language_model(
         log_folder: Where TensorBoard's events go; None: into `folder`.
     """
     started = time.monotonic()
+    set_dropout(model, config.dropout)
     losses, n_steps = train_masked(
         model,
         MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed),

@@ -9,6 +9,8 @@ import pyarrow as pa
 from datasets import Dataset
 
 from transencoder import progress
+from transencoder.errors import InputError
+from transencoder.pairs.rows import plural
 
 _CHUNK = 1024
 
@@ -16,16 +18,20 @@ _CHUNK = 1024
 def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Dataset:
     """Write the texts as blocks, `[CLS] text [SEP] text [SEP] text`, cut every `block_length` tokens.
 
-    No token is lost, and nothing is padded but the last block. Memory does not grow with the texts.
+    No token is lost, and nothing is padded but the last block; every block has a word. Memory does not grow with the
+    texts.
 
     Args:
         texts: Texts in `text`.
         tokenizer: Has tokens for the beginning and the end of a text.
-        block_length: Tokens of a block, the one at its beginning included; at least 2.
+        block_length: Tokens of a block, the one at its beginning included; at least 3.
         file: The Arrow file to write; it gets its name when it is complete.
 
     Returns:
         `input_ids`, memory-mapped, all of one length but the last row.
+
+    Raises:
+        InputError: The tokenizer finds no word in the texts.
     """
     unfinished = file.with_name(f".tmp-{file.name}")
     schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
@@ -42,17 +48,20 @@ def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Datas
             del waiting[: len(blocks) * (block_length - 1)]
             writer.write_batch(pa.record_batch([pa.array(blocks, schema[0].type)], schema))
             advance(len(chunk))
-        if waiting:
+        if len(waiting) > 1:  # more than the end of a text
             last = [[tokenizer.cls_token_id, *waiting]]
             writer.write_batch(pa.record_batch([pa.array(last, schema[0].type)], schema))
+    if not len(Dataset.from_file(str(unfinished))):
+        raise InputError(f"the tokenizer finds no word in the {plural(len(texts), 'text')}; give other text")
     os.replace(unfinished, file)
     return Dataset.from_file(str(file))
 
 
 def _tokens(texts: list[str], tokenizer: Any) -> Iterator[int]:
-    for ids in tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]:
-        yield from ids
-        yield tokenizer.sep_token_id
+    for ids in tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]:
+        if ids:
+            yield from ids
+            yield tokenizer.sep_token_id
 
 
 def _blocks(tokens: list[int], first: int, n_texts: int) -> Iterator[list[int]]:

@@ -25,7 +25,7 @@ from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig, Precision
-from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
+from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
 
@@ -93,8 +93,7 @@ def fit(
     """
     started = time.monotonic()
     student.max_seq_length = config.max_length
-    if config.dropout is not None:
-        _set_dropout(student, config.dropout)
+    set_dropout(student, config.dropout)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
@@ -135,12 +134,6 @@ def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
     for name, part in loss.named_children():
         if name != "model" and isinstance(part, SentenceTransformer | PreTrainedModel):
             trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
-
-
-def _set_dropout(student: Encoder, share: float) -> None:
-    for module in student.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = share
 
 
 def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache) -> tuple[Any, np.ndarray]:

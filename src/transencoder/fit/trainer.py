@@ -8,6 +8,7 @@ from typing import Any
 
 from datasets import Dataset
 from sentence_transformers import CrossEncoder
+from torch import nn
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.integrations.integration_utils import TensorBoardCallback
 
@@ -98,6 +99,13 @@ def run_trainer(
     keep.restore(checkpoint)
     with fast_training(keep.model, trainer.args.device, max_length):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def set_dropout(model: nn.Module, share: float | None) -> None:
+    """Give all dropout layers this share; None leaves them."""
+    for module in model.modules():
+        if share is not None and isinstance(module, nn.Dropout):
+            module.p = share
 
 
 def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_orders: bool) -> list[Tokens]:

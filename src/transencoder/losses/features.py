@@ -51,14 +51,17 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
     """Embed the texts of a batch.
 
     On CPUs a batch of texts of any length goes through in parts of like length, each padded to its own longest: the
-    same embeddings, but for dropout's draws, and up to half the time. GPUs would wait for small parts.
+    same embeddings, but for dropout's draws, and up to half the time. GPUs would wait for small parts. Processes may
+    have different numbers of parts: DDP must not broadcast buffers in each forward pass (sentence-transformers'
+    trainers switch that off).
 
     Args:
         model: A SentenceTransformer, wrapped or not.
         features: Token features, padded to one width.
     """
-    parts = _parts_of_like_length(features["attention_mask"])
-    if len(parts) == 1:
+    mask = features.get("attention_mask")  # none where FlashAttention takes texts without padding
+    parts = _parts_of_like_length(mask) if mask is not None and mask.device.type == "cpu" else ()
+    if len(parts) < 2:
         embeddings: Tensor = model(features)["sentence_embedding"]
         return embeddings
     embeddings = torch.cat([model(_part(features, rows))["sentence_embedding"] for rows in parts])
@@ -66,13 +69,11 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
 
 
 def _parts_of_like_length(mask: Tensor) -> tuple[Tensor, ...]:
-    """The rows of each part; one part where padding costs less than parts would."""
-    rows, width = mask.shape
+    """The rows of each part; none where padding costs less than parts would."""
     lengths = mask.sum(1)
-    order = lengths.argsort(stable=True)
-    parts = torch.split(order, _PART)
+    parts = torch.split(lengths.argsort(stable=True), _PART)
     n_tokens = sum(len(part) * int(lengths[part[-1]]) for part in parts)
-    return parts if mask.device.type == "cpu" and n_tokens < _WORTH * rows * width else (order.sort().values,)
+    return parts if n_tokens < _WORTH * mask.numel() else ()
 
 
 def _part(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:

@@ -75,6 +75,11 @@ class ContrastiveTension(Sentences, StartMethod):
         """The sentence with itself, and pairs of others."""
         return 1 if self.negatives == "in_batch" else 1 + self.n_negatives
 
+    @property
+    def n_encoders(self) -> int:
+        """Both copies."""
+        return 2
+
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """Each sentence with itself, and, for random negatives, pairs of different ones."""
         from transencoder.views import Contrasts, TwoViews, as_is

@@ -63,10 +63,10 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
         rows, record = _training_texts(config, source, bad_rows_file)
-    if isinstance(config, Sentences) and config.n_sentences is not None:
-        rows, record = _drawn(rows, record, config.n_sentences, config.seed)
     if tests and kind != "documents":
         rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
+    if isinstance(config, Sentences) and config.n_sentences is not None:
+        rows, record = _drawn(rows, record, config.n_sentences, config.seed)
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DeCLUTRFit(FitConfig):
-    """How DeCLUTR trains: the released code's values."""
+    """How DeCLUTR trains: the released code's values, but for AdamW's epsilon (1e-6) and bias correction (none)."""
 
     learning_rate: float | None = 5e-5
     """Peak learning rate of AdamW (paper, section 4.1)."""
@@ -94,10 +94,10 @@ class DeCLUTR(StartMethod):
     @property
     def row_name(self) -> str:
         """A row has several spans."""
-        return "row of spans"
+        return "row"
 
     @property
-    def relative_cost(self) -> float:
+    def relative_length(self) -> float:
         """By words: a row's spans against the 32 tokens that a pair is reckoned with."""
         spans = self.pair_maker(None)
         return spans.n_columns * (spans.longest + spans.shortest) / 2 / 32

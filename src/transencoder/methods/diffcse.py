@@ -88,6 +88,11 @@ class DiffCSE(Sentences, StartMethod):
         """The student's, as much for the discriminator, and a third of it for a generator of the same size."""
         return 2 + 1 / 3
 
+    @property
+    def n_encoders(self) -> int:
+        """The student and the discriminator."""
+        return 2
+
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence twice."""
         from transencoder.views import TwoViews, as_is

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig
@@ -12,6 +12,11 @@ from transencoder.methods.start import Sentences
 
 if TYPE_CHECKING:
     from transencoder.methods.mlm_training import MLMPlan, TrainedMLM
+
+
+_SHORTEST_BLOCK = 8
+_HEAD_WIDTH = 64
+"""BERT's, of each attention head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +81,27 @@ class MLM(Sentences, Method["TrainedMLM"]):
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
         if not 0.0 <= self.held_out < 1.0:
             raise InputError(f"held_out is {self.held_out}; it is a share of the text, 0 to below 1")
-        for name, low in (("layers", 1), ("width", 64), ("vocabulary", 100)):
+        if (self.fit.max_length or 0) < _SHORTEST_BLOCK:
+            raise InputError(f"fit.max_length is {self.fit.max_length}; it must be at least {_SHORTEST_BLOCK}")
+        if self.from_scratch:
+            self._check_shape()
+        else:
+            self._check_no_shape()
+
+    def _check_shape(self) -> None:
+        for name, low in (("layers", 1), ("vocabulary", 100)):
             if getattr(self, name) < low:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        if self.width < _HEAD_WIDTH or self.width % _HEAD_WIDTH:
+            raise InputError(f"width is {self.width}; it must be a multiple of {_HEAD_WIDTH}, such as 256")
+        for name in ("revision", "new_head"):
+            if getattr(self, name):
+                raise InputError(f"{name} is for a start; leave it out with from_scratch")
+
+    def _check_no_shape(self) -> None:
+        for setting in fields(self):
+            if setting.name in ("layers", "width", "vocabulary") and getattr(self, setting.name) != setting.default:
+                raise InputError(f"{setting.name} is for from_scratch; a start has its own")
 
     def run(self, recipe: str | None = None) -> TrainedMLM:
         """Train, or go on with a run that was interrupted."""

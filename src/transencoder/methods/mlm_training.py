@@ -13,7 +13,15 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
-from transencoder.encoders import count_parameters, fetch, fresh_masked, fresh_tokenizer, load_bi, load_masked
+from transencoder.encoders import (
+    count_parameters,
+    fetch,
+    fresh_masked,
+    fresh_tokenizer,
+    load_bi,
+    load_masked,
+    n_positions,
+)
 from transencoder.errors import InputError
 from transencoder.fit import masked_loss, pack, steps_in_all, train_language_model
 from transencoder.methods.data import Data, read_start_data
@@ -100,11 +108,21 @@ def _prepare(config: MLM) -> tuple[MLM, MLM, Path | None]:
     given, usable = (replace(each, fit=replace(each.fit, learning_rate=rate)) for each in (given, usable))
     if usable.start is None:
         return given, usable, None
-    return (
-        given,
-        usable,
-        fetch(usable.start, revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir),
-    )
+    folder = fetch(usable.start, revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
+    _check_start(folder, usable)
+    return given, usable, folder
+
+
+def _check_start(folder: Path, config: MLM) -> None:
+    """Refuse, before the text is read, a start that cannot be trained on it."""
+    model, tokenizer = load_masked(folder, new_head=config.new_head)
+    if (config.fit.max_length or 0) > (limit := n_positions(model)):
+        raise InputError(f"fit.max_length is {config.fit.max_length}, but {config.start} reads at most {limit} tokens")
+    if len(tokenizer) > model.config.vocab_size:
+        raise InputError(
+            f"the tokenizer of {config.start} has {len(tokenizer)} tokens, of which the model knows "
+            f"{model.config.vocab_size}; give a model whose embeddings were resized for its tokenizer"
+        )
 
 
 def _fresh(run: Run, config: MLM, data: Data) -> Model:
@@ -115,7 +133,7 @@ def _fresh(run: Run, config: MLM, data: Data) -> Model:
 
     def compute(folder: Path) -> dict[str, Any]:
         if distributed.rank() == 0:
-            tokenizer = fresh_tokenizer(_texts(data.training), config.vocabulary)
+            tokenizer = fresh_tokenizer(partial(_texts, data.training), config.vocabulary)
             tokenizer.model_max_length = config.fit.max_length
             fresh_masked(len(tokenizer), **shape, seed=seed).save_pretrained(folder / "model")
             tokenizer.save_pretrained(folder / "model")
@@ -154,7 +172,7 @@ def _train(run: Run, config: MLM, start: Model, blocks: StageRecord) -> StageRec
         _STAGE,
         config={
             "version": _CODE_VERSION,
-            "fit": config.fit.outcome,
+            "fit": config.fit.outcome | {"eval_steps": None},
             "mask_ratio": config.mask_ratio,
             "held_out": config.held_out,
             "new_head": config.new_head,
@@ -170,7 +188,6 @@ def _train(run: Run, config: MLM, start: Model, blocks: StageRecord) -> StageRec
 def _fit(run: Run, config: MLM, start: Model, blocks: StageRecord, folder: Path) -> dict[str, Any]:
     seed = stage_seed(config.seed, _STAGE)
     model, tokenizer = load_masked(start.folder, seed=seed, new_head=config.new_head)
-    _check_positions(model, config)
     model.to(config.device)  # type: ignore[arg-type]
     training, held_out = _split(Dataset.from_file(str(blocks.folder / _BLOCKS)), config.held_out, seed)
 
@@ -199,12 +216,6 @@ def _fit(run: Run, config: MLM, start: Model, blocks: StageRecord, folder: Path)
         tokenizer.save_pretrained(folder / "model")
     found = {"held_out": None if before is None else [before, loss()], "n_blocks": len(training)}
     return asdict(trained) | found | {"best": None, "curve": [], "others": []}
-
-
-def _check_positions(model: PreTrainedModel, config: MLM) -> None:
-    limit = getattr(model.config, "max_position_embeddings", None)
-    if limit is not None and (config.fit.max_length or 0) > limit:
-        raise InputError(f"fit.max_length is {config.fit.max_length}, but {config.start} reads at most {limit} tokens")
 
 
 def _split(blocks: Dataset, held_out: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -75,9 +75,19 @@ class StartMethod(Method["TrainedStart"]):
         return "pair"
 
     @property
+    def relative_length(self) -> float:
+        """Tokens of a row, those of a pair of sentences being 1."""
+        return 1.0
+
+    @property
     def relative_cost(self) -> float:
         """Floating-point operations of a step, the student's alone being 1."""
         return 1.0
+
+    @property
+    def n_encoders(self) -> int:
+        """Encoders of the student's size that are trained, itself included."""
+        return 1
 
     @abstractmethod
     def pair_maker(self, mask_token: str | None) -> PairMaker:

@@ -52,8 +52,9 @@ def plan_start(config: StartMethod) -> StartPlan:
     steps = steps_in_all(n_pairs, fit, both_orders=False)
     n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
     n_scored = n_evaluations * len(data.dev.pairs) if data.dev else 0
-    operations = training_operations(n_parameters, steps * (fit.batch_size or 1), n_scored) * config.relative_cost
-    disk = 4 * n_parameters * (2 + 4) * config.relative_cost + n_pairs * 600
+    n_trained = round(steps * (fit.batch_size or 1) * config.relative_length)
+    operations = training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
+    disk = 4 * n_parameters * (2 + 4) * config.n_encoders + n_pairs * 600 * config.relative_length
     return StartPlan(config, len(data.training), n_pairs, steps, operations / operations_a_second(config), round(disk))
 
 

@@ -4,9 +4,9 @@ AskUbuntu is Lei et al.'s (NAACL 2016) in the splits of its authors, which the s
 Wang et al.'s benchmark (2021), and so the SCT paper, measure on: titles of questions, 20 candidates each, queries
 without a positive left out. mteb's AskUbuntuDupQuestions is another set: its test split holds 361 queries.
 
-SciDocs (Cohan et al., ACL 2020) is mteb's: titles of papers, about 30 candidates each, of four relations (cited,
-co-cited, co-viewed, co-read) in one list. Wang et al. average the MAPs of the four; the mean over all queries here
-weighs each relation by its queries, about a thousand each.
+SciDocs (Cohan et al., ACL 2020) is mteb's: titles of papers, about 30 candidates each, seemingly of all four
+relations (cited, co-cited, co-viewed, co-read) in one list. Wang et al. average the MAPs of the four; here the mean is
+over all queries. AskUbuntu has no pinned revision: no commit of it could be looked up.
 """
 
 from transencoder.tasks.task import Task

@@ -30,7 +30,7 @@ class Task:
     """Role -> split; a split may be a slice such as `validation[:1000]`."""
     unlabelled: tuple[str, ...]
     """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
-    None: for evaluation only."""
+    Empty: for evaluation only."""
     dev_task: str | None = None
     """The task whose dev set stands in where this one has no `dev` split of its own."""
     unscored_pairs: int = 0

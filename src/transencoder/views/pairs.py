@@ -66,7 +66,10 @@ class TwoViews:
 
 @dataclass(frozen=True, kw_only=True)
 class Contrasts:
-    """Each sentence with itself, label 1, and random pairs of different sentences, label 0 (Contrastive Tension)."""
+    """Each sentence with itself, label 1, and random pairs of different sentences, label 0 (Contrastive Tension).
+
+    The random pairs are drawn for 1,024 sentences at a time, from the seed and the first one's row.
+    """
 
     n_negatives: int = 7
     """Pairs of different sentences for each sentence (paper: 7)."""

@@ -80,7 +80,7 @@ def _lemmas(line: str) -> list[str]:
     """
     offset, file_number, kind, count, *rest = line.split(" ")
     n_lemmas = int(count, 16)
-    if not (offset.isdecimal() and file_number.isdecimal() and kind in "nvasr" and 0 < 2 * n_lemmas < len(rest)):
+    if not (offset.isdecimal() and file_number.isdecimal() and kind in tuple("nvasr") and 0 < 2 * n_lemmas < len(rest)):
         raise ValueError(line)
     int(rest[2 * n_lemmas])  # p_cnt stands where the lemmas end
     lemmas = (lemma.partition("(")[0] for lemma in rest[: 2 * n_lemmas : 2])  # galore(ip): an adjective's place

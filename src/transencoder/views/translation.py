@@ -25,6 +25,11 @@ class BackTranslation:
     steps: tuple[Translate, ...]
     """What is called one after the other: there and back, or one callable that does both."""
 
+    def __post_init__(self) -> None:
+        """Refuse nothing."""
+        if not self.steps:
+            raise InputError("steps is empty; give a callable that translates and back, or two")
+
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
         """What the last step gave; nothing is drawn."""
         for step in self.steps:
