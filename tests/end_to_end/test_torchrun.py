@@ -69,6 +69,28 @@ Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps([whole, ru
 distributed.dist.destroy_process_group()
 """
 
+# A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts.
+STARTS = """
+import hashlib, json, sys
+from pathlib import Path
+import torch.distributed as dist
+from transencoder import MLM, DeCLUTR, train
+from transencoder.methods.declutr import DeCLUTRFit
+from transencoder.methods.mlm import MLMFit
+
+folder, sentences, documents, start = sys.argv[1:]
+shared = {"precision": "fp32", "device": "cpu", "seed": 1}
+language = train(MLM(sentences=sentences, start=start, output=folder + "/mlm", fit=MLMFit(batch_size=8, max_length=16),
+    **shared))
+spans = train(DeCLUTR(documents=documents, start=folder + "/mlm", output=folder + "/declutr", document_words=64,
+    fit=DeCLUTRFit(batch_size=12, max_length=64, learning_rate=1e-3), **shared))
+values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder)
+    for tensor in model.state_dict().values())
+steps = [language.result["pretraining"]["steps"], spans.result["stages"][1]["name"]]
+Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps([hashlib.sha256(values).hexdigest(), steps]))
+dist.destroy_process_group()
+"""
+
 
 @pytest.fixture
 def torchrun(tmp_path):
@@ -123,3 +145,14 @@ def test_resumed_in_the_second_epoch_two_processes_end_with_the_same_bytes(torch
         assert whole[1] == 15
         assert resumed[1] == 7
         assert whole[0] == resumed[0]
+
+
+@pytest.mark.slow
+def test_two_processes_train_a_language_model_and_a_start(torchrun, tiny_sentences, tiny_plm, tmp_path):
+    texts = tiny_sentences["text"][:]
+    documents = [" ".join((texts[i : i + 8] * 2)[: 8 + i % 5]) for i in range(0, 88, 2)]
+    for name, lines in (("sentences", texts), ("documents", documents)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    first, second = torchrun(STARTS, tmp_path / "sentences.txt", tmp_path / "documents.txt", tiny_plm)
+    assert first == second
+    assert first[1][1] == "bi-encoder"
