@@ -37,7 +37,17 @@ from transencoder.models import MINILM, resolve_model
 SEEDS = (1, 2, 3)
 N_STRETCHES, STRETCH, DOCUMENT_WORDS = 1250, 16, 128
 MINILM_LAYERS = 3
-METHODS = ("mlm", "simcse", "mirror-bert", "contrastive-tension", "declutr", "diffcse", "dclr")
+METHODS = (
+    "mlm",
+    "simcse",
+    "mirror-bert",
+    "contrastive-tension-in-batch",
+    "declutr",
+    "diffcse",
+    "dclr",
+    "contrastive-tension",
+)
+"""In the order in which they run: helpers first, the longest last."""
 
 HELPERS = {("any", "dclr"): "simcse", ("minilm-3", "declutr"): "mlm", ("minilm-3", "diffcse"): "mlm"}
 """(Start, method) -> the run that it needs before, whose minutes come on top."""
@@ -105,14 +115,24 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
             **on_sentences,
             output=run("mlm"),
             new_head=not has_head,
-            fit=MLMFit(learning_rate=2e-4, batch_size=32, epochs=3),
+            fit=MLMFit(learning_rate=2e-4, batch_size=32, epochs=2),
         ),
         "simcse": SimCSE(**on_sentences, output=run("simcse"), pooling="mean", fit=SimCSEFit(**small)),
-        "mirror-bert": MirrorBERT(**on_sentences, output=run("mirror-bert"), fit=MirrorBERTFit(**small)),
+        "mirror-bert": MirrorBERT(
+            **on_sentences,
+            output=run("mirror-bert"),
+            fit=MirrorBERTFit(**small | {"learning_rate": 2e-5, "eval_steps": 10}),
+        ),
         "contrastive-tension": ContrastiveTension(
             **on_sentences,
             output=run("contrastive-tension"),
             fit=ContrastiveTensionFit(max_length=32, eval_steps=500, checkpoint_steps=1000),
+        ),
+        "contrastive-tension-in-batch": ContrastiveTension(
+            **on_sentences,
+            output=run("contrastive-tension-in-batch"),
+            negatives="in_batch",
+            fit=ContrastiveTensionFit(**small, optimizer="adamw", dropout=0.1),
         ),
         "declutr": DeCLUTR(
             documents=str(text / "documents.txt"),
@@ -120,7 +140,7 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
             seed=seed,
             output=run("declutr"),
             document_words=DOCUMENT_WORDS,
-            n_samples=8,
+            n_samples=4,
             fit=DeCLUTRFit(learning_rate=1e-4, batch_size=32, max_length=64, eval_steps=20),
         ),
         "diffcse": DiffCSE(
