@@ -30,6 +30,10 @@ from transencoder.tokens import TokenCache
 _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""
 
+_LATER = {"drophead": 0.0}
+"""Methods' settings that came later, with their defaults: at these they do not count, so that older stages keep their
+keys."""
+
 _STAGE = "bi-encoder"
 _PAIRS = "pairs.arrow"
 
@@ -158,7 +162,8 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
     shared = {field.name for field in fields(StartMethod)} | set(config.helpers)
-    return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
+    own = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
+    return {name: value for name, value in own.items() if (name, value) not in _LATER.items()}
 
 
 def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
