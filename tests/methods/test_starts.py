@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,15 @@ from transencoder.cli import main
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.fit import pseudo_labels
+from transencoder.losses import DropHead, drophead
+from transencoder.methods import start_training
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.simcse import SimCSEFit
+from transencoder.methods.start_training import _own_settings
 from transencoder.pairs import read_sentences
 from transencoder.recipes import load_recipe, recipe_toml
 
@@ -41,6 +45,7 @@ CONFIGS = {
     ),
     "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
 }
+DROPHEAD = {"drophead": 0.5, "fit": MirrorBERTFit(learning_rate=1e-3, dropout=0.0, **FAST)}
 
 
 @pytest.fixture(scope="module")
@@ -139,11 +144,11 @@ def test_the_second_time_everything_is_reused(trained):
     assert weights(again.folder) == before
 
 
-@pytest.mark.parametrize("method", CONFIGS)
-def test_interrupted_it_ends_with_the_same_bytes(make, method, monkeypatch):
-    """What the loss trains besides the encoder is part of it."""
-    whole = train(make(method))
-    config = make(method)
+@pytest.mark.parametrize(("method", "changes"), [*((method, {}) for method in CONFIGS), ("mirror-bert", DROPHEAD)])
+def test_interrupted_it_ends_with_the_same_bytes(make, method, changes, monkeypatch):
+    """What the loss trains besides the encoder is part of it. Without dev: the best on it may be the checkpoint's."""
+    whole = train(make(method, dev=None, **changes))
+    config = make(method, dev=None, **changes)
     save = KeepBest.on_save
 
     def stop_after_save(self, args, state, control, **kwargs):
@@ -210,6 +215,41 @@ def test_mirror_bert_masks_the_second_view_with_the_tokenizers_own_token(make):
     )
 
 
+def test_drophead_changes_the_weights_and_nothing_else_of_what_is_saved(make, monkeypatch):
+    drawn = []
+    draw = DropHead.forward
+
+    def watch(self, heads):
+        drawn.append(self.training)
+        return draw(self, heads)
+
+    monkeypatch.setattr(DropHead, "forward", watch)
+    fit = DROPHEAD["fit"]
+    plain, dropping = train(make("mirror-bert", fit=fit)), train(make("mirror-bert", **DROPHEAD))
+    saved = [
+        {path.relative_to(run.folder): path.read_bytes() for path in (run.folder / "bi-encoder").rglob("*.*")}
+        for run in (plain, dropping)
+    ]
+    differ = {path.name for path in saved[0] if saved[0][path] != saved[1][path]}
+    assert saved[0].keys() == saved[1].keys()
+    assert differ == {"model.safetensors", "README.md"}
+    assert {True, False} == set(drawn)  # while training, and on dev
+    assert not any(isinstance(part, DropHead) for part in dropping.bi_encoder.modules())
+
+
+def test_without_drophead_older_stages_keep_their_keys(make):
+    assert _own_settings(make("mirror-bert")).keys() == {"temperature", "span_characters", "mask_token"}
+    assert _own_settings(make("mirror-bert", drophead=0.1))["drophead"] == 0.1
+
+
+def test_drophead_alone_makes_two_views_and_a_start_of_unknown_heads_is_refused(make, monkeypatch):
+    config = make("mirror-bert", span_characters=0, dev=None, tests=(), **DROPHEAD)
+    assert train(config).result["best"]["bi"]
+    monkeypatch.setattr(drophead, "_PROJECTIONS", {})
+    with pytest.raises(InputError, match=r"drophead is 0\.5, but the attention heads of BertModel .* give drophead 0"):
+        train(replace(config, seed=1, output=config.output + "-other"))
+
+
 def test_without_a_dev_set_the_last_checkpoint_is_kept_and_the_report_says_so(make):
     trained = train(make("simcse", dev=None, tests=()))
     assert trained.result["dev"] is None
@@ -234,6 +274,8 @@ def test_test_sentences_can_be_left_out(make, tiny_files, tiny_pairs, tmp_path):
         ("mirror-bert", {"temperature": -1.0}, "temperature is -1.0"),
         ("mirror-bert", {"span_characters": -1}, "span_characters is -1"),
         ("mirror-bert", {"span_characters": 0, "fit": MirrorBERTFit(dropout=0.0)}, "both views are the same"),
+        ("mirror-bert", {"drophead": 1.0}, "drophead is 1.0; it is a share of the heads, 0 to below 1"),
+        ("mirror-bert", {"drophead": -0.1}, "drophead is -0.1"),
         ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests and dev"),
     ],
 )
@@ -287,8 +329,6 @@ def test_contrasts_are_the_sentence_itself_and_pairs_of_others(make):
 
 @pytest.mark.parametrize("winner", [0, 1])
 def test_of_the_two_copies_the_better_on_dev_is_kept(make, monkeypatch, winner):
-    from transencoder.methods import start_training
-
     measured, kept = [], []
 
     def measure(scored, scorer):
@@ -364,8 +404,13 @@ def test_the_plan_has_the_steps_that_are_taken(make, method):
 @pytest.mark.parametrize("has_dropout", [True, False])
 def test_with_dropout_too_both_copies_resume_to_the_same_bytes(make, has_dropout, monkeypatch):
     """Was: the second copy had dropout only after the first dev evaluation, and none after a resume."""
+    rising = count()
+    monkeypatch.setattr(start_training, "measure", lambda scored, scorer: float(next(rising)))  # the last are the best
     fit = ContrastiveTensionFit(learning_rate=1e-4, dropout=0.1 if has_dropout else 0.0, **FAST)
-    whole, config = train(make("contrastive-tension", fit=fit)), make("contrastive-tension", fit=fit)
+    whole, config = (
+        train(make("contrastive-tension", fit=fit, tests=())),
+        make("contrastive-tension", fit=fit, tests=()),
+    )
     save, n_saved = KeepBest.on_save, []
 
     def stop_after_second_save(self, args, state, control, **kwargs):
@@ -428,14 +473,16 @@ def test_helpers_have_the_trainers_precision(make, monkeypatch):
     assert seen == {True}
 
 
-@pytest.mark.parametrize("method", ["simcse", "diffcse", "dclr"])
-def test_a_start_without_dropout_is_refused(make, method, tiny_plm, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "changes"), [("simcse", {}), ("diffcse", {}), ("dclr", {}), ("mirror-bert", {"span_characters": 0})]
+)
+def test_a_start_without_dropout_is_refused(make, method, changes, tiny_plm, tmp_path):
     shutil.copytree(tiny_plm, tmp_path / "dry")
     config = json.loads((tmp_path / "dry" / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (tmp_path / "dry" / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="has no dropout, and then both views of a sentence are the same"):
-        train(make(method, start=str(tmp_path / "dry")))
+        train(make(method, start=str(tmp_path / "dry"), **changes))
 
 
 def test_the_plan_of_declutr_counts_spans_and_one_encoder(make):

@@ -7,6 +7,7 @@ from transencoder.losses.contrastive_tension import (
 )
 from transencoder.losses.cosine_regression import CosineRegressionLoss, cosine_regression
 from transencoder.losses.declutr import DeCLUTRLoss
+from transencoder.losses.drophead import DropHead, add_drop_head
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
 from transencoder.losses.nt_xent import NTXentLoss, nt_xent
 from transencoder.losses.projectors import batch_norm_projector, tanh_projector
@@ -19,11 +20,13 @@ __all__ = [
     "CosineRegressionLoss",
     "DeCLUTRLoss",
     "DiffCSELoss",
+    "DropHead",
     "InBatchContrastiveTensionLoss",
     "InfoNCELoss",
     "NTXentLoss",
     "SoftCrossEntropyLoss",
     "WeightedInfoNCELoss",
+    "add_drop_head",
     "batch_norm_projector",
     "contrastive_tension",
     "cosine_regression",

@@ -82,10 +82,10 @@ class ContrastiveTension(Sentences, StartMethod):
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """Each sentence with itself, and, for random negatives, pairs of different ones."""
-        from transencoder.views import Contrasts, TwoViews, as_is
+        from transencoder.views import Contrasts
 
         if self.negatives == "in_batch":
-            return TwoViews(first=as_is, second=as_is)
+            return super().pair_maker(mask_token)
         return Contrasts(n_negatives=self.n_negatives)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.config import FitConfig, Pooling
+from transencoder.config import Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod, check_dropout
+from transencoder.methods.simcse import SimCSEFit
+from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout, check_temperature
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.views import PairMaker
-
 
 @dataclass(frozen=True, kw_only=True)
-class DCLRFit(FitConfig):
-    """How DCLR trains: the released code's values for BERT-base."""
+class DCLRFit(SimCSEFit):
+    """How DCLR trains: as SimCSE, but for the released code's values for BERT-base here."""
 
     learning_rate: float | None = 3e-5
     """Peak learning rate. Released code: RoBERTa-large 1e-5."""
@@ -26,17 +25,6 @@ class DCLRFit(FitConfig):
     """Sentences a step and device (released code)."""
     epochs: int | None = 3
     """Passes over the sentences. Released code: base 3, large 1."""
-    max_length: int | None = 32
-    """Tokens of a sentence."""
-    warmup_ratio: float | None = 0.0
-    """Share of the steps with rising rate (released code: none)."""
-    weight_decay: float = 0.0
-    """Weight decay (released code: none)."""
-    eval_steps: int = 125
-    """Steps between dev evaluations; one more at each epoch's end."""
-    bucket_batches: int = 1
-    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
-    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +65,11 @@ class DCLR(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
+        check_temperature(self.temperature, papers=0.05)
+        check_fit_dropout(self)
         for name in ("noise_ratio", "n_noise_steps", "noise_step_size"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 0")
-        if self.fit.dropout == 0.0 and len(self.columns) < 2:
-            raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -94,12 +80,6 @@ class DCLR(Sentences, StartMethod):
     def relative_cost(self) -> float:
         """The student's, and a third of it for one view through the frozen model."""
         return 1 + 1 / 6
-
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
-        """The sentence twice."""
-        from transencoder.views import TwoViews, as_is
-
-        return TwoViews(first=as_is, second=as_is)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """Weighted InfoNCE with noise."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod
+from transencoder.methods.start import StartMethod, check_temperature
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -73,8 +73,7 @@ class DeCLUTR(StartMethod):
         super().__post_init__()
         if len(self.columns) > 1:
             raise InputError(f"columns names {len(self.columns)} columns; documents have one")
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
+        check_temperature(self.temperature, 0.05)
         if not 0.0 <= self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, 0 to below 1")
         if self.exclude_test_sentences:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from transencoder.config import FitConfig, Pooling
+from transencoder.config import Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod, check_dropout
+from transencoder.methods.simcse import SimCSEFit
+from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout, check_temperature
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.views import PairMaker
-
 
 @dataclass(frozen=True, kw_only=True)
-class DiffCSEFit(FitConfig):
-    """How DiffCSE trains: the released code's values for BERT-base."""
+class DiffCSEFit(SimCSEFit):
+    """How DiffCSE trains: as SimCSE, but for the released code's values for BERT-base here."""
 
     learning_rate: float | None = 7e-6
     """Peak learning rate. Released code: BERT-base 7e-6, RoBERTa-base 1e-5."""
@@ -26,17 +25,6 @@ class DiffCSEFit(FitConfig):
     """Sentences a step and device (released code)."""
     epochs: int | None = 2
     """Passes over the sentences (released code: 2)."""
-    max_length: int | None = 32
-    """Tokens of a sentence."""
-    warmup_ratio: float | None = 0.0
-    """Share of the steps with rising rate (released code: none)."""
-    weight_decay: float = 0.0
-    """Weight decay (released code: none)."""
-    eval_steps: int = 125
-    """Steps between dev evaluations (released code); one more at each epoch's end."""
-    bucket_batches: int = 1
-    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
-    more is faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +55,14 @@ class DiffCSE(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
+        check_temperature(self.temperature, papers=0.05)
+        check_fit_dropout(self)
         if self.detection_weight < 0:
             raise InputError(
                 f"detection_weight is {self.detection_weight}; it must be at least 0, the paper's is 0.005"
             )
         if not 0.0 < self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
-        if self.fit.dropout == 0.0 and len(self.columns) < 2:
-            raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -92,12 +78,6 @@ class DiffCSE(Sentences, StartMethod):
     def n_encoders(self) -> int:
         """The student and the discriminator."""
         return 2
-
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
-        """The sentence twice."""
-        from transencoder.views import TwoViews, as_is
-
-        return TwoViews(first=as_is, second=as_is)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """InfoNCE and the detection, through the projector."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod
+from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_temperature
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -57,32 +57,52 @@ class MirrorBERT(Sentences, StartMethod):
     """Characters that are masked in the second view (released code); 0: none, as for words."""
     mask_token: str | None = None
     """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
+    drophead: float = 0.0
+    """Probability that an attention head is dropped, for a text and in a layer; 0 to below 1, one head always stays.
+    Released code: BERT 0.2, RoBERTa 0.05, both with `fit.dropout` 0; words 0."""
     fit: MirrorBERTFit = field(default_factory=MirrorBERTFit)
     """How the encoder is trained."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.04")
+        check_temperature(self.temperature, papers=0.04)
         if self.span_characters < 0:
             raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
-        if self.fit.dropout == 0.0 and not self.span_characters and len(self.columns) < 2:
-            raise InputError("fit.dropout and span_characters are both 0, and then both views are the same")
+        if not 0.0 <= self.drophead < 1.0:
+            raise InputError(f"drophead is {self.drophead}; it is a share of the heads, 0 to below 1")
+        if self.fit.dropout == 0.0 and not self._views_differ:
+            raise InputError("fit.dropout, span_characters and drophead are all 0, and then both views are the same")
+
+    @property
+    def _views_differ(self) -> bool:
+        """Whether anything but dropout makes the views differ."""
+        return bool(self.span_characters or self.drophead or len(self.columns) == 2)
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The text, and its copy with a span masked."""
         from transencoder.views import SpanMask, TwoViews, as_is
 
         if not self.span_characters:
-            return TwoViews(first=as_is, second=as_is)
+            return super().pair_maker(mask_token)
         token = self.mask_token or mask_token
         if token is None:
             raise InputError(f"the tokenizer of {self.start} has no mask token; give mask_token, or span_characters 0")
         return TwoViews(first=as_is, second=SpanMask(mask_token=token, n_characters=self.span_characters))
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
-        """InfoNCE in both directions."""
-        from transencoder.losses import NTXentLoss
+        """InfoNCE in both directions, the student's heads dropped.
 
+        Raises:
+            InputError: The student's heads are not known, or nothing makes both views differ.
+        """
+        from transencoder.losses import NTXentLoss, add_drop_head
+
+        if not self._views_differ:
+            check_dropout(self, student)
+        if self.drophead:
+            try:
+                add_drop_head(student, self.drophead)
+            except ValueError as error:
+                raise InputError(f"drophead is {self.drophead}, but {error}; give drophead 0") from error
         return NTXentLoss(student, self.temperature)

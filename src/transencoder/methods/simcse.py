@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
-from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod, check_dropout
+from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout, check_temperature
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
-
-    from transencoder.views import PairMaker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +31,7 @@ class SimCSEFit(FitConfig):
     weight_decay: float = 0.0
     """AdamW weight decay. Released code: none."""
     eval_steps: int = 125
-    """Steps between dev evaluations (released code); one more at each epoch's end."""
+    """Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."""
     bucket_batches: int = 1
     """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
     more is faster."""
@@ -63,16 +60,8 @@ class SimCSE(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0, the paper's is 0.05")
-        if self.fit.dropout == 0.0 and len(self.columns) < 2:
-            raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
-
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
-        """The sentence twice."""
-        from transencoder.views import TwoViews, as_is
-
-        return TwoViews(first=as_is, second=as_is)
+        check_temperature(self.temperature, papers=0.05)
+        check_fit_dropout(self)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """InfoNCE in one direction, through the projector.

@@ -89,13 +89,15 @@ class StartMethod(Method["TrainedStart"]):
         """Encoders of the student's size that are trained, itself included."""
         return 1
 
-    @abstractmethod
     def pair_maker(self, mask_token: str | None) -> PairMaker:
-        """What makes the training pairs of the sentences.
+        """What makes the training pairs of the sentences; here each sentence twice, of which dropout makes two views.
 
         Args:
             mask_token: The start's, where it has one.
         """
+        from transencoder.views import TwoViews, as_is
+
+        return TwoViews(first=as_is, second=as_is)
 
     @abstractmethod
     def loss(self, student: SentenceTransformer) -> nn.Module:
@@ -142,6 +144,33 @@ class Sentences:
     def text(self) -> tuple[Texts, str | Dataset]:
         """The sentences."""
         return "sentences", self.sentences
+
+
+def check_temperature(temperature: float, papers: float) -> None:
+    """Refuse a temperature that cannot divide cosines.
+
+    Args:
+        temperature: Of a softmax.
+        papers: The paper's, for the message.
+
+    Raises:
+        InputError: It is not above 0.
+    """
+    if not temperature > 0:
+        raise InputError(f"temperature is {temperature}; it must be above 0, the paper's is {papers}")
+
+
+def check_fit_dropout(config: StartMethod) -> None:
+    """Refuse a setting that would make both views of a sentence the same.
+
+    Args:
+        config: Of a method whose views differ by dropout alone.
+
+    Raises:
+        InputError: `fit.dropout` is 0, and the views are not two columns of pairs.
+    """
+    if config.fit.dropout == 0.0 and len(config.columns) < 2:
+        raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
 
 def check_dropout(config: StartMethod, student: SentenceTransformer) -> None:
