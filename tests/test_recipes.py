@@ -331,7 +331,7 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "sentences": tiny_sentences.select(range(64)),
             "start": tiny_plm if config.start else None,
             "dev": None,
-            "vocabulary": 200,
+            "vocabulary": 200 if config.from_scratch else config.vocabulary,
             "fit": replace(config.fit, epochs=1, batch_size=16, max_length=16),
         }
     else:

@@ -26,7 +26,6 @@ from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.simcse import SimCSEFit
-from transencoder.methods.start_training import _own_settings
 from transencoder.pairs import read_sentences
 from transencoder.recipes import load_recipe, recipe_toml
 
@@ -235,11 +234,6 @@ def test_drophead_changes_the_weights_and_nothing_else_of_what_is_saved(make, mo
     assert differ == {"model.safetensors", "README.md"}
     assert {True, False} == set(drawn)  # while training, and on dev
     assert not any(isinstance(part, DropHead) for part in dropping.bi_encoder.modules())
-
-
-def test_without_drophead_older_stages_keep_their_keys(make):
-    assert _own_settings(make("mirror-bert")).keys() == {"temperature", "span_characters", "mask_token"}
-    assert _own_settings(make("mirror-bert", drophead=0.1))["drophead"] == 0.1
 
 
 def test_drophead_alone_makes_two_views_and_a_start_of_unknown_heads_is_refused(make, monkeypatch):
