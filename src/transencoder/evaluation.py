@@ -85,7 +85,7 @@ def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> fl
         raise InputError(
             "evaluation needs gold scores in a column `score`; "
             f"this data has {', '.join(dataset.column_names)}. "
-            "Name the column that holds them."
+            "Name the column that holds them (--score-column)."
         )
     scores = np.asarray(scorer.score(dataset.select_columns(["sentence1", "sentence2"])), dtype=np.float64)
     _check_lengths(len(dataset), scores)

@@ -366,6 +366,8 @@ def test_recipes_run_one_after_the_other_and_the_second_starts_from_the_firsts_r
         f'dev = "{tiny_files / "dev.tsv"}"\nprecision = "fp32"\ndevice = "cpu"\n'
         f'[[members]]\nstart = "runs/first"\ncross_start = "{tiny_plm}"\n[bi]\n{fit}[cross]\n{fit}'
     )
+    assert main(["recipes", "run", "first.toml", "second.toml", "--dry-run"]) == 0
+    assert "runs/second: starts from runs/first, which is not there yet" in capsys.readouterr().out
     assert main(["recipes", "run", "first.toml", "second.toml"]) == 0
     assert "bi: runs/first/bi-encoder" in capsys.readouterr().out
     results = [json.loads((tmp_path / "runs" / name / "result.json").read_text()) for name in ("first", "second")]
@@ -508,9 +510,30 @@ def test_so_many_sentences_can_be_drawn(make):
         make("simcse", n_sentences=0)
 
 
-def test_a_document_that_is_too_short_is_refused_with_the_number_it_needs(make, sentences):
-    with pytest.raises(InputError, match=r"document 1 has \d+ words, but document_words is 64.*smaller document_words"):
-        train(make("declutr", documents=sentences, document_words=64))
+def test_documents_that_are_too_short_are_refused_or_left_out(make, sentences, documents, tmp_path):
+    with pytest.raises(InputError, match=r"96 of 96 documents have fewer than document_words, 64; the first .* longer"):
+        make("declutr", documents=sentences, document_words=64).plan()
+    path = tmp_path / "mixed.txt"
+    path.write_text("balo dama\n" + Path(documents).read_text())
+    with pytest.raises(
+        InputError, match="1 of 33 documents have fewer .* first is document 1, with 2, the shortest has 2"
+    ):
+        train(make("declutr", documents=str(path)))
+    kept = train(make("declutr", documents=str(path), skip_bad_rows=True))
+    assert (kept.result["data"]["documents"]["rows"], kept.result["data"]["documents"]["short_rows"]) == (32, 1)
+    assert "1 document of too few words were left out" in (kept.folder / "report.md").read_text()
+
+
+def test_one_sentence_has_no_negatives(make, tmp_path):
+    (tmp_path / "one.txt").write_text("balo dama felo\n")
+    with pytest.raises(InputError, match="has 1 row; there must be at least 2"):
+        train(make("simcse", sentences=str(tmp_path / "one.txt")))
+
+
+def test_the_card_of_given_pairs_does_not_speak_of_dropout(make, tiny_files):
+    trained = train(make("simcse", sentences=str(tiny_files / "pairs.tsv"), columns=("sentence1", "sentence2")))
+    assert "contrastive tuning on pairs" in (trained.folder / "bi-encoder" / "README.md").read_text()
+    assert "dropout changed it" not in trained.result["about"]
 
 
 def test_a_start_without_a_language_modelling_head_needs_no_masks(make, tiny_bi_encoder):

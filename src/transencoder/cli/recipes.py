@@ -47,7 +47,11 @@ def _run(args: argparse.Namespace) -> None:
         raise InputError("--output and --set belong to one recipe, and several are given. Give one, or leave them out.")
     recipes = {path: name for name, path in list_recipes().items()}
     configs = [(path, _config(path, args)) for path in map(find_recipe, args.names)]
-    for path, config in configs:
+    for i, (path, config) in enumerate(configs):
+        waits_for = [each.output for _, each in configs[:i] if args.dry_run and not Path(each.output).exists()]
+        if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(config)]:
+            show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
+            continue
         train_or_plan(config, args, None if args.set else recipes.get(path))
 
 

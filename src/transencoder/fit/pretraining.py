@@ -28,7 +28,7 @@ from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer
 from transencoder.tokens import TokenCache
 
 _SHOWN_STEPS = 100
-"""Steps whose losses are recorded as one mean."""
+"""Steps whose losses are recorded as one mean; in short runs a tenth of them."""
 
 
 @dataclass(frozen=True)
@@ -214,5 +214,6 @@ def _guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _means(losses: list[float]) -> list[tuple[int, float]]:
-    parts = [losses[i : i + _SHOWN_STEPS] for i in range(0, len(losses), _SHOWN_STEPS)]
-    return [(i * _SHOWN_STEPS + len(part), round(sum(part) / len(part), 4)) for i, part in enumerate(parts)]
+    size = min(_SHOWN_STEPS, max(1, len(losses) // 10))
+    parts = [losses[i : i + size] for i in range(0, len(losses), size)]
+    return [(i * size + len(part), round(sum(part) / len(part), 4)) for i, part in enumerate(parts)]

@@ -63,10 +63,17 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
         rows, record = _training_texts(config, source, bad_rows_file)
+    if isinstance(config, StartMethod) and len(config.columns) < 2:
+        long_enough = config.usable(rows)
+        if n_short := len(rows) - len(long_enough):
+            record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
+        rows = long_enough
     if tests and kind != "documents":
         rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
     if isinstance(config, Sentences) and config.n_sentences is not None:
         rows, record = _drawn(rows, record, config.n_sentences, config.seed)
+    if isinstance(config, StartMethod) and len(rows) * config.rows_per_text < 2:
+        raise InputError(f"{record['source']} has 1 row; there must be at least 2, for each other's negatives")
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
 
 

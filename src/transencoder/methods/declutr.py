@@ -85,6 +85,25 @@ class DeCLUTR(StartMethod):
         """The documents."""
         return "documents", self.documents
 
+    def usable(self, texts: Dataset) -> Dataset:
+        """The documents that are long enough.
+
+        Raises:
+            InputError: Some are not, and `skip_bad_rows` is off, or none is.
+        """
+        n_words = [
+            len(text.split()) for start in range(0, len(texts), 1024) for text in texts[start : start + 1024]["text"]
+        ]
+        short = [row for row, n in enumerate(n_words) if n < self.document_words]
+        if short and (not self.skip_bad_rows or len(short) == len(texts)):
+            raise InputError(
+                f"{len(short)} of {len(texts)} documents have fewer than document_words, {self.document_words}; the "
+                f"first is document {short[0] + 1}, with {n_words[short[0]]}, the shortest has {min(n_words)}. Give "
+                "longer documents, a smaller document_words (spans shrink with it), or skip_bad_rows, which leaves "
+                "these out"
+            )
+        return texts.select([row for row, n in enumerate(n_words) if n >= self.document_words]) if short else texts
+
     @property
     def rows_per_text(self) -> int:
         """Rows of a document."""

@@ -115,7 +115,10 @@ def _prepare(config: MLM) -> tuple[MLM, MLM, Path | None]:
 
 def _check_start(folder: Path, config: MLM) -> None:
     """Refuse, before the text is read, a start that cannot be trained on it."""
-    model, tokenizer = load_masked(folder, new_head=config.new_head)
+    try:
+        model, tokenizer = load_masked(folder, new_head=config.new_head)
+    except InputError as error:
+        raise InputError(f"{error}, or set new_head where only the head is missing") from error
     if (config.fit.max_length or 0) > (limit := n_positions(model)):
         raise InputError(f"fit.max_length is {config.fit.max_length}, but {config.start} reads at most {limit} tokens")
     if len(tokenizer) > model.config.vocab_size:

@@ -49,6 +49,17 @@ class StartMethod(Method["TrainedStart"]):
     def text(self) -> tuple[Texts, str | Dataset]:
         """What the rows of text are, and where they come from."""
 
+    def usable(self, texts: Dataset) -> Dataset:
+        """The texts that can be trained on, checked before anything is; usually all.
+
+        Args:
+            texts: Rows of `text`, as they were read.
+
+        Raises:
+            InputError: One cannot, and bad rows are not to be skipped.
+        """
+        return texts
+
     @property
     def helpers(self) -> tuple[str, ...]:
         """Fields that name the models that the loss needs besides the start."""

@@ -30,6 +30,11 @@ from transencoder.tokens import TokenCache
 _CODE_VERSION = 2
 """Raised when a change of the code changes what a stage computes."""
 
+_ABOUT_PAIRS = (
+    "The two texts of a pair are taken for views of one meaning: each must find its other one among those of the batch "
+    "(contrastive tuning on pairs)."
+)
+
 _STAGE = "bi-encoder"
 _PAIRS = "pairs.arrow"
 
@@ -79,6 +84,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             recipe=recipe,
             notes=[],
         )
+        if len(config.columns) == 2:
+            result["about"] = _ABOUT_PAIRS
         finish(run, result, {"bi": trained})
     distributed.barrier()
     model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)

@@ -128,6 +128,8 @@ def _front_matter(result: Result, form: Form) -> list[str]:
 
 def _method(result: Result, form: Form) -> list[str]:
     starts = ", ".join(f"`{start}`" for start in starts_of(result)) or "a model that the record does not name"
+    if result["config"].get("from_scratch"):
+        starts = "random weights"
     lines = [
         f"The training started from {starts}. {result.get('about', '')}".rstrip(),
         "",

@@ -46,6 +46,18 @@ _SETTING_WORDS = (
     "detection",
     "generator",
     "complement",
+    "document_words",
+    "anchors",
+    "positives",
+    "relation",
+    "span",
+    "drophead",
+    "dropout",
+    "optimizer",
+    "scratch",
+    "layers",
+    "width",
+    "vocabulary",
 )
 _SHOWN_FINGERPRINT = 12
 
@@ -145,7 +157,7 @@ def pretraining_lines(result: Result) -> list[str]:
     who = "It learned to guess masked words"
     if "cross" in result["best"]:
         who = "Before that, the cross-encoder's start learned to guess masked words of the pairs"
-    line = f"{who}: {record['steps']:,} steps, cross-entropy {first:.2f} at first, {last:.2f} at the end"
+    line = f"{who}: {_counted(record['steps'], 'step')}, cross-entropy {first:.2f} at first, {last:.2f} at the end"
     if "held_out" in record:
         before, after = record["held_out"]
         line += f"; on text that was held out {before:.2f} before, {after:.2f} after"
@@ -187,6 +199,8 @@ def _data_notes(result: Result) -> Iterator[str]:
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
         yield f"{bad:,} bad rows of the training {texts} were skipped; bad-rows.tsv in the run folder has them."
+    if short := record.get("short_rows"):
+        yield f"{_counted(short, 'document')} of too few words were left out."
     if missing := record.get("missing_rows"):
         yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
 
@@ -234,7 +248,7 @@ def _worse_notes(result: Result) -> Iterator[str]:
     """Which form is below the start: on the tests' average where there are tests, else on dev."""
     for form, title in FORM_TITLES.items():
         for where, before, after in _comparisons(result, form):
-            if before is not None and after is not None and after < before:
+            if before is not None and after is not None and round(after, 2) < round(before, 2):
                 yield (
                     f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
                     "do not use it in the start's place."
@@ -250,6 +264,10 @@ def _comparisons(result: Result, form: Form) -> Iterator[tuple[str, float | None
         yield where, mean_over(start, names), mean_over(scores.get(form, {}), names)
     if not groups:
         yield "on dev", dev.get("start"), dev.get(form)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)
