@@ -146,7 +146,10 @@ def test_from_the_command_line(sentences, tmp_path, capsys):
     assert main([*options, "--dry-run"]) == 0
     assert "96 sentences; train a new BERT of 1 layers x 64 about" in capsys.readouterr().out
     assert main(options) == 0
-    assert "mlm: " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "mlm: " in out
+    assert "Nothing was measured" in out
+    assert "It learned to guess masked words" in out
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["config"]["fit"]["learning_rate"] == 5e-4
     assert math.isfinite(result["pretraining"]["losses"][-1][1])

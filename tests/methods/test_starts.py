@@ -524,6 +524,12 @@ def test_documents_that_are_too_short_are_refused_or_left_out(make, sentences, d
     assert "1 document of too few words were left out" in (kept.folder / "report.md").read_text()
 
 
+@pytest.mark.parametrize(("method", "helper"), [("diffcse", "generator"), ("dclr", "complement")])
+def test_the_plan_needs_the_helper(make, method, helper, tmp_path):
+    with pytest.raises(InputError, match="nowhere"):
+        make(method, **{helper: str(tmp_path / "nowhere")}).plan()
+
+
 def test_one_sentence_has_no_negatives(make, tmp_path):
     (tmp_path / "one.txt").write_text("balo dama felo\n")
     with pytest.raises(InputError, match="has 1 row; there must be at least 2"):

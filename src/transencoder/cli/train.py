@@ -78,11 +78,13 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
     if args.dry_run:
         show(str(config.plan()))
         return
-    from transencoder.report import notes_of, summary_table
+    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table
 
     args.run_folder = config.output
     trained = train(config, recipe=recipe)
-    show(summary_table(trained.result))
+    show(summary_table(trained.result) if score_rows(trained.result) else "Nothing was measured: no dev set, no tests.")
+    for line in filter(None, pretraining_lines(trained.result)):
+        show(line)
     for note in notes_of(trained.result):
         show(note)
     for form, best in trained.result["best"].items():

@@ -62,4 +62,6 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
     """The config with every default written out, the same with its variables expanded, and the start's folder."""
     given, usable = placed(config)
     folder = fetch(usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
+    for helper in usable.helpers:
+        usable.fetch_helper(helper)  # one that is not there is an error now, not after the text was read
     return given, usable, folder

@@ -4,7 +4,17 @@ from transencoder.report.model_card import model_card
 from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
-from transencoder.report.tables import summary_table
-from transencoder.report.text import notes_of
+from transencoder.report.tables import score_rows, summary_table
+from transencoder.report.text import notes_of, pretraining_lines
 
-__all__ = ["Result", "model_card", "notes_of", "read_result", "results_page", "summary_table", "write_report"]
+__all__ = [
+    "Result",
+    "model_card",
+    "notes_of",
+    "pretraining_lines",
+    "read_result",
+    "results_page",
+    "score_rows",
+    "summary_table",
+    "write_report",
+]
