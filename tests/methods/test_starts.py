@@ -21,6 +21,7 @@ from transencoder.fit import pseudo_labels
 from transencoder.losses import DropHead, drophead
 from transencoder.methods import start_training
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
+from transencoder.methods.data import read_start_data
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
@@ -29,6 +30,7 @@ from transencoder.methods.simcse import SimCSEFit
 from transencoder.pairs import read_sentences
 from transencoder.recipes import load_recipe, recipe_toml
 
+WORDS = [f"{first}a{last}" for first in "bdfgklmn" for last in ("lo", "ma")]
 FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "max_length": 16}
 CONFIGS = {
     "simcse": (SimCSE, {"fit": SimCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean"}),
@@ -494,6 +496,18 @@ def test_so_many_sentences_are_left_when_those_of_the_tests_are_out(make, tiny_f
     path.write_text("\n".join([*held_out, *tiny_pairs["sentence1"][:30]]) + "\n")
     kept = train(make("simcse", sentences=str(path), dev=None, exclude_test_sentences=True, n_sentences=20))
     assert kept.result["data"]["sentences"]["rows"] == 20
+
+
+def test_only_sentences_that_were_drawn_make_a_run_transductive(make, tiny_files, tmp_path):
+    """Was: a test sentence anywhere in the file did."""
+    held_out = read_pairs(str(tiny_files / "test.tsv"))["sentence1"][0]
+    path = tmp_path / "more.txt"
+    path.write_text("\n".join([held_out, *(f"balo dama {word} felo" for word in WORDS)]) + "\n")
+    records = [
+        read_start_data(make("simcse", sentences=str(path), dev=None, n_sentences=n, seed=1), None).record
+        for n in (2, 1 + len(WORDS))
+    ]
+    assert [record["transductive"] for record in records] == [False, True]
 
 
 def test_so_many_sentences_can_be_drawn(make):

@@ -68,10 +68,13 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         if n_short := len(rows) - len(long_enough):
             record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
         rows = long_enough
-    if tests and kind != "documents":
-        rows, record = _apart(rows, record, tests, exclude=config.exclude_test_sentences)
+    is_compared = bool(tests) and kind != "documents"
+    if is_compared and config.exclude_test_sentences:
+        rows, record = _apart(rows, record, tests, exclude=True)
     if isinstance(config, Sentences) and config.n_sentences is not None:
         rows, record = _drawn(rows, record, config.n_sentences, config.seed)
+    if is_compared and not config.exclude_test_sentences:
+        rows, record = _apart(rows, record, tests, exclude=False)  # of those that were drawn
     if isinstance(config, StartMethod) and len(rows) * config.rows_per_text < 2:
         raise InputError(f"{record['source']} has 1 row; there must be at least 2, for each other's negatives")
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
