@@ -1,12 +1,11 @@
-"""DeCLUTR's loss: the contrast from a slow statement of it, the masked words, and a plain trainer."""
+"""DeCLUTR's loss: the contrast from a slow statement of it, and the masked words."""
 
 import math
 
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 
 from transencoder.encoders import language_model_head
 from transencoder.losses import DeCLUTRLoss
@@ -139,26 +138,3 @@ def test_gradients_reach_the_encoder_and_the_head(bi, tiny_plm):
 def test_what_cannot_be_is_refused(bi, changes):
     with pytest.raises(ValueError, match="temperature is 0|belong together"):
         DeCLUTRLoss(bi, **changes)
-
-
-def test_trains_in_a_plain_trainer(tiny_bi_encoder, tiny_plm, tmp_path):
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    rows = Dataset.from_dict({f"span{i}": [row[i] for row in DOCUMENTS] for i in range(6)})
-    args = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path),
-        max_steps=2,
-        per_device_train_batch_size=3,
-        learning_rate=1e-2,
-        report_to="none",
-        save_strategy="no",
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        disable_tqdm=True,
-    )
-    trainer = SentenceTransformerTrainer(
-        model=model, args=args, train_dataset=rows, loss=masking(model, tiny_plm, mask_ratio=0.5)
-    )
-    assert trainer.train().global_step == 2
-    changed = [name for name, value in model.state_dict().items() if not torch.equal(value, before[name])]
-    assert len(changed) > len(before) / 2

@@ -1,0 +1,110 @@
+"""Every loss in sentence-transformers' own trainers: what it should train moves, what is frozen stays."""
+
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    CrossEncoder,
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+from transformers import AutoModel, AutoModelForMaskedLM
+
+from transencoder.encoders import language_model_head
+from transencoder.losses import (
+    ContrastiveTensionLoss,
+    CosineRegressionLoss,
+    DeCLUTRLoss,
+    DiffCSELoss,
+    InBatchContrastiveTensionLoss,
+    InfoNCELoss,
+    NTXentLoss,
+    SoftCrossEntropyLoss,
+    WeightedInfoNCELoss,
+    tanh_projector,
+)
+
+WIDTH = 32
+
+
+def diffcse(model, folder):
+    generator, discriminator = AutoModelForMaskedLM.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    ids = {"mask_token_id": model.tokenizer.mask_token_id, "special_ids": model.tokenizer.all_special_ids}
+    return DiffCSELoss(model, generator, discriminator, **ids, weight=1.0, projector=tanh_projector(WIDTH))
+
+
+def declutr(model, folder):
+    head, tokenizer = language_model_head(folder, model)
+    ids = {"mask_token_id": tokenizer.mask_token_id, "special_ids": tokenizer.all_special_ids}
+    return DeCLUTRLoss(model, n_positives=1, head=head, mask_ratio=0.5, **ids)
+
+
+LOSSES = {
+    "cosine regression": lambda model, _: CosineRegressionLoss(model),
+    "info_nce": lambda model, _: InfoNCELoss(model, projector=tanh_projector(WIDTH)),
+    "nt_xent": lambda model, _: NTXentLoss(model),
+    "contrastive tension": lambda model, _: ContrastiveTensionLoss(model),
+    "contrastive tension in batch": lambda model, _: InBatchContrastiveTensionLoss(model),
+    "declutr": declutr,
+    "diffcse": diffcse,
+    "weighted info_nce": lambda model, folder: WeightedInfoNCELoss(model, SentenceTransformer(folder, device="cpu")),
+}
+"""Loss -> made from a bi-encoder and the folder of the masked language model under it."""
+
+LABELLED = ("cosine regression", "contrastive tension")
+
+
+@pytest.fixture
+def options(tmp_path):
+    return {
+        "output_dir": str(tmp_path),
+        "max_steps": 3,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": True,
+        "dataloader_pin_memory": False,
+        "disable_tqdm": True,
+    }
+
+
+def rows(pairs: Dataset, labelled: bool) -> Dataset:
+    texts = pairs.select(range(12))
+    return texts.map(lambda row: {"label": row["score"] / 5} if labelled else {}, remove_columns="score")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_encoder, tiny_plm, tiny_pairs, options):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    loss = LOSSES[name](model, tiny_plm)
+    before = {each: value.detach().clone() for each, value in loss.named_parameters()}
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=SentenceTransformerTrainingArguments(**options),
+        train_dataset=rows(tiny_pairs, name in LABELLED),
+        loss=loss,
+    )
+    assert trainer.train().global_step == 3
+    after = dict(loss.named_parameters())
+    has_moved = {each: not torch.equal(value, before[each]) for each, value in after.items()}
+    assert not [each for each, value in after.items() if has_moved[each] and not value.requires_grad]
+    still = [each for each, value in after.items() if not has_moved[each] and value.requires_grad]
+    assert not [each for each in still if "pooler" not in each]
+
+
+def test_a_cross_encoder_moves(tiny_bi_encoder, tiny_pairs, options):
+    model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    trainer = CrossEncoderTrainer(
+        model=model,
+        args=CrossEncoderTrainingArguments(**options),
+        train_dataset=rows(tiny_pairs, labelled=True),
+        loss=SoftCrossEntropyLoss(model),
+    )
+    result = trainer.train()
+    assert result.global_step == 3
+    assert 0 < result.training_loss < 2
+    assert not [name for name, value in model.named_parameters() if torch.equal(value, before[name])]
