@@ -1,0 +1,94 @@
+"""Starting encoders that train in a second."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transencoder import DCLR, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE
+from transencoder.methods.contrastive_tension import ContrastiveTensionFit
+from transencoder.methods.dclr import DCLRFit
+from transencoder.methods.declutr import DeCLUTRFit
+from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.simcse import SimCSEFit
+from transencoder.methods.start import StartMethod
+
+FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "max_length": 16}
+CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
+    "simcse": (SimCSE, {"fit": SimCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean"}),
+    "mirror-bert": (MirrorBERT, {"fit": MirrorBERTFit(learning_rate=1e-3, **FAST)}),
+    "mirror-bert-drophead": (
+        MirrorBERT,
+        {"fit": MirrorBERTFit(learning_rate=1e-3, dropout=0.0, **FAST), "drophead": 0.5},
+    ),
+    "contrastive-tension": (
+        ContrastiveTension,
+        {"fit": ContrastiveTensionFit(learning_rate=1e-4, **FAST), "n_negatives": 1},
+    ),
+    "diffcse": (DiffCSE, {"fit": DiffCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"}),
+    "declutr": (
+        DeCLUTR,
+        {"fit": DeCLUTRFit(learning_rate=1e-3, **FAST), "documents": "documents", "document_words": 32, "n_samples": 3},
+    ),
+    "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
+}
+
+
+@pytest.fixture(scope="session", params=list(CONFIGS))
+def method(request: pytest.FixtureRequest) -> str:
+    """Each method that makes a starting encoder, as `tiny_start` takes it."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def sentences(tmp_path_factory: pytest.TempPathFactory, tiny_sentences: "Dataset") -> str:  # noqa: F821
+    """A file of 96 sentences, most of them longer than Mirror-BERT's 30 characters."""
+    path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
+    path.write_text("\n".join(tiny_sentences["text"]) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory, tiny_sentences: "Dataset") -> str:  # noqa: F821
+    """A file of 32 documents of three sentences each, 33 words or more."""
+    path = tmp_path_factory.mktemp("documents") / "documents.txt"
+    texts = tiny_sentences["text"][:]
+    path.write_text("\n".join(" ".join(texts[i : i + 3] * 2) for i in range(0, len(texts), 3)) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def tiny_start(
+    sentences: str,
+    documents: str,
+    tiny_plm: str,
+    tiny_bi_encoder: str,
+    tiny_files: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[..., StartMethod]:
+    """Makes the config of a method that trains in a second; any field can be changed."""
+    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder, "documents": documents}
+
+    def make(method: str, **changes: object) -> StartMethod:
+        config_class, own = CONFIGS[method]
+        own = {name: models.get(value, value) if isinstance(value, str) else value for name, value in own.items()}
+        fields = {
+            **({} if "documents" in own else {"sentences": sentences}),
+            "start": tiny_plm,
+            "output": str(tmp_path_factory.mktemp("runs") / "run"),
+            "dev": str(tiny_files / "dev.tsv"),
+            "tests": (str(tiny_files / "test.tsv"),),
+            "precision": "fp32",
+            "device": "cpu",
+        }
+        return config_class(**(fields | own | changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def weights() -> Callable[[str | Path], bytes]:
+    """Reads the weights of a run's bi-encoder."""
+    return lambda folder: (Path(folder) / "bi-encoder" / "model.safetensors").read_bytes()

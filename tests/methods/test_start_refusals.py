@@ -1,0 +1,79 @@
+"""Starting encoders: what cannot be is refused, with what to do."""
+
+import json
+import shutil
+
+import pytest
+from transformers import AutoTokenizer
+
+from transencoder import train
+from transencoder.errors import InputError
+from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.simcse import SimCSEFit
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("simcse", {"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ("simcse", {"fit": SimCSEFit(dropout=0.0)}, "both views of a sentence are the same"),
+        ("mirror-bert", {"temperature": -1.0}, "temperature is -1.0"),
+        ("mirror-bert", {"span_characters": -1}, "span_characters is -1"),
+        ("mirror-bert", {"span_characters": 0, "fit": MirrorBERTFit(dropout=0.0)}, "both views are the same"),
+        ("mirror-bert", {"drophead": 1.0}, "drophead is 1.0; it is a share of the heads, 0 to below 1"),
+        ("mirror-bert", {"drophead": -0.1}, "drophead is -0.1"),
+        ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests and dev"),
+    ],
+)
+def test_contradictions_are_refused(tiny_start, method, changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny_start(method, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": ("a", "b")}, "columns names 2 columns; documents have one"),
+        ({"mask_ratio": 1.0}, "mask_ratio is 1.0"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"document_words": 4}, "document_words is 4"),
+        ({"exclude_test_sentences": True}, "exclude_test_sentences is for sentences"),
+    ],
+)
+def test_contradictions_of_declutr_are_refused(tiny_start, changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny_start("declutr", **changes)
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"), [("simcse", {}), ("diffcse", {}), ("dclr", {}), ("mirror-bert", {"span_characters": 0})]
+)
+def test_a_start_without_dropout_is_refused(tiny_start, method, changes, tiny_plm, tmp_path):
+    shutil.copytree(tiny_plm, tmp_path / "dry")
+    config = json.loads((tmp_path / "dry" / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (tmp_path / "dry" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="has no dropout, and then both views of a sentence are the same"):
+        train(tiny_start(method, start=str(tmp_path / "dry"), **changes))
+
+
+@pytest.mark.parametrize(("method", "field"), [("diffcse", "generator"), ("dclr", "complement")])
+def test_a_helper_of_another_vocabulary_is_refused(tiny_start, method, field, tiny_plm, tmp_path):
+    shutil.copytree(tiny_plm, tmp_path / "other")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
+    tokenizer.add_tokens(["newword"])
+    tokenizer.save_pretrained(tmp_path / "other")
+    with pytest.raises(InputError, match="another vocabulary than the start"):
+        train(tiny_start(method, **{field: str(tmp_path / "other")}))
+
+
+@pytest.mark.parametrize(("method", "helper"), [("diffcse", "generator"), ("dclr", "complement")])
+def test_the_plan_needs_the_helper(tiny_start, method, helper, tmp_path):
+    with pytest.raises(InputError, match="nowhere"):
+        tiny_start(method, **{helper: str(tmp_path / "nowhere")}).plan()
+
+
+def test_a_start_without_a_language_modelling_head_needs_no_masks(tiny_start, tiny_bi_encoder):
+    with pytest.raises(InputError, match="is no masked language model.* as start, or mask_ratio 0"):
+        train(tiny_start("declutr", start=tiny_bi_encoder))
+    assert train(tiny_start("declutr", start=tiny_bi_encoder, mask_ratio=0.0)).result["best"]["bi"]["dev"] is not None
