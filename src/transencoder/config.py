@@ -1,5 +1,6 @@
 """The settings every method shares: which models take part, and how one encoder is trained. No heavy imports."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,6 +30,15 @@ class Member:
     """Hub revision of `start`."""
     cross_revision: str | None = None
     """Hub revision of `cross_start`."""
+    weight: float = 1.0
+    """With several members: its share in the labels and in the ensemble, above 0; normalised. Paper: equal shares."""
+    policy: LabelPolicy | None = None
+    """How its raw scores become targets; None: as the run's `label_policy` says."""
+
+    def __post_init__(self) -> None:
+        """Refuse a weight that is no share."""
+        if not 0.0 < self.weight < math.inf:
+            raise InputError(f"weight is {self.weight}; it is a share in the labels, a finite number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,12 +115,14 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
     weights = {teacher.name: teacher.weight for teacher in teachers}
     _check(weights, len(pairs))
     raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
-    return combine(raw, policy, weights, {teacher.name: teacher.fingerprint for teacher in teachers})
+    return combine(
+        raw, dict.fromkeys(names, policy), weights, {teacher.name: teacher.fingerprint for teacher in teachers}
+    )
 
 
 def combine(
     raw: Mapping[str, np.ndarray],
-    policy: LabelPolicy,
+    policies: Mapping[str, LabelPolicy],
     weights: Mapping[str, float],
     fingerprints: Mapping[str, str],
 ) -> PseudoLabels:
@@ -128,7 +130,7 @@ def combine(
 
     Args:
         raw: Each teacher's scores, float32 (n,).
-        policy: How raw scores become targets.
+        policies: How each teacher's raw scores become targets.
         weights: Each teacher's share in the mean, above 0; normalised.
         fingerprints: Each teacher's, for the record.
 
@@ -142,13 +144,14 @@ def combine(
     records = []
     for name, scores in raw.items():
         share = weights[name] / total
-        part = POLICIES[policy](scores)
+        part = POLICIES[policies[name]](scores)
         for i in range(0, n_pairs, _CHUNK):  # no third array of all pairs
             targets[i : i + _CHUNK] += np.float32(share) * part[i : i + _CHUNK]
-        records.append(_provenance(name, fingerprints[name], share, policy, scores))
+        records.append(_provenance(name, fingerprints[name], share, policies[name], scores))
     n_outside = int(((targets < 0) | (targets > 1)).sum())
     if n_outside:
-        logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), policy)
+        names = ", ".join(dict.fromkeys(policies.values()))
+        logger.warning("%d of %d targets lie outside [0, 1] (label policy %s)", n_outside, len(targets), names)
     return PseudoLabels(targets, dict(raw), records)
 
 

@@ -62,9 +62,12 @@ def test_a_start_begins_new_members_and_drops_the_recipes(run, training, recipe)
 
 
 def test_flags_after_a_start_belong_to_it(run, training):
-    code, _, err = run("train", "trans-encoder", *BASE, "--start", "z", "--pooling", "cls", "--cross-start", "y")
-    assert code == 2
-    assert "2 members given; mutual distillation is not there yet" in err
+    typed = ("--start", "z", "--pooling", "cls", "--cross-start", "y", "--weight", "2", "--policy", "quantile")
+    assert run("train", "trans-encoder", *BASE, *typed)[0] == 0
+    assert training.seen[0].members == (
+        Member(start="x"),
+        Member(start="z", pooling="cls", cross_start="y", weight=2.0, policy="quantile"),
+    )
 
 
 @pytest.mark.parametrize(

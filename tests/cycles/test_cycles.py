@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import FitConfig, Member, PretrainingConfig, train
-from transencoder.cycles import Model, self_distil
+from transencoder.cycles import Model, Starts, distil
+from transencoder.cycles.students import Taught
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
 
@@ -224,28 +225,59 @@ def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
 def scripted_lab(monkeypatch):
     """A lab whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
 
-    def make(devs, patience):
+    def make(devs, patience=None, n_members=1, alternate=False):
         made = []
 
-        def learn(lab, form, cycle, teacher):
-            made.append((form, cycle, teacher.name))
+        def learn(lab, members, form, cycle, teachers):
+            made.append((form, cycle, *(teacher.model.name for teacher in teachers)))
             value = devs[cycle - 1][form == "bi"]
             fitted = None if value is None else {"best": value}
-            return Model(form, Path("."), f"{form}-{cycle}", f"{form}-{cycle}", cycle, fitted)
+            names = [f"{member.prefix}{form}-{cycle}" for member in members]
+            models = [Model(form, Path("."), name, name, cycle, fitted) for name in names]
+            return [Taught(member, model) for member, model in zip(members, models, strict=True)]
 
-        monkeypatch.setattr("transencoder.cycles.self_distillation.learn", learn)
-        settings = type("Settings", (), {"patience_cycles": patience})()
-        lab = type("Lab", (), {"start": Model("bi", Path("."), "start", "start"), "settings": settings})()
-        return lab, made
+        monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
+        settings = type("Settings", (), {"patience_cycles": patience, "alternate_members": alternate})()
+        prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
+        members = tuple(
+            Starts(prefix, Model("bi", Path("."), prefix, f"{prefix}start"), Path("."), "") for prefix in prefixes
+        )
+        return type("Lab", (), {"members": members, "settings": settings})(), made
 
     return make
 
 
 def test_each_student_is_the_next_teacher(scripted_lab):
-    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)], None)
-    trained = self_distil(lab, 2)
+    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)])
+    trained = distil(lab, 2)
     assert made == [("cross", 1, "start"), ("bi", 1, "cross-1"), ("cross", 2, "bi-1"), ("bi", 2, "cross-2")]
-    assert [(cross.name, bi.name) for cross, bi in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
+    assert [(cross.name, bi.name) for ((_, cross, bi),) in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
+
+
+def test_several_members_learn_from_all(scripted_lab):
+    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)], n_members=2)
+    trained = distil(lab, 2)
+    assert made == [
+        ("cross", 1, "1/start", "2/start"),
+        ("bi", 1, "1/cross-1", "2/cross-1"),
+        ("cross", 2, "1/bi-1", "2/bi-1"),
+        ("bi", 2, "1/cross-2", "2/cross-2"),
+    ]
+    assert [[bi.name for _, _, bi in cycle] for cycle in trained] == [["1/bi-1", "2/bi-1"], ["1/bi-2", "2/bi-2"]]
+
+
+def test_members_in_turn_learn_from_the_one_before(scripted_lab):
+    lab, made = scripted_lab([(1.0, 1.0)] * 3, n_members=2, alternate=True)
+    trained = distil(lab, 3)
+    assert [row[2:] for row in made] == [
+        ("1/start",),
+        ("1/cross-1",),
+        ("1/bi-1",),
+        ("2/cross-2",),
+        ("2/bi-2",),
+        ("1/cross-3",),
+    ]
+    assert [[bi.name for _, _, bi in cycle] for cycle in trained] == [["1/bi-1"], ["2/bi-2"], ["1/bi-3"]]
 
 
 @pytest.mark.parametrize(
@@ -261,4 +293,4 @@ def test_each_student_is_the_next_teacher(scripted_lab):
 )
 def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
     lab, _ = scripted_lab(devs, patience)
-    assert len(self_distil(lab, len(devs))) == n_cycles
+    assert len(distil(lab, len(devs))) == n_cycles

@@ -5,6 +5,7 @@ import pytest
 from transencoder import FitConfig, Member, TransEncoder
 from transencoder.errors import InputError
 
+TWO = (Member(start="x"), Member(start="y"))
 FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
 
 
@@ -12,7 +13,11 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
     ("changes", "message"),
     [
         ({"members": ()}, "members is empty; give at least one start"),
-        ({"members": (Member(start="x"), Member(start="y"))}, "2 members given"),
+        ({"alternate_members": True}, "alternate_members needs at least two members"),
+        (
+            {"members": TWO, "alternate_members": True, "initialisation": "sequential"},
+            "changes the model from cycle to cycle; take initialisation refreshing",
+        ),
         ({"start_weight": 1.0}, r"start_weight is 1\.0; it is a share of the teachers, 0 to below 1"),
         ({"start_weight": -0.1}, r"start_weight is -0\.1"),
         ({"start_weight": float("nan")}, "start_weight is nan"),
@@ -27,6 +32,12 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
 def test_contradictions_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
         TransEncoder(**FIELDS | changes)
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_members_weight_is_above_0(weight):
+    with pytest.raises(InputError, match="weight is .* a finite number above 0"):
+        Member(start="x", weight=weight)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,19 @@
 """Trans-Encoder's cycles: bi -> cross -> bi, each student a stage of the run."""
 
-from transencoder.cycles.lab import Lab, Model, load, make_scorer, start_model
+from transencoder.cycles.distillation import Cycle, distil
+from transencoder.cycles.lab import Lab, Model, Starts, load, make_scorer, start_model
 from transencoder.cycles.pretraining import pretrained
-from transencoder.cycles.self_distillation import self_distil
+from transencoder.cycles.students import may_leave_range
 
-__all__ = ["Lab", "Model", "load", "make_scorer", "pretrained", "self_distil", "start_model"]
+__all__ = [
+    "Cycle",
+    "Lab",
+    "Model",
+    "Starts",
+    "distil",
+    "load",
+    "make_scorer",
+    "may_leave_range",
+    "pretrained",
+    "start_model",
+]

@@ -25,14 +25,34 @@ class Model:
     """Fingerprint of a start, key of a stage."""
     name: str
     cycle: int = 0
+    """0: a start."""
     fitted: dict[str, Any] | None = None
     """The fit's record: best, best_step, curve, n_steps, seconds."""
     seconds: float = 0.0
+    pooling: Pooling | None = None
+    """Of a start; None: its own."""
 
     @property
     def dev(self) -> float | None:
         """Best dev metric, where there is a dev set."""
         return self.fitted["best"] if self.fitted else None
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Where the models of one member start, and how its scores count."""
+
+    prefix: str
+    """Of the names of its stages: `member-2/`; empty for the only member."""
+    bi: Model
+    cross: Path
+    cross_fingerprint: str
+    weight: float = 1.0
+    """Share in labels and ensembles, above 0; they are normalised."""
+    policy: LabelPolicy | None = None
+    """How its scores become targets; None: as the settings say."""
+    pretrained: StageRecord | None = None
+    """The stage that made the encoder of the cross-encoders' start from `cross`, where there is one."""
 
 
 @dataclass
@@ -52,17 +72,12 @@ class Lab:
     """Which test sets those are."""
     cache: TokenCache
     device: str
-    start: Model
-    cross_start: Path
-    cross_start_fingerprint: str
-    pooling: Pooling | None
-    pretrained: StageRecord | None = None
-    """The stage that made the encoder of the cross-encoders' start from `cross_start`, where there is one."""
+    members: tuple[Starts, ...]
 
 
-def start_model(folder: Path, name: str = "start") -> Model:
-    """The member's starting bi-encoder."""
-    return Model("bi", folder, weights_fingerprint(folder), name)
+def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None) -> Model:
+    """A bi-encoder to start from."""
+    return Model("bi", folder, weights_fingerprint(folder), name, pooling=pooling)
 
 
 def make_scorer(lab: Lab, model: Encoder) -> Scorer:
@@ -75,8 +90,8 @@ def make_scorer(lab: Lab, model: Encoder) -> Scorer:
 
 def load(lab: Lab, model: Model) -> Encoder:
     """A start or a trained model, in memory."""
-    if model is lab.start:
-        return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=lab.pooling, device=lab.device)
+    if not model.cycle:
+        return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=model.pooling, device=lab.device)
     return load_trained(model.folder, lab.device)
 
 
@@ -89,6 +104,8 @@ class _Settings(Protocol):
     def label_policy(self) -> LabelPolicy: ...
     @property
     def start_weight(self) -> float: ...
+    @property
+    def alternate_members(self) -> bool: ...
     @property
     def label_both_orders(self) -> bool: ...
     @property

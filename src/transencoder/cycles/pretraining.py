@@ -1,11 +1,11 @@
-"""The cross-encoder's start, pretrained further on the pairs where the settings say so: a stage."""
+"""The cross-encoders' starts, pretrained further on the pairs where the settings say so: a stage."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from transencoder import distributed
-from transencoder.cycles.lab import Lab
+from transencoder.cycles.lab import Lab, Starts
 from transencoder.fit import pretrain
 from transencoder.runs import stage_seed
 
@@ -16,12 +16,16 @@ _NAME = "cross-start/pretraining"
 
 
 def pretrained(lab: Lab) -> Lab:
-    """The lab whose cross-encoders start from a masked language model of its pairs; the same one for 0 epochs."""
-    settings = lab.settings.pretraining
-    if not settings.epochs:
+    """The lab whose cross-encoders start from masked language models of its pairs; the same one for 0 epochs."""
+    if not lab.settings.pretraining.epochs:
         return lab
+    return replace(lab, members=tuple(_pretrained(lab, member) for member in lab.members))
+
+
+def _pretrained(lab: Lab, member: Starts) -> Starts:
+    settings = lab.settings.pretraining
     record = lab.run.stage(
-        _NAME,
+        member.prefix + _NAME,
         config={
             "version": _CODE_VERSION,
             "fit": settings.as_fit(lab.settings.cross).outcome | {"eval_steps": None},
@@ -31,27 +35,27 @@ def pretrained(lab: Lab) -> Lab:
             "precision": lab.settings.precision,
             "n_processes": distributed.world_size(),
         },
-        inputs=[lab.pairs_fingerprint, lab.cross_start_fingerprint],
-        compute=lambda folder: _pretrain(lab, folder),
+        inputs=[lab.pairs_fingerprint, member.cross_fingerprint],
+        compute=lambda folder: _pretrain(lab, member, folder),
     )
-    return replace(lab, pretrained=record)
+    return replace(member, pretrained=record)
 
 
-def _pretrain(lab: Lab, folder: Path) -> dict[str, Any]:
+def _pretrain(lab: Lab, member: Starts, folder: Path) -> dict[str, Any]:
     settings = lab.settings.pretraining
     model, record = pretrain(
-        lab.cross_start,
+        member.cross,
         lab.pairs,
         settings.as_fit(lab.settings.cross),
         settings.mask_ratio,
         folder=folder / "checkpoints",
-        seed=stage_seed(lab.settings.seed, _NAME),
+        seed=stage_seed(lab.settings.seed, member.prefix + _NAME),
         precision=lab.settings.precision,
         device=lab.device,
         both_orders=lab.settings.is_symmetric,
         cache=lab.cache,
         report_to=lab.settings.report_to,
-        log_folder=lab.run.folder / "tensorboard" / "cross-start-pretraining",
+        log_folder=lab.run.folder / "tensorboard" / f"{member.prefix}cross-start-pretraining",
     )
     if distributed.rank() == 0:
         model.save_pretrained(folder / "model")

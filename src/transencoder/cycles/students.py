@@ -1,7 +1,7 @@
-"""One student: its teachers' scores, the labels made of them, and the training on these, each a stage."""
+"""The students of a cycle: their teachers' scores, the labels made of them, the trainings on these: all stages."""
 
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
 from transencoder import distributed
-from transencoder.config import Form
-from transencoder.cycles.lab import Lab, Model, load, make_scorer
+from transencoder.config import Form, LabelPolicy
+from transencoder.cycles.lab import Lab, Model, Starts, load, make_scorer
 from transencoder.encoders import load_bi, load_cross, transplant
 from transencoder.fit import fit
 from transencoder.labels import as_record, combine, score_on_ranks
@@ -24,36 +24,103 @@ _CODE_VERSION = 4
 """Raised when a change of the code changes what a stage computes."""
 
 
-def learn(lab: Lab, form: Form, cycle: int, teacher: Model) -> Model:
-    """The stages of one student: its teachers' scores, the labels made of them, and the training on these."""
-    start_weight = lab.settings.start_weight if form == "bi" else 0.0
-    teachers = [(teacher, 1.0 - start_weight)] + ([(lab.start, start_weight)] if start_weight else [])
-    scored = [_score(lab, model) for model, _ in teachers]
-    labels = lab.run.stage(
+@dataclass(frozen=True)
+class Taught:
+    """A model, and the member that it is of, which says how its scores count."""
+
+    member: Starts
+    model: Model
+
+
+def learn(lab: Lab, members: Sequence[Starts], form: Form, cycle: int, teachers: list[Taught]) -> list[Taught]:
+    """One student of each member: the teachers' scores, the labels that they make together, the trainings: all stages.
+
+    Args:
+        lab: Pairs, settings, and the run that keeps the stages.
+        members: Whose students.
+        form: What they are to be.
+        cycle: From 1.
+        teachers: Whose labels they learn; for bi-encoders the starts teach too, as far as the settings say so.
+    """
+    labels, seconds = _labels(lab, form, cycle, teachers)
+    lesson = _Lesson(form, cycle, labels, seconds)
+    own = {teacher.member.prefix: teacher.model for teacher in teachers}
+    return [Taught(member, _student(lab, member, lesson, own.get(member.prefix, member.bi))) for member in members]
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """What the students of a cycle learn."""
+
+    form: Form
+    """What they are to be."""
+    cycle: int
+    labels: StageRecord
+    labelling_seconds: float
+    """Teachers' scores included."""
+
+    def name(self, member: Starts) -> str:
+        """The stage of a member's student."""
+        return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
+
+
+def _student(lab: Lab, member: Starts, lesson: _Lesson, own: Model) -> Model:
+    """Train a member's student; in sequential initialisation it starts from the encoder of `own`."""
+    form, name = lesson.form, lesson.name(member)
+    initial = _initial_keys(lab, member, form, own)
+    record = lab.run.stage(
+        name,
+        config=_fit_config(lab, member, form),
+        inputs=[lesson.labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *initial],
+        compute=lambda folder: _fit(lab, member, lesson, own, folder),
+    )
+    seconds = lesson.labelling_seconds + record.seconds
+    return Model(form, record.folder / "model", record.key, name, lesson.cycle, fitted=record.result, seconds=seconds)
+
+
+@dataclass(frozen=True)
+class _Voice:
+    """A teacher's part in the labels."""
+
+    model: Model
+    weight: float
+    policy: LabelPolicy
+
+
+def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Taught]) -> tuple[StageRecord, float]:
+    """The labels that all teachers make together, and what it cost to make them."""
+    voices = _voices(lab, form, teachers)
+    scored = [_score(lab, voice.model) for voice in voices]
+    policies = [voice.policy for voice in voices]
+    record = lab.run.stage(
         f"cycle-{cycle}/labels-for-{form}",
         config={
             "version": _CODE_VERSION,
-            "policy": lab.settings.label_policy,
-            "weights": [weight for _, weight in teachers],
+            "policy": policies[0] if len(set(policies)) == 1 else policies,
+            "weights": [voice.weight for voice in voices],
         },
-        inputs=[record.key for record in scored],
-        compute=lambda folder: _label(lab, teachers, scored, folder),
+        inputs=[stage.key for stage in scored],
+        compute=lambda folder: _label(lab, voices, scored, folder),
     )
-    name = f"cycle-{cycle}/{form}-encoder"
-    record = lab.run.stage(
-        name,
-        config=_fit_config(lab, form),
-        inputs=[labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *_initial_keys(lab, form, teacher)],
-        compute=lambda folder: _fit(lab, form, cycle, teacher, labels, folder),
-    )
-    folder = record.folder / "model"
-    seconds = sum(stage.seconds for stage in (*scored, labels, record))
-    return Model(form, folder, record.key, name, cycle, record.result, seconds)
+    return record, record.seconds + sum(stage.seconds for stage in scored)
+
+
+def _voices(lab: Lab, form: Form, teachers: list[Taught]) -> list[_Voice]:
+    """The teachers and, with their share in a bi-encoder's labels, their starts."""
+    start_weight = lab.settings.start_weight if form == "bi" else 0.0
+
+    def voice(member: Starts, model: Model, share: float) -> _Voice:
+        return _Voice(model, share * member.weight, member.policy or lab.settings.label_policy)
+
+    voices = [voice(teacher.member, teacher.model, 1.0 - start_weight) for teacher in teachers]
+    if start_weight:
+        voices += [voice(teacher.member, teacher.member.bi, start_weight) for teacher in teachers]
+    return voices
 
 
 def _score(lab: Lab, model: Model) -> StageRecord:
     """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
-    is_start = model is lab.start
+    is_start = not model.cycle
 
     def compute(folder: Path) -> dict[str, Any]:
         scores = score_on_ranks(make_scorer(lab, load(lab, model)), lab.pairs)
@@ -67,7 +134,7 @@ def _score(lab: Lab, model: Model) -> StageRecord:
             "version": _CODE_VERSION,
             "both_orders": model.form == "cross" and lab.settings.label_both_orders and lab.settings.is_symmetric,
             "max_length": lab.settings.bi.max_length if is_start else None,
-            "pooling": lab.pooling if is_start else None,
+            "pooling": model.pooling,
             "precision": lab.settings.precision,
         },
         inputs=[lab.pairs_fingerprint, model.key],
@@ -75,15 +142,12 @@ def _score(lab: Lab, model: Model) -> StageRecord:
     )
 
 
-def _label(lab: Lab, teachers: list[tuple[Model, float]], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
+def _label(lab: Lab, voices: list[_Voice], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
     labels = combine(
-        {
-            model.name: np.load(record.folder / "scores.npy")
-            for (model, _), record in zip(teachers, scored, strict=True)
-        },
-        lab.settings.label_policy,
-        {model.name: weight for model, weight in teachers},
-        {model.name: model.key for model, _ in teachers},
+        {voice.model.name: np.load(record.folder / "scores.npy") for voice, record in zip(voices, scored, strict=True)},
+        {voice.model.name: voice.policy for voice in voices},
+        {voice.model.name: voice.weight for voice in voices},
+        {voice.model.name: voice.model.key for voice in voices},
     )
     if distributed.rank() == 0:
         labels.write(folder / "labels.parquet", lab.pairs)
@@ -91,9 +155,10 @@ def _label(lab: Lab, teachers: list[tuple[Model, float]], scored: list[StageReco
     return {"teachers": as_record(labels.provenance)}
 
 
-def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, folder: Path) -> dict[str, Any]:
-    seed = stage_seed(lab.settings.seed, f"cycle-{cycle}/{form}-encoder")
-    student = _initialise(lab, form, teacher, seed)
+def _fit(lab: Lab, member: Starts, lesson: _Lesson, own: Model, folder: Path) -> dict[str, Any]:
+    form, name = lesson.form, lesson.name(member)
+    seed = stage_seed(lab.settings.seed, name)
+    student = _initialise(lab, member, form, own, seed)
     config = getattr(lab.settings, form)
 
     def dev_metrics(model: Encoder) -> dict[str, float]:
@@ -106,7 +171,7 @@ def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, 
         student,
         _losses(lab)[form],
         lab.pairs,
-        read_targets(labels.folder / "labels.parquet"),
+        read_targets(lesson.labels.folder / "labels.parquet"),
         dev_metrics if lab.dev is not None else None,
         config,
         folder=folder / "checkpoints",
@@ -115,7 +180,7 @@ def _fit(lab: Lab, form: Form, cycle: int, teacher: Model, labels: StageRecord, 
         both_orders=form == "cross" and lab.settings.is_symmetric,
         cache=lab.cache,
         report_to=lab.settings.report_to,
-        log_folder=lab.run.folder / "tensorboard" / f"cycle-{cycle}-{form}-encoder",
+        log_folder=lab.run.folder / "tensorboard" / name.replace("/", "-"),
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
@@ -128,29 +193,31 @@ def read_targets(path: Path) -> np.ndarray:
     return targets
 
 
-def _initialise(lab: Lab, form: Form, teacher: Model, seed: int) -> Encoder:
+def _initialise(lab: Lab, member: Starts, form: Form, own: Model, seed: int) -> Encoder:
     """Refreshing: from the member's starts; sequential: with the encoder of the teacher (section 5.2)."""
     settings = lab.settings
     student: Encoder
     if form == "bi":
-        student = load_bi(lab.start.folder, max_length=settings.bi.max_length, pooling=lab.pooling, device=lab.device)
+        student = load_bi(
+            member.bi.folder, max_length=settings.bi.max_length, pooling=member.bi.pooling, device=lab.device
+        )
     else:
         student = load_cross(
-            lab.cross_start,
+            member.cross,
             max_length=settings.cross.max_length,
             head=settings.head,
             seed=seed,
             device=lab.device,
         )
-        if lab.pretrained is not None:
-            transplant(AutoModel.from_pretrained(lab.pretrained.folder / "model"), student)
+        if member.pretrained is not None:
+            transplant(AutoModel.from_pretrained(member.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":
-        transplant(load(lab, teacher), student)
+        transplant(load(lab, own), student)
     return student
 
 
 def _losses(lab: Lab) -> dict[Form, Callable[[Any], Any]]:
-    outside = lab.settings.label_policy == "raw"
+    outside = may_leave_range(lab)
 
     def cross(model: CrossEncoder) -> SoftCrossEntropyLoss:
         return SoftCrossEntropyLoss(model, allow_outside=outside)
@@ -161,7 +228,12 @@ def _losses(lab: Lab) -> dict[Form, Callable[[Any], Any]]:
     return {"cross": cross, "bi": bi}
 
 
-def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
+def may_leave_range(lab: Lab) -> bool:
+    """Whether targets may lie outside [0, 1], as the released code's do."""
+    return any((member.policy or lab.settings.label_policy) == "raw" for member in lab.members)
+
+
+def _fit_config(lab: Lab, member: Starts, form: Form) -> dict[str, Any]:
     settings = lab.settings
     config = {
         "version": _CODE_VERSION,
@@ -170,10 +242,10 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
         "seed": settings.seed,
         "precision": settings.precision,
         "n_processes": distributed.world_size(),
-        "allow_outside": settings.label_policy == "raw",
+        "allow_outside": may_leave_range(lab),
     }
     if form == "bi":
-        return config | {"pooling": lab.pooling}
+        return config | {"pooling": member.bi.pooling}
     return config | {
         "head": settings.head,
         "both_orders": settings.is_symmetric,
@@ -181,8 +253,8 @@ def _fit_config(lab: Lab, form: Form) -> dict[str, Any]:
     }
 
 
-def _initial_keys(lab: Lab, form: Form, teacher: Model) -> list[str]:
-    keys = [lab.start.key if form == "bi" else lab.cross_start_fingerprint]
-    if form == "cross" and lab.pretrained is not None:
-        keys.append(lab.pretrained.key)
-    return [*keys, teacher.key] if lab.settings.initialisation == "sequential" else keys
+def _initial_keys(lab: Lab, member: Starts, form: Form, own: Model) -> list[str]:
+    keys = [member.bi.key if form == "bi" else member.cross_fingerprint]
+    if form == "cross" and member.pretrained is not None:
+        keys.append(member.pretrained.key)
+    return [*keys, own.key] if lab.settings.initialisation == "sequential" else keys

@@ -2,8 +2,9 @@
 
 import dataclasses
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +16,8 @@ from transencoder.methods.data import Data
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.report import model_card, write_report
-from transencoder.report.result import Environment, Result
+from transencoder.report.result import Best, Cycle, Environment, MemberRecord, Result, of_member
+from transencoder.report.text import starts_of
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 
@@ -24,7 +26,10 @@ FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm":
 
 BAD_ROWS = "bad-rows.tsv"
 
-_OUTPUTS = (*FOLDERS.values(), "report.md", "curves.png", BAD_ROWS)
+MEMBERS = "members"
+"""Where in the run folder the models of each of several members lie: `members/2/bi-encoder`."""
+
+_OUTPUTS = (*FOLDERS.values(), MEMBERS, "report.md", "curves.png", BAD_ROWS)
 """What belongs to a result besides its record."""
 
 
@@ -95,15 +100,8 @@ def result_of(
         "environment": _environment(run.environments),
         "data": data.as_record(),
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
-        "cycles": [
-            {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
-            for i, models in enumerate(cycles, 1)
-        ],
-        "best": {
-            form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": folder}
-            for form, folder in FOLDERS.items()
-            if form in best
-        },
+        "cycles": _cycle_records(cycles),
+        "best": _best_records(best, ""),
         "dev": dev,
         "scores": scores,
         "analysis": _analysis(cycles) if given.test_every_eval else None,
@@ -116,14 +114,49 @@ def result_of(
     return result
 
 
-def finish(run: Run, result: Result, best: Mapping[Form, Model]) -> None:
-    """Put the models where the user finds them, write the record, then the report."""
+def member_record(
+    number: int,
+    cycles: list[dict[Form, Model]],
+    best: Mapping[Form, Model],
+    dev: Metrics | None,
+    scores: dict[str, Metrics],
+) -> MemberRecord:
+    """One of several members for result.json; see `result_of`."""
+    return {
+        "cycles": _cycle_records(cycles),
+        "best": _best_records(best, f"{MEMBERS}/{number}/"),
+        "dev": dev,
+        "scores": scores,
+    }
+
+
+def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequence[Mapping[Form, Model]] = ()) -> None:
+    """Put the models where the user finds them, write the record, then the report.
+
+    Args:
+        run: The run, its stages done.
+        result: The content of result.json.
+        best: The model that is kept of each form.
+        members: The same of each member, where the result has several.
+    """
     if distributed.rank() == 0:
+        shown = _as_member(result, result["member"]) if "member" in result else result
         for form, model in best.items():
-            _export(run, result, form, model)
+            _export(run, shown, form, model, run.folder / FOLDERS[form])
+        for number, models in enumerate(members if "members" in result else (), 1):
+            for form, model in models.items():
+                target = run.folder / MEMBERS / str(number) / FOLDERS[form]
+                _export(run, _as_member(result, number), form, model, target)
     run.finish(result)
     if distributed.rank() == 0:
         write_report(run.folder)
+
+
+def _as_member(result: Result, number: int) -> Result:
+    """What the cards of a member's models are written from."""
+    others = " and ".join(f"`{start}`" for i, start in enumerate(starts_of(result), 1) if i != number)
+    about = f"{result['about']} This is member {number} of {len(result['members'])}; the others started from {others}."
+    return of_member(result, number) | {"about": about}
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:
@@ -142,6 +175,21 @@ def _environment(recorded: list[dict[str, Any]]) -> Environment:
 
 def _joined(values: Iterable[str]) -> str:
     return " + ".join(dict.fromkeys(values))
+
+
+def _cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
+    return [
+        {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
+        for i, models in enumerate(cycles, 1)
+    ]
+
+
+def _best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
+    return {
+        form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": f"{parent}{folder}"}
+        for form, folder in FOLDERS.items()
+        if form in best
+    }
 
 
 def _form_record(model: Model) -> Any:
@@ -179,10 +227,11 @@ def _plain(config: Method[Any]) -> dict[str, Any]:
     return values
 
 
-def _export(run: Run, result: Result, form: Form, model: Model) -> None:
-    target, unfinished = run.folder / FOLDERS[form], run.folder / f".tmp-{FOLDERS[form]}"
+def _export(run: Run, result: Result, form: Form, model: Model, target: Path) -> None:
+    unfinished = run.folder / f".tmp-{FOLDERS[form]}"
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(model.folder, unfinished)
     atomic_write_text(unfinished / "README.md", model_card(result, form))
     shutil.rmtree(target, ignore_errors=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished.rename(target)

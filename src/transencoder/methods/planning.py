@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transencoder.config import FitConfig
+from transencoder.config import FitConfig, Member
 from transencoder.encoders import count_parameters, fetch
+from transencoder.errors import InputError
 from transencoder.fit import steps_in_all
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.defaults import fill
@@ -40,8 +41,11 @@ class Plan:
         """The plan as a person reads it."""
         config = self.config
         cross, bi = plural(self.cross_steps, "step"), plural(self.bi_steps, "step")
+        each = "" if len(config.members) == 1 else f" and each of {len(config.members)} members"
+        if config.alternate_members:
+            each = f", by one of {len(config.members)} members in turn"
         lines = [
-            f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle: label, train a "
+            f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle{each}: label, train a "
             f"cross-encoder {cross}, label, train a bi-encoder {bi}",
             f"cross: {settings_in_words(config.cross)}",
             f"bi: {settings_in_words(config.bi)}",
@@ -63,9 +67,12 @@ def settings_in_words(config: FitConfig) -> str:
 
 def plan(config: TransEncoder) -> Plan:
     """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
-    _, config, start, cross_start = prepare(config)
+    _, config, starts = prepare(config)
     data = read_data(config, None)
-    n_parameters = {"bi": count_parameters(start), "cross": count_parameters(cross_start)}
+    n_parameters = {
+        form: sum(map(count_parameters, folders))
+        for form, folders in zip(("bi", "cross"), zip(*starts, strict=True), strict=True)
+    }
     steps = {
         "pretraining": _pretraining_steps(config, len(data.training)),
         "cross": steps_in_all(len(data.training), config.cross, both_orders=config.is_symmetric),
@@ -78,7 +85,10 @@ def plan(config: TransEncoder) -> Plan:
         "cross": cycles * _operations(data, config.cross, n_parameters["cross"], steps["cross"], both_orders),
         "bi": cycles * _operations(data, config.bi, n_parameters["bi"], steps["bi"], 1),
     }
-    seconds = sum(operations.values()) / operations_a_second(config)
+    learning = 1 / len(config.members) if config.alternate_members else 1
+    seconds = (operations["pretraining"] + learning * (operations["cross"] + operations["bi"])) / operations_a_second(
+        config
+    )
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
     n_models = cycles + 1 + bool(steps["pretraining"])
     disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.training) * (400 + 100 * cycles)
@@ -118,19 +128,27 @@ def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
     return steps_in_all(n_pairs, config.pretraining.as_fit(config.cross), both_orders=config.is_symmetric)
 
 
-def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, Path, Path]:
-    """The config with every default written out, the same with its variables expanded, and both starts' folders."""
+def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tuple[Path, Path]]]:
+    """The config with every default written out, the same with its variables expanded, and each member's start folders.
+
+    Raises:
+        InputError: A member that cannot be had, by number where there are several.
+    """
     config, usable = placed(config)
-    member = usable.members[0]
-    start = fetch(member.start, form="bi", revision=member.revision, token=usable.token, cache_folder=usable.cache_dir)
-    cross_start = start
-    if member.cross_start is not None:
-        cross_start = fetch(
-            member.cross_start,
-            form="cross",
-            revision=member.cross_revision,
-            token=usable.token,
-            cache_folder=usable.cache_dir,
-        )
-    n_parameters = max(count_parameters(start), count_parameters(cross_start))
-    return fill(config, n_parameters), fill(usable, n_parameters), start, cross_start
+    starts = []
+    for number, member in enumerate(usable.members, 1):
+        try:
+            starts.append(_fetched(member, usable))
+        except InputError as error:
+            raise InputError(f"member {number}: {error}" if len(usable.members) > 1 else str(error)) from error
+    n_parameters = max(count_parameters(folder) for folders in starts for folder in folders)
+    return fill(config, n_parameters), fill(usable, n_parameters), starts
+
+
+def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:
+    """The folders of a member's starts, the bi-encoder's and the cross-encoder's."""
+    where = {"token": config.token, "cache_folder": config.cache_dir}
+    start = fetch(member.start, form="bi", revision=member.revision, **where)
+    if member.cross_start is None:
+        return start, start
+    return start, fetch(member.cross_start, form="cross", revision=member.cross_revision, **where)

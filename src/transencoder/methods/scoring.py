@@ -1,7 +1,7 @@
 """What a run's models score on its labelled sets: each set once a model, as stages of the run."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from transencoder.config import Pooling, Precision
 from transencoder.cycles import Lab, Model, load, make_scorer
@@ -10,7 +10,7 @@ from transencoder.evaluation import evaluate
 from transencoder.inference import uses_bf16
 from transencoder.methods.labelled import Scored
 from transencoder.runs import Run
-from transencoder.scorers import BiScorer, Scorer
+from transencoder.scorers import BiScorer, MeanScorer, Scorer
 from transencoder.tokens import TokenCache
 
 _CODE_VERSION = 1
@@ -27,14 +27,32 @@ def measure(scored: Scored, scorer: Scorer) -> float:
 
 def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> Metrics:
     """Metrics of a model on labelled sets, in the run's precision and lengths."""
-    is_start = model is lab.start
-    conditions = {
+    conditions = _conditions(lab, model) | {"pooling": model.pooling}
+    return score_stage(lab.run, [model], name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
+
+
+def score_ensemble(
+    lab: Lab, models: Sequence[Model], weights: Sequence[float], name: str, sets: dict[str, Scored]
+) -> Metrics:
+    """Metrics of the weighted mean of models of one form on labelled sets (paper, section 3: ensemble results)."""
+    conditions = _conditions(lab, models[0]) | {
+        "pooling": [model.pooling for model in models],
+        "weights": list(weights),
+    }
+
+    def make() -> Scorer:
+        return MeanScorer([make_scorer(lab, load(lab, model)) for model in models], weights)
+
+    return score_stage(lab.run, models, name, conditions, sets, make)
+
+
+def _conditions(lab: Lab, model: Model) -> dict[str, object]:
+    """What decides the scores of a model, be it a start or trained, besides its weights and its pooling."""
+    return {
         "precision": lab.settings.precision,
-        "max_length": lab.settings.bi.max_length if is_start else None,
-        "pooling": lab.pooling if is_start else None,
+        "max_length": None if model.cycle else lab.settings.bi.max_length,
         "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
     }
-    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
 
 
 def score_start_as_is(
@@ -47,6 +65,7 @@ def score_start_as_is(
     pooling: Pooling | None,
     precision: Precision,
     device: str,
+    name: str = "start-as-is",
 ) -> Metrics | None:
     """Metrics of the start as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
@@ -62,6 +81,7 @@ def score_start_as_is(
         pooling: As in the run.
         precision: As in the run.
         device: Where it runs.
+        name: Of the stage, after `scores/`.
     """
     model = load_bi(start.folder, pooling=pooling, device=device)
     own = model.max_seq_length
@@ -69,33 +89,31 @@ def score_start_as_is(
     if not is_shortened and not uses_bf16(device, precision):
         return None
     conditions = {"precision": "fp32", "max_length": None, "pooling": pooling, "both_orders": False}
-    return score_stage(
-        run, start, "start-as-is", conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache)
-    )
+    return score_stage(run, [start], name, conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache))
 
 
 def score_stage(
     run: Run,
-    model: Model,
+    models: Sequence[Model],
     name: str,
     conditions: Mapping[str, object],
     sets: dict[str, Scored],
     make: Callable[[], Scorer],
 ) -> Metrics:
-    """Metrics of a model on labelled sets, a stage of the run.
+    """Metrics of a model, or of several together, on labelled sets, a stage of the run.
 
     Args:
         run: Keeps the stage.
-        model: What is measured.
+        models: What is measured.
         name: Of the stage, after `scores/`.
-        conditions: All that decides its scores besides its weights.
-        sets: What it is measured on.
-        make: Makes its scorer, when there is no such stage yet.
+        conditions: All that decides the scores besides the models' weights.
+        sets: What they are measured on.
+        make: Makes the scorer, when there is no such stage yet.
     """
     record = run.stage(
         f"scores/{name}",
         config={"version": _CODE_VERSION, **conditions, "sets": list(sets)},
-        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
+        inputs=[*(model.key for model in models), *(scored.fingerprint for scored in sets.values())],
         compute=lambda _: _score_all(make(), sets),
     )
     return record.result

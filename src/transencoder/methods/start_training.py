@@ -249,4 +249,4 @@ def _score(bench: _Bench, model: Model, name: str, sets: dict[str, Any]) -> Metr
     def scorer() -> Scorer:
         return bench.scorer(bench.load_start() if is_start else load_bi(model.folder, device=bench.device))
 
-    return score_stage(bench.run, model, name, conditions, sets, scorer)
+    return score_stage(bench.run, [model], name, conditions, sets, scorer)

@@ -1,5 +1,6 @@
 """A Trans-Encoder run from its config to its models: read, train the cycles, pick the best, test once, report."""
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,13 +8,22 @@ from pathlib import Path
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
-from transencoder.config import Form
-from transencoder.cycles import Lab, Model, pretrained, self_distil, start_model
+from transencoder.config import Form, Member
+from transencoder.cycles import Cycle, Lab, Model, Starts, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.methods.data import Data, read_data
-from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
+from transencoder.methods.labelled import Scored
+from transencoder.methods.outcome import (
+    BAD_ROWS,
+    FOLDERS,
+    finish,
+    member_record,
+    open_run,
+    remove_unfinished,
+    result_of,
+)
 from transencoder.methods.planning import prepare
-from transencoder.methods.scoring import Metrics, measure, score, score_start_as_is
+from transencoder.methods.scoring import Metrics, measure, score, score_ensemble, score_start_as_is
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.report.result import Result
 from transencoder.runs import Run
@@ -51,39 +61,85 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     """
     distributed.start()
     started = time.monotonic()
-    given, config, start, cross_start = prepare(config)
+    given, config, starts = prepare(config)
     with open_run(given, config) as run:
         remove_unfinished(run)
         data = read_data(config, run.folder / BAD_ROWS)
-        lab = pretrained(_make_lab(run, config, data, start, cross_start))
-        cycles = self_distil(lab, config.cycles or 1)
-        best: dict[Form, Model] = {
-            "cross": _best([cross for cross, _ in cycles]),
-            "bi": _best([bi for _, bi in cycles]),
-        }
-        scores, dev = _scores(lab, data, best), _dev(lab, data, best)
+        lab = pretrained(_make_lab(run, config, data, starts))
+        chains = _chains(lab, distil(lab, config.cycles or 1))
+        measured = [_measured(lab, data, chain) for chain in chains]
+        kept = _kept(chains)
+        chain = chains[kept]
         result = result_of(
             run,
             given,
             data,
-            [{"cross": cross, "bi": bi} for cross, bi in cycles],
-            best,
-            dev=dev,
-            scores=scores,
+            chain.cycles,
+            chain.best,
+            dev=measured[kept].dev,
+            scores=measured[kept].scores,
             seconds=time.monotonic() - started,
             recipe=recipe,
-            notes=[_RAW_NOTE] if config.label_policy == "raw" else [],
+            notes=[_RAW_NOTE] if may_leave_range(lab) else [],
         )
-        if lab.pretrained is not None:
-            losses = lab.pretrained.result["losses"]
-            result["pretraining"] = {"steps": lab.pretrained.result["n_steps"], "losses": losses}
-        finish(run, result, best)
+        if chain.member.pretrained is not None:
+            record = chain.member.pretrained.result
+            result["pretraining"] = {"steps": record["n_steps"], "losses": record["losses"]}
+        if len(chains) > 1:
+            result["member"] = kept + 1
+            result["members"] = [
+                member_record(number, chain.cycles, chain.best, found.dev, found.scores)
+                for number, (chain, found) in enumerate(zip(chains, measured, strict=True), 1)
+            ]
+            ensemble = _ensemble(lab, data, chains)
+            result["ensemble"] = {"dev": ensemble.dev, "scores": ensemble.scores}
+        finish(run, result, chain.best, [chain.best for chain in chains])
     distributed.barrier()
     return _trained(Path(config.output), result, config.device)
 
 
-def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_start: Path) -> Lab:
-    dev, tests = data.dev, data.tests
+@dataclass(frozen=True)
+class _Chain:
+    """What one member learned, or all of them in turn."""
+
+    member: Starts
+    """Whose starts the gains are over: of members in turn, the one of the best bi-encoder."""
+    prefix: str
+    """Of the names of its scores."""
+    cycles: list[dict[Form, Model]]
+    best: dict[Form, Model]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """What a chain's start and its best models, or the means of several, are worth."""
+
+    dev: Metrics | None
+    scores: dict[str, Metrics]
+
+
+def _chains(lab: Lab, cycles: list[Cycle]) -> list[_Chain]:
+    """One chain for each member, or a single one for members in turn."""
+    if lab.settings.alternate_members:
+        return [_chain("", [row for (row,) in cycles])]
+    return [_chain(member.prefix, [cycle[i] for cycle in cycles]) for i, member in enumerate(lab.members)]
+
+
+def _chain(prefix: str, rows: list[tuple[Starts, Model, Model]]) -> _Chain:
+    crosses, bis = [cross for _, cross, _ in rows], [bi for _, _, bi in rows]
+    best: dict[Form, Model] = {"cross": _best(crosses), "bi": _best(bis)}
+    member = rows[bis.index(best["bi"])][0]
+    return _Chain(member, prefix, [{"cross": cross, "bi": bi} for _, cross, bi in rows], best)
+
+
+def _kept(chains: list[_Chain]) -> int:
+    """The chain whose bi-encoder is best on dev, the first of equals; the first where there is no dev metric."""
+    devs = [-math.inf if chain.best["bi"].dev is None else chain.best["bi"].dev for chain in chains]
+    return devs.index(max(devs))
+
+
+def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]) -> Lab:
+    dev, tests, members = data.dev, data.tests, zip(config.members, starts, strict=True)
 
     def analysis(scorer: Scorer) -> dict[str, float]:
         return {test.name: measure(test, scorer) for test in tests}
@@ -99,10 +155,20 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, start: Path, cross_sta
         analysis_fingerprints=tuple(test.fingerprint for test in tests) if config.test_every_eval else (),
         cache=TokenCache(run.folder / "tokens"),
         device=str(config.device),
-        start=start_model(start),
-        cross_start=cross_start,
-        cross_start_fingerprint=weights_fingerprint(cross_start),
-        pooling=config.members[0].pooling,
+        members=tuple(_starts(member, folders, i, config) for i, (member, folders) in enumerate(members, 1)),
+    )
+
+
+def _starts(member: Member, folders: tuple[Path, Path], number: int, config: TransEncoder) -> Starts:
+    prefix = f"member-{number}/" if len(config.members) > 1 else ""
+    bi, cross = folders
+    return Starts(
+        prefix=prefix,
+        bi=start_model(bi, f"{prefix}start", member.pooling),
+        cross=cross,
+        cross_fingerprint=weights_fingerprint(cross),
+        weight=member.weight,
+        policy=member.policy,
     )
 
 
@@ -112,32 +178,51 @@ def _best(models: list[Model]) -> Model:
     return max(measured, key=lambda model: model.dev or 0.0) if measured else models[-1]
 
 
-def _scores(lab: Lab, data: Data, best: dict[Form, Model]) -> dict[str, Metrics]:
-    tests = {test.name: test for test in data.tests}
-    if not tests:
-        return {}
-    scores = {"start": score(lab, lab.start, "start", tests)}
-    as_is = score_start_as_is(
-        lab.run,
-        lab.start,
-        tests,
-        lab.cache,
-        max_length=lab.settings.bi.max_length,
-        pooling=lab.pooling,
-        precision=lab.settings.precision,
-        device=lab.device,
-    )
-    if as_is is not None:
-        scores["start_as_is"] = as_is
-    return scores | {form: score(lab, model, form, tests) for form, model in best.items()}
-
-
-def _dev(lab: Lab, data: Data, best: dict[Form, Model]) -> Metrics | None:
+def _measured(lab: Lab, data: Data, chain: _Chain) -> _Measured:
+    """Metrics of a chain's start and of its best models: each form's dev metric is the one that chose it."""
+    start, tests = chain.member.bi, {test.name: test for test in data.tests}
+    scores = {}
+    if tests:
+        scores["start"] = score(lab, start, f"{chain.prefix}start", tests)
+        as_is = score_start_as_is(
+            lab.run,
+            start,
+            tests,
+            lab.cache,
+            max_length=lab.settings.bi.max_length,
+            pooling=start.pooling,
+            precision=lab.settings.precision,
+            device=lab.device,
+            name=f"{chain.prefix}start-as-is",
+        )
+        if as_is is not None:
+            scores["start_as_is"] = as_is
+        scores |= {form: score(lab, model, f"{chain.prefix}{form}", tests) for form, model in chain.best.items()}
     if data.dev is None:
-        return None
-    sets = {"dev": data.dev}
-    start = score(lab, lab.start, "start-on-dev", sets)["dev"]
-    return {"start": start} | {form: model.dev for form, model in best.items()}
+        return _Measured(None, scores)
+    on_dev = score(lab, start, f"{chain.prefix}start-on-dev", {"dev": data.dev})["dev"]
+    return _Measured({"start": on_dev} | {form: model.dev for form, model in chain.best.items()}, scores)
+
+
+def _ensemble(lab: Lab, data: Data, chains: list[_Chain]) -> _Measured:
+    """Metrics of the members' weighted mean: of their starts, and of the best models of each form."""
+    weights = [chain.member.weight for chain in chains]
+    teams = {"start": [chain.member.bi for chain in chains]} | {
+        form: [chain.best[form] for chain in chains] for form in chains[0].best
+    }
+
+    def measured(sets: dict[str, Scored], where: str) -> dict[str, Metrics]:
+        return {
+            name: score_ensemble(lab, models, weights, f"ensemble/{name}{where}", sets)
+            for name, models in teams.items()
+        }
+
+    tests = {test.name: test for test in data.tests}
+    scores = measured(tests, "") if tests else {}
+    if data.dev is None:
+        return _Measured(None, scores)
+    on_dev = measured({"dev": data.dev}, "-on-dev")
+    return _Measured({name: found["dev"] for name, found in on_dev.items()}, scores)
 
 
 def _trained(folder: Path, result: Result, device: str | None) -> Trained:

@@ -18,17 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TransEncoder(Method["Trained"]):
-    """Self-distillation between a bi-encoder and a cross-encoder on unlabelled pairs (paper, section 2)."""
+    """Bi- and cross-encoders teach each other on unlabelled pairs: self-distillation, with several starts mutual.
+
+    Paper, section 2.
+    """
 
     about = (
         "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
-        "and a bi-encoder learns from it."
+        "and a bi-encoder learns from it; of several, the mean of their scores is learned."
     )
 
     pairs: str | Dataset
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
     members: tuple[Member, ...]
-    """The pretrained models taking part; one here (self-distillation)."""
+    """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
+    alternate_members: bool = False
+    """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
+    (section 2.4, footnote 5); else all learn in each cycle."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = None
@@ -60,8 +66,8 @@ class TransEncoder(Method["Trained"]):
             raise InputError(f"members is {self.members!r}; give a tuple, such as members=(Member(start='minilm'),)")
         if not self.members:
             raise InputError("members is empty; give at least one start, for example --start minilm")
-        if len(self.members) > 1:
-            raise InputError(f"{len(self.members)} members given; mutual distillation is not there yet: give one start")
+        if self.alternate_members:
+            self._check_alternation()
         if not 0.0 <= self.start_weight < 1.0:
             raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
         for name in ("cycles", "patience_cycles"):
@@ -76,6 +82,12 @@ class TransEncoder(Method["Trained"]):
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
         super().__post_init__()
+
+    def _check_alternation(self) -> None:
+        if len(self.members) < 2:
+            raise InputError("alternate_members needs at least two members; give another start, or leave it out")
+        if self.initialisation == "sequential":
+            raise InputError("alternate_members changes the model from cycle to cycle; take initialisation refreshing")
 
     def run(self, recipe: str | None = None) -> Trained:
         """Train, or go on with a run that was interrupted."""

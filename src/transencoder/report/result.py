@@ -116,6 +116,22 @@ class PretrainingRecord(TypedDict):
     """Mean cross-entropy in nats on text that was held out, before and after."""
 
 
+class MemberRecord(TypedDict):
+    """One of several members that were trained side by side: what `Result` has of a single one."""
+
+    cycles: list[Cycle]
+    best: dict[Form, Best]
+    dev: dict[str, float | None] | None
+    scores: dict[str, dict[str, float | None]]
+
+
+class EnsembleRecord(TypedDict):
+    """The weighted mean of the members' scores: of their starts, and of the kept models of each form."""
+
+    dev: dict[str, float | None] | None
+    scores: dict[str, dict[str, float | None]]
+
+
 class Result(TypedDict):
     """The content of result.json."""
 
@@ -131,6 +147,13 @@ class Result(TypedDict):
     data: RunData
     pretraining: NotRequired[PretrainingRecord]
     """Absent when no masked words were guessed."""
+    member: NotRequired[int]
+    """From 1: of several members the one whose bi-encoder is best on dev; `cycles`, `best`, `dev` and `scores` are
+    its."""
+    members: NotRequired[list[MemberRecord]]
+    """All members, where there are several."""
+    ensemble: NotRequired[EnsembleRecord]
+    """Of these members together."""
     metric: str
     """Of the dev set, else of the first test set."""
     cycles: list[Cycle]
@@ -173,6 +196,20 @@ def read_result(run_folder: str | Path) -> Result:
         )
     result: Result = record
     return result
+
+
+def of_member(result: Result, number: int) -> Result:
+    """The record of one of several members, from 1, as if it were a run of its own."""
+    config = result["config"] | {"members": [result["config"]["members"][number - 1]]}
+    record = result["members"][number - 1]
+    own: Result = {**result, **record, "config": config}
+    return own
+
+
+def of_ensemble(result: Result) -> Result:
+    """The members' weighted mean as if it were a run of its own; it has no cycles and no models."""
+    ensemble = result["ensemble"]
+    return {**result, "dev": ensemble["dev"], "scores": ensemble["scores"]}
 
 
 def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transencoder.errors import RunError
-from transencoder.report.result import Result, mean_over, read_result, tests_by_metric
+from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
 from transencoder.report.tables import markdown_table
 from transencoder.report.text import metric_mark, metric_titles, notes_of, number, shown_source
 from transencoder.runs import atomic_write_text, read_log
@@ -77,7 +77,7 @@ def _tests_by_metric(runs: list[tuple[str, Result]]) -> dict[str, list[str]]:
 
 
 def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[tuple[str, ...]]:
-    """The start, the bi-encoder and the cross-encoder, each with what says where its numbers come from."""
+    """The start, the bi-encoder and the cross-encoder, of each member and their ensemble, and where they come from."""
     environment = result["environment"]
     origin = (
         str(result["seed"]),
@@ -85,16 +85,21 @@ def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[
         environment.get("device", "unknown"),
         f"{result['seconds'] / 60:.1f}",
     )
+    views = [("", result)]
+    if "members" in result:
+        views = [(f", member {i}", of_member(result, i)) for i in range(1, len(result["members"]) + 1)]
+        views.append((", ensemble", of_ensemble(result)))
     rows = []
-    for form, title in _ROWS:
-        if form != "start" and form not in result["best"] and form not in result["scores"]:
-            continue
-        scores = result["scores"].get(form, {})
-        cells = [number((result["dev"] or {}).get(form))]
-        for names in groups.values():
-            averages = [mean_over(scores, names)] if len(names) > 1 else []
-            cells += map(number, [*(scores.get(name) for name in names), *averages])
-        rows.append((f"`{shown}`", title, *cells, *origin))
+    for whose, view in views:
+        for form, title in _ROWS:
+            if form != "start" and form not in view["best"] and form not in view["scores"]:
+                continue
+            scores = view["scores"].get(form, {})
+            cells = [number((view["dev"] or {}).get(form))]
+            for names in groups.values():
+                averages = [mean_over(scores, names)] if len(names) > 1 else []
+                cells += map(number, [*(scores.get(name) for name in names), *averages])
+            rows.append((f"`{shown}`", f"{title}{whose}", *cells, *origin))
     return rows
 
 

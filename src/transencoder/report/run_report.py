@@ -6,7 +6,7 @@ from pathlib import Path
 from transencoder.config import Form
 from transencoder.report.curves import plot_curves
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, read_result, training_data
-from transencoder.report.tables import markdown_table, score_table, shown_metrics
+from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics
 from transencoder.report.text import (
     data_line,
     duration,
@@ -45,6 +45,7 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
     sections = [
         _headline(result),
         ["## Scores", "", *_scores(result)],
+        *([["## Members and ensemble", "", *_members(result)]] if "members" in result else []),
         ["## Notes", "", *[f"- {note}" for note in notes_of(result)]],
         [
             "## Dev per cycle" if len(forms_of(result)) > 1 else "## Dev",
@@ -89,6 +90,13 @@ def _scores(result: Result) -> list[str]:
         "",
         *score_table(result),
     ]
+
+
+def _members(result: Result) -> list[str]:
+    weights = [member.get("weight", 1.0) for member in result["config"]["members"]]
+    shares = "equal shares" if len(set(weights)) == 1 else f"weights {', '.join(f'{weight:g}' for weight in weights)}"
+    starts = ", ".join(f"member {number} `{start}`" for number, start in enumerate(starts_of(result), 1))
+    return [f"{starts}. The ensemble is the mean of their scores, {shares}.", "", *member_table(result)]
 
 
 def _dev_table(result: Result) -> list[str]:

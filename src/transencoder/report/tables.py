@@ -2,13 +2,21 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.table import Table
 from rich.text import Text
 
 from transencoder.config import Form
-from transencoder.report.result import Result, best_start, forms_of, mean_over, tests_by_metric
+from transencoder.report.result import (
+    Result,
+    best_start,
+    forms_of,
+    mean_over,
+    of_ensemble,
+    of_member,
+    tests_by_metric,
+)
 from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
 
 _GAIN = "gain"
@@ -35,16 +43,29 @@ def score_rows(result: Result) -> list[ScoreRow]:
     return rows
 
 
+def member_rows(result: Result) -> list[ScoreRow]:
+    """Of each of several members and of their ensemble: the averages, or what there is in their place."""
+    views = [(f"member {number}", of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
+    found = []
+    for title, view in [*views, ("ensemble", of_ensemble(result))]:
+        rows = score_rows(view)
+        averages = [row for row in rows if row.name.startswith("average")]
+        found += [replace(row, name=f"{title}, {row.name}") for row in averages or rows]
+    return found
+
+
 def summary_table(result: Result) -> Table:
     """The table the command line prints at the end of a run."""
     rows = score_rows(result)
+    if "members" in result and rows:
+        rows = [*rows, *member_rows(result)]
     caption = None if rows else "nothing was measured"
     table = Table(title=shown_metrics(result), caption=caption)
     header = _header(result)
     for position, title in enumerate(header):
         table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
     for row in rows:
-        if row.name.startswith("average"):
+        if row.name.startswith(("average", "member 1")):
             table.add_section()
         cells = zip(header, _cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
@@ -54,6 +75,11 @@ def summary_table(result: Result) -> Table:
 def score_table(result: Result) -> list[str]:
     """The same table as Markdown lines."""
     return markdown_table(_header(result), [_cells(row) for row in score_rows(result)])
+
+
+def member_table(result: Result) -> list[str]:
+    """Members and ensemble as Markdown lines."""
+    return markdown_table(_header(result), [_cells(row) for row in member_rows(result)])
 
 
 def shown_metrics(result: Result) -> str:

@@ -132,6 +132,7 @@ def settings_line(result: Result) -> str:
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
     return [
+        *_member_notes(result),
         *_data_notes(result),
         *_selection_notes(result),
         *_start_notes(result),
@@ -188,6 +189,15 @@ def reproduce_lines(result: Result) -> list[str]:
         f"Made at commit {f'`{commit}`' if commit else 'unknown'}, on {device}{threads}"
         + (f", with {versions}." if versions else "."),
     ]
+
+
+def _member_notes(result: Result) -> Iterator[str]:
+    if "members" in result and len(result["config"]["members"]) > 1:
+        how = "the first" if result["dev"] is None else "whose bi-encoder is the best on dev"
+        yield (
+            f"Scores and models are those of member {result['member']} of {len(result['members'])}, {how}; "
+            "all members' models lie in `members`."
+        )
 
 
 def _data_notes(result: Result) -> Iterator[str]:

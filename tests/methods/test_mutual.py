@@ -1,0 +1,222 @@
+"""Mutual distillation: members of other widths, vocabularies and poolings that learn from the mean of all."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, read_pairs, train
+from transencoder.checkpoints import KeepBest
+from transencoder.errors import InputError
+from transencoder.evaluation import evaluate
+from transencoder.report.result import read_result
+
+FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> str:
+    """Folder of a random BERT of another width and vocabulary than the tiny one: letters only."""
+    folder = tmp_path_factory.mktemp("models") / "other"
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    tokenizer = BertTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, model_max_length=128)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def members(tiny_bi_encoder, tiny_plm, other):
+    return Member(start=tiny_bi_encoder, cross_start=tiny_plm), Member(start=other, pooling="cls")
+
+
+@pytest.fixture(scope="module")
+def config(tiny_method, tiny_files, members):
+    return tiny_method(members=members, cycles=2, tests=(str(tiny_files / "test.tsv"),))
+
+
+@pytest.fixture(scope="module")
+def trained(config):
+    return train(config)
+
+
+def labels_of(folder, name):
+    (path,) = Path(folder).glob(f"stages/{name}-*/labels.parquet")
+    raw = pq.read_table(path.with_name("raw.parquet"))
+    return pq.read_table(path)["label"].to_numpy(), {each: raw[each].to_numpy() for each in raw.column_names}
+
+
+def weights_of(folder):
+    paths = Path(folder).glob("members/*/*/model.safetensors")
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(paths)}
+
+
+def test_every_member_learns_from_the_mean_of_all(trained):
+    targets, raw = labels_of(trained.folder, "cycle-1-labels-for-cross")
+    assert list(raw) == ["member-1/start", "member-2/start"]
+    np.testing.assert_allclose(targets, sum(np.clip(scores, 0, 1) for scores in raw.values()) / 2, atol=1e-6)
+    targets, raw = labels_of(trained.folder, "cycle-2-labels-for-bi")
+    assert list(raw) == ["member-1/cycle-2/cross-encoder", "member-2/cycle-2/cross-encoder"]
+    np.testing.assert_allclose(targets, sum(raw.values()) / 2, atol=1e-6)
+
+
+def test_the_stages_of_a_cycle(trained):
+    names = [stage["name"] for stage in trained.result["stages"]]
+    assert names[:8] == [
+        "member-1/start/scores",
+        "member-2/start/scores",
+        "cycle-1/labels-for-cross",
+        "member-1/cycle-1/cross-encoder",
+        "member-2/cycle-1/cross-encoder",
+        "member-1/cycle-1/cross-encoder/scores",
+        "member-2/cycle-1/cross-encoder/scores",
+        "cycle-1/labels-for-bi",
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_each_member_keeps_its_own_best_and_the_run_the_best_members(trained):
+    result = trained.result
+    assert len(result["members"]) == 2
+    for number, member in enumerate(result["members"], 1):
+        for form in ("bi", "cross"):
+            devs = [cycle[form]["dev"] for cycle in member["cycles"]]
+            assert member["best"][form]["dev"] == member["dev"][form] == max(devs)
+            assert member["best"][form]["path"] == f"members/{number}/{form}-encoder"
+    devs = [member["dev"]["bi"] for member in result["members"]]
+    best = result["members"][result["member"] - 1]
+    assert best["dev"]["bi"] == max(devs)
+    assert {name: result[name] for name in ("cycles", "dev", "scores")} == {
+        name: best[name] for name in ("cycles", "dev", "scores")
+    }
+    for form in ("bi-encoder", "cross-encoder"):
+        own = trained.folder / "members" / str(result["member"]) / form / "model.safetensors"
+        assert own.read_bytes() == (trained.folder / form / "model.safetensors").read_bytes()
+    assert read_result(trained.folder)["members"] == json.loads(json.dumps(result["members"]))
+
+
+def test_members_keep_their_width_and_pooling(trained):
+    bis = [SentenceTransformer(str(trained.folder / f"members/{i}/bi-encoder"), device="cpu") for i in (1, 2)]
+    assert [bi.get_embedding_dimension() for bi in bis] == [32, 48]
+    assert [bi[1].pooling_mode for bi in bis] == ["mean", "cls"]
+
+
+@pytest.mark.parametrize("where", ["dev", "test"])
+def test_the_ensembles_metrics_are_those_of_the_mean_of_scores(trained, members, tiny_files, where):
+    pairs = read_pairs(str(tiny_files / f"{where}.tsv"))
+    found = trained.result["ensemble"]["dev" if where == "dev" else "scores"]
+    folders = [trained.folder / "members" / str(i) for i in (1, 2)]
+    bis = [SentenceTransformer(str(folder / "bi-encoder"), device="cpu") for folder in folders]
+    crosses = [CrossEncoder(str(folder / "cross-encoder"), device="cpu") for folder in folders]
+    teams = {
+        "bi": [BiScorer(bi, precision="fp32") for bi in bis],
+        "cross": [CrossScorer(cross, precision="fp32") for cross in crosses],
+    }
+    for form, scorers in teams.items():
+        metric = evaluate(MeanScorer(scorers), pairs)
+        assert metric == pytest.approx(found[form] if where == "dev" else found[form]["test"], abs=1e-4)
+    assert found.keys() == {"start", "bi", "cross"}
+
+
+def test_report_cards_and_page_know_all_members(trained, tmp_path):
+    from transencoder.report import results_page
+
+    report = (trained.folder / "report.md").read_text()
+    assert "| member 1, test |" in report
+    assert "| ensemble, test |" in report
+    assert "equal shares" in report
+    assert f"member {trained.result['member']} of 2, whose bi-encoder is the best on dev" in report
+    cards = [(trained.folder / f"members/{i}/bi-encoder/README.md").read_text() for i in (1, 2)]
+    assert all(f"This is member {i} of 2; the others started from" in card for i, card in enumerate(cards, 1))
+    assert cards[0] != cards[1]
+    page = results_page([trained.folder], tmp_path / "results" / "page.md").read_text()
+    assert all(f"| {title} |" in page for title in ("bi-encoder, member 2", "cross-encoder, ensemble"))
+
+
+def test_weights_and_policies_count_in_labels_and_ensemble(tiny_method, members):
+    heavy = replace(members[0], weight=3.0, policy="quantile")
+    run = train(tiny_method(members=(heavy, members[1]), start_weight=0.2, dev=None))
+    targets, raw = labels_of(run.folder, "cycle-1-labels-for-cross")
+    first, second = raw.values()
+    ranks = (first.argsort().argsort() + 0.5) / len(first)
+    np.testing.assert_allclose(targets, 0.75 * ranks + 0.25 * np.clip(second, 0, 1), atol=0.02)
+    (stage,) = run.folder.glob("stages/cycle-1-labels-for-bi-*/stage.json")
+    teachers = json.loads(stage.read_text())["result"]["teachers"]
+    assert [round(teacher["weight"], 6) for teacher in teachers] == [0.6, 0.2, 0.15, 0.05]
+    assert [teacher["policy"] for teacher in teachers] == ["quantile", "clip"] * 2
+    assert run.result["member"] == 1
+    assert "member 1 of 2, the first" in (run.folder / "report.md").read_text()
+
+
+def test_interrupted_in_the_second_member_it_ends_with_the_same_bytes(config, trained, tmp_path, monkeypatch):
+    again, save, seen = replace(config, output=str(tmp_path / "run")), KeepBest.on_save, []
+
+    def stop_in_the_second(self, args, state, control, **kwargs):
+        save(self, args, state, control, **kwargs)
+        seen.append(self.folder.parent.name)
+        if "member-2" in seen[-1]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeepBest, "on_save", stop_in_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        train(again)
+    monkeypatch.setattr(KeepBest, "on_save", save)
+    resumed = train(again)
+    first = next(stage for stage in resumed.result["stages"] if stage["name"] == "member-1/cycle-1/cross-encoder")
+    assert first["reused"]
+    assert weights_of(resumed.folder) == weights_of(trained.folder)
+
+
+def test_three_members_and_one_cycle(tiny_method, members, tiny_plm):
+    run = train(tiny_method(members=(*members, Member(start=tiny_plm, pooling="max"))))
+    _, raw = labels_of(run.folder, "cycle-1-labels-for-bi")
+    assert len(raw) == len(run.result["members"]) == 3
+    assert len(weights_of(run.folder)) == 6
+
+
+def test_members_in_turn_are_one_chain(tiny_method, members):
+    run = train(tiny_method(members=members, cycles=2, alternate_members=True))
+    assert "members" not in run.result
+    names = [stage["name"] for stage in run.result["stages"] if stage["name"].endswith("-encoder")]
+    assert names == [
+        "member-1/cycle-1/cross-encoder",
+        "member-1/cycle-1/bi-encoder",
+        "member-2/cycle-2/cross-encoder",
+        "member-2/cycle-2/bi-encoder",
+    ]
+    _, raw = labels_of(run.folder, "cycle-2-labels-for-cross")
+    assert list(raw) == ["member-1/cycle-1/bi-encoder"]
+    assert len(run.result["cycles"]) == 2
+
+
+def test_a_member_that_cannot_be_had_is_named(tiny_method, members):
+    with pytest.raises(InputError, match=r"^member 2: the model '/nowhere/model' is no local folder"):
+        train(tiny_method(members=(members[0], Member(start="/nowhere/model"))))
+
+
+def test_the_plan_counts_all_members(tiny_method, members):
+    one, two = tiny_method(members=members[:1]).plan(), tiny_method(members=members).plan()
+    assert "each cycle and each of 2 members" in str(two)
+    assert two.seconds > one.seconds
+    assert "by one of 2 members in turn" in str(tiny_method(members=members, alternate_members=True).plan())
+
+
+def test_sequential_goes_on_from_the_members_own_teacher(tiny_method, tiny_bi_encoder, other):
+    both = (Member(start=tiny_bi_encoder), Member(start=other))
+    run = train(tiny_method(members=both, initialisation="sequential", dev=None))
+    assert len(run.result["members"]) == 2  # a teacher of another width could not be gone on from
