@@ -98,3 +98,16 @@ def test_tasks_and_suites_by_name(tiny_method, data_folder):
     data = read_data(config, None)
     assert (data.dev.name, len(data.dev.pairs)) == ("stsb", 1500)
     assert [(test.name, len(test.pairs)) for test in data.tests] == [("sts12", 3108), ("stsb", 1379)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pairs": "qnli", "task_kind": "binary", "is_symmetric": True}, "qnli: .* is_symmetric is true; set it false"),
+        ({"pairs": "qqp", "task_kind": "graded"}, "qqp is a binary task, but task_kind is graded; set it to binary"),
+        ({"pairs": "stsb,sickr", "task_kind": "binary"}, "stsb is a graded task, but task_kind is binary"),
+    ],
+)
+def test_settings_that_a_task_contradicts_are_refused(tiny_method, changes, message):
+    with pytest.raises(InputError, match=message):
+        read_data(tiny_method(**{"dev": None} | changes), None)

@@ -26,8 +26,9 @@ def _rows_of(task: Task, split: str) -> list[Row]:
     if task.layout == "candidates":
         texts = [f"{name} {split} {role}" for role in ("query", "positive", "negative")]
         return [(f"{texts[0]} {row}", [f"{texts[1]} {row}"], [f"{texts[2]} {i}" for i in range(2)]) for row in range(2)]
-    own: list[Row] = [(f"{name} {split} left {row}", f"{name} {split} right {row}", 1.0 + row) for row in range(3)]
-    return [*own, ("A shared sentence.", "Another shared one.", 2.0)]
+    scores = (1.0, 2.0, 3.0, 2.0) if task.positive_label is None else (1, 0, 0, 1)
+    own: list[Row] = [(f"{name} {split} left {row}", f"{name} {split} right {row}", scores[row]) for row in range(3)]
+    return [*own, ("A shared sentence.", "Another shared one.", scores[3])]
 
 
 @pytest.fixture
@@ -41,8 +42,8 @@ def small_data(tmp_path: Path) -> Path:
     """All tasks with four rows a split, or two queries with three candidates, without `pairs/sts-sickr`."""
     folder = tmp_path / "data"
     for task in TASKS.values():
-        for split in task.splits.values():
-            _write_split(folder / task.dataset, split, _rows_of(task, split), task.columns)
+        for split in {split.partition("[")[0] for split in (*task.splits.values(), *task.unlabelled)}:
+            _write_split(folder / task.dataset / (task.config or ""), split, _rows_of(task, split), task.columns)
     return folder
 
 

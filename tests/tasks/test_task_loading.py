@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.tasks import SUITES, TASKS, load
+from transencoder.tasks import SUITES, TASKS, StandIn, load, load_named
 
 
 def test_scores_keep_the_tasks_range_and_columns_get_our_names(small_data: Path, tmp_path: Path) -> None:
@@ -49,6 +49,51 @@ def test_a_re_ranking_task_gives_pairs_of_query_and_candidate(
         assert pairs["query"][:] == [0, 0, 0, 1, 1, 1]
     with pytest.raises(InputError, match=f"task '{name}' has no train split; it has: dev, test"):
         load(name, "train", data_folder=small_data)
+
+
+@pytest.mark.parametrize(("name", "scores"), [("qqp", [1, 0, 0, 1]), ("qnli", [0, 1, 1, 0]), ("mrpc", [1, 0, 0, 1])])
+def test_a_class_becomes_a_score_of_1_or_0(name: str, scores: list[int], small_data: Path, tmp_path: Path) -> None:
+    pairs = load(name, "dev", data_folder=small_data, cache_folder=tmp_path / "cache")
+    assert pairs.column_names == ["sentence1", "sentence2", "score"]
+    assert pairs["score"][:] == scores
+    assert pairs["sentence2"][1] == f"{name} validation right 1"
+
+
+def test_the_rows_of_a_test_without_labels_are_drawn_from_others(
+    small_data: Path, tmp_path: Path, write_split: Callable[..., None]
+) -> None:
+    qqp, where = TASKS["qqp"], {"data_folder": small_data, "cache_folder": tmp_path / "cache"}
+    assert load_named(qqp, "test", **where)[1] == "test[:10000]"
+    folder = small_data / qqp.dataset / "qqp"
+    write_split(folder, "test", [("A?", "B?", -1), ("C?", "D?", -1)], qqp.columns)
+    write_split(folder, "validation", [(f"left {i}?", f"right {i}?", i % 2) for i in range(1050)], qqp.columns)
+    few = replace(qqp, stand_in=StandIn(split="validation[1000:]", rows=20, seed=0))
+    pairs, rows = load_named(few, "test", **where)
+    assert rows == "validation[1000:], 20 rows drawn with seed 0"
+    drawn = [int(text[5:-1]) for text in pairs["sentence1"]]
+    assert len(set(drawn)) == 20 and min(drawn) >= 1000 and drawn == sorted(drawn)
+    assert pairs["score"][:] == [number % 2 for number in drawn]
+    assert load_named(few, "test", **where)[0]["sentence1"][:] == pairs["sentence1"][:]
+    assert len(load(few, "dev", **where)) == 1000
+    write_split(folder, "test", [("A?", "B?", -1), ("C?", "D?", 1)], qqp.columns)
+    with pytest.raises(InputError, match="-1"):
+        load(few, "test", **where)
+
+
+def test_a_suite_of_tasks_with_dev_sets_of_their_own_has_none(small_data: Path) -> None:
+    with pytest.raises(InputError, match="'binary' is a suite whose tasks each have a dev set of their own"):
+        load("binary", "dev", data_folder=small_data)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "positive"), [("qqp", (8785, 985, 9999), 0.5), ("qnli", (9999, 1000, 4463), 0.5)]
+)
+def test_the_real_binary_tasks(
+    name: str, rows: tuple[int, ...], positive: float, real_data: Path, tmp_path: Path
+) -> None:
+    found = [load(name, role, data_folder=real_data, cache_folder=tmp_path) for role in ("train", "dev", "test")]  # type: ignore[arg-type]
+    assert tuple(map(len, found)) == rows
+    assert sum(found[2]["score"]) / rows[2] == pytest.approx(positive, abs=0.02)
 
 
 def test_a_score_out_of_the_tasks_range_is_refused(

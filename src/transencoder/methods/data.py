@@ -45,6 +45,7 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = read_labelled(config)
+    _check_kind(config)
     pairs, record = _training_pairs(config, config.pairs, bad_rows_file)
     if tests:
         pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
@@ -80,6 +81,24 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
 
 
+def _check_kind(config: TransEncoder) -> None:
+    """Refuse settings that the tasks trained on contradict: orders would be trained that mean something else."""
+    for task in tasks.expand(_task_names(config.pairs)):
+        if config.is_symmetric and not task.symmetric:
+            raise InputError(
+                f"{task.name}: its pairs mean something else in the other order, but is_symmetric is true; set it false"
+            )
+        kind = "binary" if task.metric == "roc_auc" else "graded"
+        if config.task_kind != kind:
+            raise InputError(f"{task.name} is a {kind} task, but task_kind is {config.task_kind}; set it to {kind}")
+
+
+def _task_names(source: str | Dataset) -> list[str]:
+    """The names of tasks and suites that a source consists of; none for a file or a data set."""
+    names = source.split(",") if isinstance(source, str) else []
+    return names if all(name in tasks.TASKS or name in tasks.SUITES for name in names) else []
+
+
 def _drawn(rows: Dataset, record: DataRecord, n_rows: int, seed: int) -> tuple[Dataset, DataRecord]:
     """So many rows in their own order, or an error where there are fewer."""
     if n_rows > len(rows):
@@ -107,8 +126,7 @@ def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: b
 def _training_pairs(
     config: TransEncoder | StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
-    names = source.split(",") if isinstance(source, str) else []
-    if names and all(name in tasks.TASKS or name in tasks.SUITES for name in names):
+    if names := _task_names(source):
         pairs, provenance = tasks.unlabelled_pairs(
             names,
             exclude_test_sentences=config.exclude_test_sentences,

@@ -75,8 +75,11 @@ def _tests(config: Method[Any], name: str) -> list[Scored]:
 def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
     if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
         task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
-        pairs = tasks.load(task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
-        return _measurable(task.name, pairs, task.metric, f"{task.dataset} ({task.splits[role]})")
+        pairs, rows = tasks.load_named(
+            task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token
+        )
+        name = task.dataset if task.config is None else f"{task.dataset}/{task.config}"
+        return _measurable(task.name, pairs, task.metric, f"{name} ({rows})")
     pairs = read_pairs(source, cache_folder=config.cache_dir, data_folder=config.data_dir, token=config.token)
     if "score" not in pairs.column_names:
         raise InputError(

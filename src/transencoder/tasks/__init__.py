@@ -1,8 +1,8 @@
 """Benchmarks as data: where the pairs are, what their scores mean, how agreement is measured."""
 
-from transencoder.tasks.loading import load
+from transencoder.tasks.loading import load, load_named
 from transencoder.tasks.table import SUITE_DEV, SUITES, TASKS, dev_task, expand
-from transencoder.tasks.task import Role, Task
+from transencoder.tasks.task import Role, StandIn, Task
 from transencoder.tasks.unlabelled import Provenance, sentences_of, unlabelled_pairs, without_sentences
 
 __all__ = [
@@ -11,10 +11,12 @@ __all__ = [
     "TASKS",
     "Provenance",
     "Role",
+    "StandIn",
     "Task",
     "dev_task",
     "expand",
     "load",
+    "load_named",
     "sentences_of",
     "unlabelled_pairs",
     "without_sentences",

@@ -1,13 +1,16 @@
 """Read one role of a task, from the local data folder or the hub."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from datasets import Dataset
 
 from transencoder.errors import InputError
 from transencoder.pairs import read_candidates, read_pairs
 from transencoder.tasks.table import dev_task, expand
-from transencoder.tasks.task import Role, Task
+from transencoder.tasks.task import Role, StandIn, Task
 
 
 def load(
@@ -36,21 +39,56 @@ def load(
     Raises:
         InputError: unknown name, a role the task does not have, or a score out of the task's range.
     """
+    return load_named(
+        task,
+        role,
+        data_folder=data_folder,
+        cache_folder=cache_folder,
+        revision=revision,
+        token=token,
+    )[0]
+
+
+def load_named(
+    task: Task | str,
+    role: Role,
+    *,
+    data_folder: str | Path | None = None,
+    cache_folder: str | Path | None = None,
+    revision: str | None = None,
+    token: str | None = None,
+) -> tuple[Dataset, str]:
+    """What `load` gives, and which rows they are: `test`, or `validation[1000:], 10000 rows drawn with seed 0`."""
     resolved = dev_task(task) if role == "dev" else _single(task)
     if role not in resolved.splits:
         raise InputError(
             f"task {resolved.name!r} has no {role} split; it has: {', '.join(resolved.splits)}. "
             "Choose one of those, or another task."
         )
-    return read_split(
-        resolved,
-        resolved.splits[role],
-        scored=True,
-        data_folder=data_folder,
-        cache_folder=cache_folder,
-        revision=revision,
-        token=token,
-    )
+    where: dict[str, Any] = {
+        "data_folder": data_folder,
+        "cache_folder": cache_folder,
+        "revision": revision,
+        "token": token,
+    }
+    split = resolved.splits[role]
+    stand_in = resolved.stand_in if role == "test" else None
+    if stand_in is not None and not _is_labelled(resolved, split, **where):
+        rows = read_split(resolved, stand_in.split, scored=True, **where)
+        return _drawn(rows, stand_in), f"{stand_in.split}, {stand_in.rows} rows drawn with seed {stand_in.seed}"
+    return read_split(resolved, split, scored=True, **where), split
+
+
+def _is_labelled(task: Task, split: str, **where: Any) -> bool:
+    """Whether a split has gold labels: on the hub those of tests that were kept back are all -1."""
+    kept_back = replace(task, score_range=(-1.0, task.score_range[1]), positive_label=None)
+    labels = np.asarray(read_split(kept_back, split, scored=True, **where)["score"][:])
+    return bool((labels != -1).any())
+
+
+def _drawn(rows: Dataset, stand_in: StandIn) -> Dataset:
+    n_rows = min(stand_in.rows, len(rows))
+    return rows.select(np.sort(np.random.default_rng(stand_in.seed).choice(len(rows), n_rows, replace=False)))
 
 
 def read_split(
@@ -88,7 +126,11 @@ def read_split(
         cache_folder=cache_folder,
         data_folder=data_folder,
     )
-    return dataset.select_columns(["sentence1", "sentence2", *(["score"] if scored else [])])
+    dataset = dataset.select_columns(["sentence1", "sentence2", *(["score"] if scored else [])])
+    if not scored or task.positive_label is None:
+        return dataset
+    is_positive = np.asarray(dataset["score"][:]) == task.positive_label
+    return dataset.remove_columns("score").add_column("score", is_positive.astype(np.float64).tolist())
 
 
 def _single(name: Task | str) -> Task:

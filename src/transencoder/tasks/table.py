@@ -4,17 +4,19 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from transencoder.errors import InputError
+from transencoder.tasks.glue import MRPC, QNLI, QQP
 from transencoder.tasks.reranking import ASKUBUNTU, SCIDOCS
 from transencoder.tasks.sick import SICKR
 from transencoder.tasks.sts import STS12, STS13, STS14, STS15, STS16, STSB
 from transencoder.tasks.task import Task
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, ASKUBUNTU, SCIDOCS)
+    task.name: task for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, ASKUBUNTU, SCIDOCS)
 }
 
 SUITES: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
+    "binary": ("qqp", "qnli", "mrpc"),
     "reranking": ("askubuntu", "scidocs"),
 }
 
@@ -41,10 +43,14 @@ def dev_task(name: str | Task) -> Task:
     """The task whose dev set chooses checkpoints for `name`, a task or a suite.
 
     Raises:
-        InputError: a name is in neither table.
+        InputError: a name is in neither table, or a suite's whose tasks each have a dev set of their own.
     """
     if isinstance(name, str) and name in SUITE_DEV:
         return TASKS[SUITE_DEV[name]]
+    if isinstance(name, str) and name in SUITES:
+        raise InputError(
+            f"{name!r} is a suite whose tasks each have a dev set of their own; give one of: {', '.join(SUITES[name])}"
+        )
     (task,) = _tasks_of(name)
     return TASKS[task.dev_task] if "dev" not in task.splits and task.dev_task else task
 

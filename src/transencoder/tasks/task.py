@@ -8,6 +8,17 @@ Role = Literal["train", "dev", "test"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class StandIn:
+    """Rows in the place of a test split that was released without labels."""
+
+    split: str
+    """Where they are drawn from."""
+    rows: int
+    """How many, or all there are."""
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One benchmark of scored sentence pairs, or of queries with candidates, which are read as such pairs."""
 
@@ -28,6 +39,10 @@ class Task:
     `candidates`, the query, its positive and its negative candidates."""
     splits: Mapping[Role, str]
     """Role -> split; a split may be a slice such as `validation[:1000]`."""
+    stand_in: StandIn | None = None
+    """What is tested on where the test split's labels are all -1."""
+    positive_label: int | None = None
+    """The gold label that means yes, where labels are classes: scores are then 1 for it and 0 for the others."""
     unlabelled: tuple[str, ...]
     """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
     Empty: for evaluation only."""
@@ -36,7 +51,7 @@ class Task:
     unscored_pairs: int = 0
     """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
     score_range: tuple[float, float]
-    """Lowest and highest gold score, inclusive."""
+    """Lowest and highest gold score or label, inclusive."""
     metric: Literal["spearman", "roc_auc", "map"]
     """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`."""
     symmetric: bool
