@@ -13,6 +13,7 @@ from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, recipe_toml
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
 from transencoder.settings.writing import method_name
+from transencoder.tasks import TASKS
 
 MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'
 
@@ -314,15 +315,17 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     config = load_recipe(list_recipes()[name])
     more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
     more["exclude_test_sentences"] = False
+    if config.task_kind == "binary":
+        more["dev"] = tiny_pairs.select(range(100, 140)).map(lambda row: {"score": float(row["score"] > 2)})
     if isinstance(config, TransEncoder):
-        member = replace(config.members[0], start=tiny_bi_encoder, cross_start=tiny_plm, pooling=None)
+        tiny = {"start": tiny_bi_encoder, "cross_start": tiny_plm, "pooling": None}
         small = {"epochs": 1, "max_length": 32}
         more |= {
             "pairs": tiny_pairs.select(range(64)),
-            "members": (member,),
+            "members": tuple(replace(member, **tiny) for member in config.members),
             "cycles": 1,
             "bi": replace(config.bi, batch_size=32, **small),
-            "cross": replace(config.cross, batch_size=64, **small),
+            "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, **small),
         }
         if config.pretraining.epochs:
             more["pretraining"] = replace(config.pretraining, epochs=1)
@@ -382,6 +385,20 @@ def test_the_paper_rows_start_from_the_models_of_table_17_with_the_settings_of_t
             config.cross.epochs,
             config.cross.max_length,
         ) == (2e-5, 32, 1, 64)
+
+
+def test_the_mutual_and_the_binary_rows_have_the_settings_of_table_16():
+    for size in ("base", "large"):
+        mutual = load_recipe(find_recipe(f"trans-encoder/mutual-{size}"))
+        singles = [load_recipe(find_recipe(f"trans-encoder/simcse-{name}-{size}")) for name in ("bert", "roberta")]
+        assert mutual.members == tuple(single.members[0] for single in singles)
+        assert (mutual.cycles, mutual.bi, mutual.cross) == (3, singles[0].bi, singles[0].cross)
+    base = load_recipe(find_recipe("trans-encoder/simcse-bert-base"))
+    for name in ("qqp", "qnli", "mrpc"):
+        config = load_recipe(find_recipe(f"trans-encoder/simcse-bert-base-{name}"))
+        assert (config.pairs, config.dev, config.tests, config.cycles) == (name, name, (name,), 5)
+        assert (config.bi, config.cross) == (replace(base.bi, epochs=15), replace(base.cross, epochs=3))
+        assert config.is_symmetric == TASKS[name].symmetric
 
 
 def test_recipes_are_found_by_name_row_or_path(tmp_path, recipe):
