@@ -35,10 +35,21 @@ class Member:
     policy: LabelPolicy | None = None
     """How its raw scores become targets; None: as the run's `label_policy` says."""
 
+    learning_rate: float | None = None
+    """Peak learning rate of its bi-encoders; None: as `bi` says. Members of unequal size need unequal rates."""
+    cross_learning_rate: float | None = None
+    """Peak learning rate of its cross-encoders; None: as `cross` says."""
+    pretraining_epochs: int | None = None
+    """Epochs of masked language modelling over the pairs for its cross-encoders' start; None: as `pretraining` says."""
+
     def __post_init__(self) -> None:
-        """Refuse a weight that is no share."""
-        if not 0.0 < self.weight < math.inf:
-            raise InputError(f"weight is {self.weight}; it is a share in the labels, a finite number above 0")
+        """Refuse values out of range."""
+        for name in ("weight", "learning_rate", "cross_learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < math.inf:
+                raise InputError(f"{name} is {value}; it must be a finite number above 0")
+        if self.pretraining_epochs is not None and self.pretraining_epochs < 0:
+            raise InputError(f"pretraining_epochs is {self.pretraining_epochs}; it must be 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

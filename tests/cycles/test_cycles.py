@@ -240,7 +240,8 @@ def scripted_lab(monkeypatch):
         settings = type("Settings", (), {"patience_cycles": patience, "alternate_members": alternate})()
         prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
         members = tuple(
-            Starts(prefix, Model("bi", Path("."), prefix, f"{prefix}start"), Path("."), "") for prefix in prefixes
+            Starts(prefix, Model("bi", Path("."), prefix, f"{prefix}start"), Path("."), "", {}, PretrainingConfig())
+            for prefix in prefixes
         )
         return type("Lab", (), {"members": members, "settings": settings})(), made
 

@@ -10,7 +10,7 @@ import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
-from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, read_pairs, train
+from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.checkpoints import KeepBest
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
@@ -202,6 +202,19 @@ def test_members_in_turn_are_one_chain(tiny_method, members):
     _, raw = labels_of(run.folder, "cycle-2-labels-for-cross")
     assert list(raw) == ["member-1/cycle-1/bi-encoder"]
     assert len(run.result["cycles"]) == 2
+
+
+def test_members_have_rates_and_pretraining_of_their_own(tiny_method, members):
+    own = replace(members[0], learning_rate=3e-4, cross_learning_rate=2e-3, pretraining_epochs=1)
+    run = train(tiny_method(members=(own, members[1]), dev=None, pretraining=PretrainingConfig(batch_size=16)))
+    names = [stage["name"] for stage in run.result["stages"]]
+    assert [name for name in names if name.endswith("pretraining")] == ["member-1/cross-start/pretraining"]
+    rates = []
+    for name in (f"member-{i}-cycle-1-{form}-encoder" for i in (1, 2) for form in ("bi", "cross")):
+        (stage,) = run.folder.glob(f"stages/{name}-{'[0-9a-f]' * 12}/stage.json")
+        rates.append(json.loads(stage.read_text())["config"]["fit"]["learning_rate"])
+    assert rates == [3e-4, 2e-3, 1e-3, 1e-3]
+    assert run.result["pretraining"]["steps"] > 0
 
 
 def test_a_member_that_cannot_be_had_is_named(tiny_method, members):

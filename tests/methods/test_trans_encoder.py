@@ -34,10 +34,16 @@ def test_contradictions_are_refused(changes, message):
         TransEncoder(**FIELDS | changes)
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_members_weight_is_above_0(weight):
-    with pytest.raises(InputError, match="weight is .* a finite number above 0"):
-        Member(start="x", weight=weight)
+@pytest.mark.parametrize("name", ["weight", "learning_rate", "cross_learning_rate"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_numbers_of_a_member_are_above_0(name, value):
+    with pytest.raises(InputError, match=f"{name} is .*; it must be a finite number above 0"):
+        Member(start="x", **{name: value})
+
+
+def test_a_members_epochs_of_pretraining_are_not_negative():
+    with pytest.raises(InputError, match="pretraining_epochs is -1; it must be 0 or more"):
+        Member(start="x", pretraining_epochs=-1)
 
 
 @pytest.mark.parametrize(

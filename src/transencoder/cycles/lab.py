@@ -1,6 +1,6 @@
 """What the cycles work with: the data, the settings, the starts, the models that they make."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -47,6 +47,10 @@ class Starts:
     bi: Model
     cross: Path
     cross_fingerprint: str
+    fits: Mapping[Form, FitConfig]
+    """How its bi- and cross-encoders are trained."""
+    pretraining: PretrainingConfig
+    """Of the cross-encoders' start."""
     weight: float = 1.0
     """Share in labels and ensembles, above 0; they are normalised."""
     policy: LabelPolicy | None = None
@@ -110,8 +114,6 @@ class _Settings(Protocol):
     def label_both_orders(self) -> bool: ...
     @property
     def head(self) -> Head: ...
-    @property
-    def pretraining(self) -> PretrainingConfig: ...
     @property
     def bi(self) -> FitConfig: ...
     @property

@@ -16,19 +16,19 @@ _NAME = "cross-start/pretraining"
 
 
 def pretrained(lab: Lab) -> Lab:
-    """The lab whose cross-encoders start from masked language models of its pairs; the same one for 0 epochs."""
-    if not lab.settings.pretraining.epochs:
-        return lab
+    """The lab whose cross-encoders start from masked language models of its pairs, where members want that."""
     return replace(lab, members=tuple(_pretrained(lab, member) for member in lab.members))
 
 
 def _pretrained(lab: Lab, member: Starts) -> Starts:
-    settings = lab.settings.pretraining
+    settings = member.pretraining
+    if not settings.epochs:
+        return member
     record = lab.run.stage(
         member.prefix + _NAME,
         config={
             "version": _CODE_VERSION,
-            "fit": settings.as_fit(lab.settings.cross).outcome | {"eval_steps": None},
+            "fit": settings.as_fit(member.fits["cross"]).outcome | {"eval_steps": None},
             "mask_ratio": settings.mask_ratio,
             "both_orders": lab.settings.is_symmetric,
             "seed": lab.settings.seed,
@@ -42,11 +42,11 @@ def _pretrained(lab: Lab, member: Starts) -> Starts:
 
 
 def _pretrain(lab: Lab, member: Starts, folder: Path) -> dict[str, Any]:
-    settings = lab.settings.pretraining
+    settings = member.pretraining
     model, record = pretrain(
         member.cross,
         lab.pairs,
-        settings.as_fit(lab.settings.cross),
+        settings.as_fit(member.fits["cross"]),
         settings.mask_ratio,
         folder=folder / "checkpoints",
         seed=stage_seed(lab.settings.seed, member.prefix + _NAME),

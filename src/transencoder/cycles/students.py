@@ -159,7 +159,6 @@ def _fit(lab: Lab, member: Starts, lesson: _Lesson, own: Model, folder: Path) ->
     form, name = lesson.form, lesson.name(member)
     seed = stage_seed(lab.settings.seed, name)
     student = _initialise(lab, member, form, own, seed)
-    config = getattr(lab.settings, form)
 
     def dev_metrics(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -173,7 +172,7 @@ def _fit(lab: Lab, member: Starts, lesson: _Lesson, own: Model, folder: Path) ->
         lab.pairs,
         read_targets(lesson.labels.folder / "labels.parquet"),
         dev_metrics if lab.dev is not None else None,
-        config,
+        member.fits[form],
         folder=folder / "checkpoints",
         seed=seed,
         precision=lab.settings.precision,
@@ -237,7 +236,7 @@ def _fit_config(lab: Lab, member: Starts, form: Form) -> dict[str, Any]:
     settings = lab.settings
     config = {
         "version": _CODE_VERSION,
-        "fit": getattr(settings, form).outcome,
+        "fit": member.fits[form].outcome,
         "initialisation": settings.initialisation,
         "seed": settings.seed,
         "precision": settings.precision,

@@ -73,26 +73,24 @@ def plan(config: TransEncoder) -> Plan:
         form: sum(map(count_parameters, folders))
         for form, folders in zip(("bi", "cross"), zip(*starts, strict=True), strict=True)
     }
-    steps = {
-        "pretraining": _pretraining_steps(config, len(data.training)),
-        "cross": steps_in_all(len(data.training), config.cross, both_orders=config.is_symmetric),
-        "bi": steps_in_all(len(data.training), config.bi, both_orders=False),
-    }
-    both_orders = 2 if config.label_both_orders and config.is_symmetric else 1
-    cycles = config.cycles or 1
-    operations = {
-        "pretraining": training_operations(n_parameters["cross"], config.pretraining.batch_size * steps["pretraining"]),
-        "cross": cycles * _operations(data, config.cross, n_parameters["cross"], steps["cross"], both_orders),
-        "bi": cycles * _operations(data, config.bi, n_parameters["bi"], steps["bi"], 1),
-    }
-    learning = 1 / len(config.members) if config.alternate_members else 1
-    seconds = (operations["pretraining"] + learning * (operations["cross"] + operations["bi"])) / operations_a_second(
-        config
+    n_pairs, cycles, pretraining = len(data.training), config.cycles or 1, config.pretraining
+    cross_steps = steps_in_all(n_pairs, config.cross, both_orders=config.is_symmetric)
+    bi_steps = steps_in_all(n_pairs, config.bi, both_orders=False)
+    pretraining_steps = [_pretraining_steps(config, member, n_pairs) for member in config.members]
+    n_orders = 2 if config.label_both_orders and config.is_symmetric else 1
+    learning = cycles / len(config.members) if config.alternate_members else cycles
+    operations = learning * (
+        _operations(data, config.cross, n_parameters["cross"], cross_steps, n_orders)
+        + _operations(data, config.bi, n_parameters["bi"], bi_steps, 1)
+    ) + sum(
+        training_operations(count_parameters(cross_start), pretraining.batch_size * n_steps)
+        for (_, cross_start), n_steps in zip(starts, pretraining_steps, strict=True)
     )
+    n_models = cycles + 1 + any(pretraining_steps)
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
-    n_models = cycles + 1 + bool(steps["pretraining"])
-    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + len(data.training) * (400 + 100 * cycles)
-    return Plan(config, len(data.training), steps["pretraining"], steps["cross"], steps["bi"], seconds, disk)
+    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + n_pairs * (400 + 100 * cycles)
+    seconds = operations / operations_a_second(config)
+    return Plan(config, n_pairs, sum(pretraining_steps), cross_steps, bi_steps, seconds, disk)
 
 
 def operations_a_second(config: Method[Any]) -> float:
@@ -122,10 +120,11 @@ def training_operations(n_parameters: int, n_trained: int, n_scored: int = 0) ->
     return n_parameters * _PAIR_TOKENS * (3 * n_trained + n_scored)
 
 
-def _pretraining_steps(config: TransEncoder, n_pairs: int) -> int:
-    if not config.pretraining.epochs:
+def _pretraining_steps(config: TransEncoder, member: Member, n_pairs: int) -> int:
+    pretraining = config.pretraining_of(member)
+    if not pretraining.epochs:
         return 0
-    return steps_in_all(n_pairs, config.pretraining.as_fit(config.cross), both_orders=config.is_symmetric)
+    return steps_in_all(n_pairs, pretraining.as_fit(config.cross), both_orders=config.is_symmetric)
 
 
 def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tuple[Path, Path]]]:

@@ -2,13 +2,13 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
-from transencoder.config import Form, Member
+from transencoder.config import FitConfig, Form, Member
 from transencoder.cycles import Cycle, Lab, Model, Starts, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.methods.data import Data, read_data
@@ -167,9 +167,18 @@ def _starts(member: Member, folders: tuple[Path, Path], number: int, config: Tra
         bi=start_model(bi, f"{prefix}start", member.pooling),
         cross=cross,
         cross_fingerprint=weights_fingerprint(cross),
+        fits={
+            "bi": _at_rate(config.bi, member.learning_rate),
+            "cross": _at_rate(config.cross, member.cross_learning_rate),
+        },
+        pretraining=config.pretraining_of(member),
         weight=member.weight,
         policy=member.policy,
     )
+
+
+def _at_rate(fit: FitConfig, learning_rate: float | None) -> FitConfig:
+    return fit if learning_rate is None else replace(fit, learning_rate=learning_rate)
 
 
 def _best(models: list[Model]) -> Model:

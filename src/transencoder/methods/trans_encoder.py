@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Head, LabelPolicy, Member, PretrainingConfig
@@ -76,12 +76,18 @@ class TransEncoder(Method["Trained"]):
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
-        if self.pretraining.epochs and self.initialisation == "sequential":
+        epochs = max(self.pretraining_of(member).epochs for member in self.members)
+        if epochs and self.initialisation == "sequential":
             raise InputError(
-                f"pretraining.epochs is {self.pretraining.epochs} and initialisation sequential, which would overwrite "
+                f"pretraining.epochs is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
         super().__post_init__()
+
+    def pretraining_of(self, member: Member) -> PretrainingConfig:
+        """Masked language modelling over the pairs for a member's cross-encoders."""
+        epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
+        return replace(self.pretraining, epochs=epochs)
 
     def _check_alternation(self) -> None:
         if len(self.members) < 2:
