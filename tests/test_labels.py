@@ -204,3 +204,9 @@ def test_ranks_score_shares_that_join_in_order(monkeypatch):
         labels.score_on_ranks(scorer, pairs)
     assert [len(share) for share in shares] == [2, 2, 1]
     assert np.array_equal(np.concatenate(shares), np.array(RAW[:-1], np.float32))
+
+
+def test_shares_that_round_to_more_than_1_stay_in_range():
+    raw = {str(i): np.ones(3, np.float32) for i in range(10)}
+    found = labels.combine(raw, dict.fromkeys(raw, "clip"), dict.fromkeys(raw, 1.0), dict.fromkeys(raw, ""))
+    assert found.targets.max() == 1.0

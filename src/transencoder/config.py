@@ -35,7 +35,7 @@ class Member:
     policy: LabelPolicy | None = None
     """How its raw scores become targets; None: as the run's `label_policy` says."""
 
-    learning_rate: float | None = None
+    bi_learning_rate: float | None = None
     """Peak learning rate of its bi-encoders; None: as `bi` says. Members of unequal size need unequal rates."""
     cross_learning_rate: float | None = None
     """Peak learning rate of its cross-encoders; None: as `cross` says."""
@@ -44,7 +44,7 @@ class Member:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for name in ("weight", "learning_rate", "cross_learning_rate"):
+        for name in ("weight", "bi_learning_rate", "cross_learning_rate"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < math.inf:
                 raise InputError(f"{name} is {value}; it must be a finite number above 0")

@@ -148,6 +148,8 @@ def combine(
         for i in range(0, n_pairs, _CHUNK):  # no third array of all pairs
             targets[i : i + _CHUNK] += np.float32(share) * part[i : i + _CHUNK]
         records.append(_provenance(name, fingerprints[name], share, policies[name], scores))
+    if "raw" not in policies.values():
+        np.clip(targets, 0.0, 1.0, out=targets)  # shares that add up to 1 may not do so in float32
     n_outside = int(((targets < 0) | (targets > 1)).sum())
     if n_outside:
         names = ", ".join(dict.fromkeys(policies.values()))

@@ -187,6 +187,7 @@ def _reader(model: Encoder) -> list[Any]:
         model.max_seq_length,
         tokenizer.padding_side,
         tokenizer.truncation_side,
+        list(tokenizer.model_input_names),
     ]
 
 

@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import FitConfig, Member, PretrainingConfig, train
-from transencoder.cycles import Model, Starts, distil
-from transencoder.cycles.students import Taught
+from transencoder.cycles import LabMember, Model, distil
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
 
@@ -130,7 +129,9 @@ def test_the_cross_encoder_starts_from_what_was_pretrained_on_the_pairs(
 
 
 def test_pretraining_that_sequential_initialisation_would_overwrite_is_refused(tiny_method):
-    with pytest.raises(InputError, match=r"pretraining\.epochs is 1.*sequential.*take initialisation refreshing"):
+    with pytest.raises(
+        InputError, match=r"pretraining\.epochs, or a member's, is 1.*sequential.*take initialisation refreshing"
+    ):
         tiny_method(pretraining=PretrainingConfig(epochs=1), initialisation="sequential")
 
 
@@ -229,19 +230,25 @@ def scripted_lab(monkeypatch):
         made = []
 
         def learn(lab, members, form, cycle, teachers):
-            made.append((form, cycle, *(teacher.model.name for teacher in teachers)))
+            made.append((form, cycle, *(teacher.name for teacher in teachers)))
             value = devs[cycle - 1][form == "bi"]
             fitted = None if value is None else {"best": value}
-            names = [f"{member.prefix}{form}-{cycle}" for member in members]
-            models = [Model(form, Path("."), name, name, cycle, fitted) for name in names]
-            return [Taught(member, model) for member, model in zip(members, models, strict=True)]
+            names = {member: f"{lab.members[member].prefix}{form}-{cycle}" for member in members}
+            return [Model(form, Path("."), name, name, cycle, fitted, member=i) for i, name in names.items()]
 
         monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
         settings = type("Settings", (), {"patience_cycles": patience, "alternate_members": alternate})()
         prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
         members = tuple(
-            Starts(prefix, Model("bi", Path("."), prefix, f"{prefix}start"), Path("."), "", {}, PretrainingConfig())
-            for prefix in prefixes
+            LabMember(
+                prefix,
+                Model("bi", Path("."), prefix, f"{prefix}start", member=i),
+                Path("."),
+                "",
+                {},
+                PretrainingConfig(),
+            )
+            for i, prefix in enumerate(prefixes)
         )
         return type("Lab", (), {"members": members, "settings": settings})(), made
 
@@ -252,7 +259,7 @@ def test_each_student_is_the_next_teacher(scripted_lab):
     lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)])
     trained = distil(lab, 2)
     assert made == [("cross", 1, "start"), ("bi", 1, "cross-1"), ("cross", 2, "bi-1"), ("bi", 2, "cross-2")]
-    assert [(cross.name, bi.name) for ((_, cross, bi),) in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
+    assert [(cross.name, bi.name) for cross, bi in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
 
 
 def test_several_members_learn_from_all(scripted_lab):
@@ -264,7 +271,7 @@ def test_several_members_learn_from_all(scripted_lab):
         ("cross", 2, "1/bi-1", "2/bi-1"),
         ("bi", 2, "1/cross-2", "2/cross-2"),
     ]
-    assert [[bi.name for _, _, bi in cycle] for cycle in trained] == [["1/bi-1", "2/bi-1"], ["1/bi-2", "2/bi-2"]]
+    assert [[bi.name for bi in cycle[2:]] for cycle in trained] == [["1/bi-1", "2/bi-1"], ["1/bi-2", "2/bi-2"]]
 
 
 def test_members_in_turn_learn_from_the_one_before(scripted_lab):
@@ -278,7 +285,7 @@ def test_members_in_turn_learn_from_the_one_before(scripted_lab):
         ("2/bi-2",),
         ("1/cross-3",),
     ]
-    assert [[bi.name for _, _, bi in cycle] for cycle in trained] == [["1/bi-1"], ["2/bi-2"], ["1/bi-3"]]
+    assert [bi.name for _, bi in trained] == ["1/bi-1", "2/bi-2", "1/bi-3"]
 
 
 @pytest.mark.parametrize(
@@ -295,3 +302,11 @@ def test_members_in_turn_learn_from_the_one_before(scripted_lab):
 def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
     lab, _ = scripted_lab(devs, patience)
     assert len(distil(lab, len(devs))) == n_cycles
+
+
+@pytest.mark.parametrize(("alternate", "n_cycles"), [(False, 3), (True, 2)])
+def test_patience_with_several_members(scripted_lab, alternate, n_cycles):
+    """Mutual: the first and second cycle set each member's best; in turn the members are one chain."""
+    devs = [(5, 5), (4, 4), (4, 4), (9, 9)] if alternate else [(5, 5), (6, 6), (6, 6), (9, 9)]
+    lab, _ = scripted_lab(devs, 1, n_members=2, alternate=alternate)
+    assert len(distil(lab, 4)) == n_cycles

@@ -12,6 +12,7 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.checkpoints import KeepBest
+from transencoder.encoders import load_bi
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.report.result import read_result
@@ -130,7 +131,7 @@ def test_the_ensembles_metrics_are_those_of_the_mean_of_scores(trained, members,
     for form, scorers in teams.items():
         metric = evaluate(MeanScorer(scorers), pairs)
         assert metric == pytest.approx(found[form] if where == "dev" else found[form]["test"], abs=1e-4)
-    assert found.keys() == {"start", "bi", "cross"}
+    assert set(found) - {"start_as_is"} == {"start", "bi", "cross"}
 
 
 def test_report_cards_and_page_know_all_members(trained, tmp_path):
@@ -142,7 +143,7 @@ def test_report_cards_and_page_know_all_members(trained, tmp_path):
     assert "equal shares" in report
     assert f"member {trained.result['member']} of 2, whose bi-encoder is the best on dev" in report
     cards = [(trained.folder / f"members/{i}/bi-encoder/README.md").read_text() for i in (1, 2)]
-    assert all(f"This is member {i} of 2; the others started from" in card for i, card in enumerate(cards, 1))
+    assert all(f"This model is of member {i} of 2; the others started from" in card for i, card in enumerate(cards, 1))
     assert cards[0] != cards[1]
     page = results_page([trained.folder], tmp_path / "results" / "page.md").read_text()
     assert all(f"| {title} |" in page for title in ("bi-encoder, member 2", "cross-encoder, ensemble"))
@@ -189,10 +190,11 @@ def test_three_members_and_one_cycle(tiny_method, members, tiny_plm):
     assert len(weights_of(run.folder)) == 6
 
 
-def test_members_in_turn_are_one_chain(tiny_method, members):
-    run = train(tiny_method(members=members, cycles=2, alternate_members=True))
-    assert "members" not in run.result
-    names = [stage["name"] for stage in run.result["stages"] if stage["name"].endswith("-encoder")]
+def test_members_in_turn_are_one_chain(tiny_method, tiny_files, members):
+    run = train(tiny_method(members=members, cycles=2, alternate_members=True, tests=(str(tiny_files / "test.tsv"),)))
+    result = run.result
+    assert "members" not in result and not (run.folder / "members").exists()
+    names = [stage["name"] for stage in result["stages"] if stage["name"].endswith("-encoder")]
     assert names == [
         "member-1/cycle-1/cross-encoder",
         "member-1/cycle-1/bi-encoder",
@@ -201,11 +203,29 @@ def test_members_in_turn_are_one_chain(tiny_method, members):
     ]
     _, raw = labels_of(run.folder, "cycle-2-labels-for-cross")
     assert list(raw) == ["member-1/cycle-1/bi-encoder"]
-    assert len(run.result["cycles"]) == 2
+    widths = (32, 48)
+    for form, model in (("bi", run.bi_encoder), ("cross", run.cross_encoder)):
+        best = result["best"][form]
+        assert best["member"] == best["cycle"]
+        assert widths[best["member"] - 1] == model[0].model.config.hidden_size
+        card = (run.folder / f"{form}-encoder" / "README.md").read_text()
+        assert f"This model is of member {best['member']} of 2" in card
+    dev = read_pairs(str(tiny_files / "dev.tsv"))
+    starts = [member.start for member in members]
+    poolings = [member.pooling for member in members]
+    metrics = [
+        evaluate(BiScorer(load_bi(start, max_length=32, pooling=pooling), precision="fp32"), dev)
+        for start, pooling in zip(starts, poolings, strict=True)
+    ]
+    assert result["dev"]["start"] == pytest.approx(max(metrics), abs=1e-4)
+    assert metrics[result["start_member"] - 1] == max(metrics)
+    assert "Members learned in turn" in (run.folder / "report.md").read_text()
+    with pytest.raises(InputError, match="1 cycles are too few for 2 members in turn"):
+        train(tiny_method(members=members, cycles=1, alternate_members=True))
 
 
 def test_members_have_rates_and_pretraining_of_their_own(tiny_method, members):
-    own = replace(members[0], learning_rate=3e-4, cross_learning_rate=2e-3, pretraining_epochs=1)
+    own = replace(members[0], bi_learning_rate=3e-4, cross_learning_rate=2e-3, pretraining_epochs=1)
     run = train(tiny_method(members=(own, members[1]), dev=None, pretraining=PretrainingConfig(batch_size=16)))
     names = [stage["name"] for stage in run.result["stages"]]
     assert [name for name in names if name.endswith("pretraining")] == ["member-1/cross-start/pretraining"]
@@ -214,7 +234,13 @@ def test_members_have_rates_and_pretraining_of_their_own(tiny_method, members):
         (stage,) = run.folder.glob(f"stages/{name}-{'[0-9a-f]' * 12}/stage.json")
         rates.append(json.loads(stage.read_text())["config"]["fit"]["learning_rate"])
     assert rates == [3e-4, 2e-3, 1e-3, 1e-3]
-    assert run.result["pretraining"]["steps"] > 0
+    first, second = run.result["members"]
+    assert first["pretraining"]["steps"] > 0 and "pretraining" not in second
+    cards = [(run.folder / f"members/{i}/cross-encoder/README.md").read_text() for i in (1, 2)]
+    assert ["guess masked words" in card for card in cards] == [True, False]
+    assert "member 1: cross learning rate 0.002, bi learning rate 0.0003" in str(
+        tiny_method(members=(own, members[1])).plan()
+    )
 
 
 def test_a_member_that_cannot_be_had_is_named(tiny_method, members):
@@ -226,10 +252,27 @@ def test_the_plan_counts_all_members(tiny_method, members):
     one, two = tiny_method(members=members[:1]).plan(), tiny_method(members=members).plan()
     assert "each cycle and each of 2 members" in str(two)
     assert two.seconds > one.seconds
-    assert "by one of 2 members in turn" in str(tiny_method(members=members, alternate_members=True).plan())
+    assert "by one of 2 members in turn" in str(tiny_method(members=members, cycles=2, alternate_members=True).plan())
 
 
 def test_sequential_goes_on_from_the_members_own_teacher(tiny_method, tiny_bi_encoder, other):
     both = (Member(start=tiny_bi_encoder), Member(start=other))
-    run = train(tiny_method(members=both, initialisation="sequential", dev=None))
-    assert len(run.result["members"]) == 2  # a teacher of another width could not be gone on from
+    run = train(tiny_method(members=both, initialisation="sequential", cycles=2, dev=None))
+    keys = {stage["name"]: stage["key"] for stage in run.result["stages"]}
+    for i in (1, 2):
+        for student, teacher in (("cycle-1/bi", "cycle-1/cross"), ("cycle-2/cross", "cycle-1/bi")):
+            key = keys[f"member-{i}/{student}-encoder"]
+            (stage,) = run.folder.glob(f"stages/*-{key[:12]}/stage.json")
+            assert json.loads(stage.read_text())["inputs"][-1] == keys[f"member-{i}/{teacher}-encoder"]
+
+
+def test_ensembles_gains_are_over_the_starts_as_they_are(tiny_method, tiny_files, members):
+    long = tuple(Member(start=member.start, pooling=member.pooling) for member in members)
+    bi = replace(FAST, max_length=8)
+    run = train(tiny_method(members=long, tests=(str(tiny_files / "test.tsv"),), bi=bi))
+    assert "start_as_is" in run.result["ensemble"]["scores"]
+    pairs = read_pairs(str(tiny_files / "test.tsv"))
+    starts = [BiScorer(load_bi(member.start, pooling=member.pooling), precision="fp32") for member in members]
+    assert run.result["ensemble"]["scores"]["start_as_is"]["test"] == pytest.approx(
+        evaluate(MeanScorer(starts), pairs), abs=1e-4
+    )

@@ -34,7 +34,7 @@ def test_contradictions_are_refused(changes, message):
         TransEncoder(**FIELDS | changes)
 
 
-@pytest.mark.parametrize("name", ["weight", "learning_rate", "cross_learning_rate"])
+@pytest.mark.parametrize("name", ["weight", "bi_learning_rate", "cross_learning_rate"])
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_numbers_of_a_member_are_above_0(name, value):
     with pytest.raises(InputError, match=f"{name} is .*; it must be a finite number above 0"):

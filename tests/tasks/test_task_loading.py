@@ -76,7 +76,7 @@ def test_the_rows_of_a_test_without_labels_are_drawn_from_others(
     assert load_named(few, "test", **where)[0]["sentence1"][:] == pairs["sentence1"][:]
     assert len(load(few, "dev", **where)) == 1000
     write_split(folder, "test", [("A?", "B?", -1), ("C?", "D?", 1)], qqp.columns)
-    with pytest.raises(InputError, match="-1"):
+    with pytest.raises(InputError, match="row 1 of test.* has the label -1, which means none"):
         load(few, "test", **where)
 
 

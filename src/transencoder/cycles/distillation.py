@@ -1,13 +1,12 @@
 """The paper's algorithm: bi -> cross -> bi, with one member or with several that are taught by the mean of all."""
 
-from transencoder.cycles.lab import Lab, Model, Starts
-from transencoder.cycles.students import Taught, learn
+from collections.abc import Sequence
 
-Cycle = list[tuple[Starts, Model, Model]]
-"""Each member that learned in a cycle, its cross-encoder, its bi-encoder."""
+from transencoder.cycles.lab import Lab, Model
+from transencoder.cycles.students import learn
 
 
-def distil(lab: Lab, n_cycles: int) -> list[Cycle]:
+def distil(lab: Lab, n_cycles: int) -> list[list[Model]]:
     """Self-distillation with one member, mutual distillation with several (paper, sections 2.2 to 2.4).
 
     Args:
@@ -15,40 +14,38 @@ def distil(lab: Lab, n_cycles: int) -> list[Cycle]:
         n_cycles: How many times bi -> cross -> bi, at most.
 
     Returns:
-        What each cycle made.
+        What each cycle made: the cross-encoders, then the bi-encoders.
     """
-    cycles: list[Cycle] = []
-    bis = [Taught(member, member.bi) for member in _learners(lab, 1)]
+    cycles: list[list[Model]] = []
+    bis = [lab.members[member].bi for member in _learners(lab, 1)]
     for cycle in range(1, n_cycles + 1):
-        learners = _learners(lab, cycle)
-        crosses = learn(lab, learners, "cross", cycle, teachers=bis)
-        bis = learn(lab, learners, "bi", cycle, teachers=crosses)
-        cycles.append([(bi.member, cross.model, bi.model) for cross, bi in zip(crosses, bis, strict=True)])
-        if _is_stale(cycles, lab.settings.patience_cycles):
+        crosses = learn(lab, _learners(lab, cycle), "cross", cycle, teachers=bis)
+        bis = learn(lab, _learners(lab, cycle), "bi", cycle, teachers=crosses)
+        cycles.append([*crosses, *bis])
+        if _is_stale(lab, cycles):
             break
     return cycles
 
 
-def _learners(lab: Lab, cycle: int) -> tuple[Starts, ...]:
+def _learners(lab: Lab, cycle: int) -> Sequence[int]:
     """All members or, where they alternate, the one whose turn it is (paper, section 2.4, footnote 5)."""
-    if not lab.settings.alternate_members:
-        return lab.members
-    return (lab.members[(cycle - 1) % len(lab.members)],)
+    n_members = len(lab.members)
+    return [(cycle - 1) % n_members] if lab.settings.alternate_members else range(n_members)
 
 
-def _is_stale(cycles: list[Cycle], patience: int | None) -> bool:
-    """Whether neither form of any member improved on dev in the last `patience` cycles."""
+def _is_stale(lab: Lab, cycles: list[list[Model]]) -> bool:
+    """Whether neither form of any member improved on dev in the last `patience_cycles` cycles."""
+    patience = lab.settings.patience_cycles
     if patience is None or len(cycles) <= patience:
         return False
-    before, recent = _devs(cycles[:-patience]), _devs(cycles[-patience:])
-    return all(value <= before.get(name, 0.0) for name, value in recent.items())
+    before, recent = _devs(lab, cycles[:-patience]), _devs(lab, cycles[-patience:])
+    return all(value <= before[name] for name, value in recent.items())
 
 
-def _devs(cycles: list[Cycle]) -> dict[tuple[str, str], float]:
-    """The best dev metric of each member and form."""
-    devs: dict[tuple[str, str], float] = {}
-    for member, *models in (row for cycle in cycles for row in cycle):
-        for model in models:
-            name = (member.prefix, model.form)
-            devs[name] = max(devs.get(name, 0.0), model.dev or 0.0)
+def _devs(lab: Lab, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
+    """The best dev metric of each form and member; members that alternate make one model together."""
+    devs: dict[tuple[str, int], float] = {}
+    for model in (model for cycle in cycles for model in cycle):
+        name = (model.form, 0 if lab.settings.alternate_members else model.member)
+        devs[name] = max(devs.get(name, 0.0), model.dev or 0.0)
     return devs

@@ -31,6 +31,8 @@ class Model:
     seconds: float = 0.0
     pooling: Pooling | None = None
     """Of a start; None: its own."""
+    member: int = 0
+    """Whose it is: position among the lab's members."""
 
     @property
     def dev(self) -> float | None:
@@ -39,8 +41,8 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Starts:
-    """Where the models of one member start, and how its scores count."""
+class LabMember:
+    """Where the models of one member start, how they are trained, and how their scores count."""
 
     prefix: str
     """Of the names of its stages: `member-2/`; empty for the only member."""
@@ -76,12 +78,12 @@ class Lab:
     """Which test sets those are."""
     cache: TokenCache
     device: str
-    members: tuple[Starts, ...]
+    members: tuple[LabMember, ...]
 
 
-def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None) -> Model:
+def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None, member: int = 0) -> Model:
     """A bi-encoder to start from."""
-    return Model("bi", folder, weights_fingerprint(folder), name, pooling=pooling)
+    return Model("bi", folder, weights_fingerprint(folder), name, pooling=pooling, member=member)
 
 
 def make_scorer(lab: Lab, model: Encoder) -> Scorer:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transencoder import distributed
-from transencoder.cycles.lab import Lab, Starts
+from transencoder.cycles.lab import Lab, LabMember
 from transencoder.fit import pretrain
 from transencoder.runs import stage_seed
 
@@ -20,7 +20,7 @@ def pretrained(lab: Lab) -> Lab:
     return replace(lab, members=tuple(_pretrained(lab, member) for member in lab.members))
 
 
-def _pretrained(lab: Lab, member: Starts) -> Starts:
+def _pretrained(lab: Lab, member: LabMember) -> LabMember:
     settings = member.pretraining
     if not settings.epochs:
         return member
@@ -41,7 +41,7 @@ def _pretrained(lab: Lab, member: Starts) -> Starts:
     return replace(member, pretrained=record)
 
 
-def _pretrain(lab: Lab, member: Starts, folder: Path) -> dict[str, Any]:
+def _pretrain(lab: Lab, member: LabMember, folder: Path) -> dict[str, Any]:
     settings = member.pretraining
     model, record = pretrain(
         member.cross,

@@ -1,6 +1,6 @@
 """The students of a cycle: their teachers' scores, the labels made of them, the trainings on these: all stages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from transformers import AutoModel
 
 from transencoder import distributed
 from transencoder.config import Form, LabelPolicy
-from transencoder.cycles.lab import Lab, Model, Starts, load, make_scorer
+from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer
 from transencoder.encoders import load_bi, load_cross, transplant
 from transencoder.fit import fit
 from transencoder.labels import as_record, combine, score_on_ranks
@@ -24,28 +24,19 @@ _CODE_VERSION = 4
 """Raised when a change of the code changes what a stage computes."""
 
 
-@dataclass(frozen=True)
-class Taught:
-    """A model, and the member that it is of, which says how its scores count."""
-
-    member: Starts
-    model: Model
-
-
-def learn(lab: Lab, members: Sequence[Starts], form: Form, cycle: int, teachers: list[Taught]) -> list[Taught]:
+def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: list[Model]) -> list[Model]:
     """One student of each member: the teachers' scores, the labels that they make together, the trainings: all stages.
 
     Args:
-        lab: Pairs, settings, and the run that keeps the stages.
-        members: Whose students.
+        lab: Pairs, members, settings, and the run that keeps the stages.
+        members: Whose students: positions among the lab's members.
         form: What they are to be.
         cycle: From 1.
         teachers: Whose labels they learn; for bi-encoders the starts teach too, as far as the settings say so.
     """
     labels, seconds = _labels(lab, form, cycle, teachers)
-    lesson = _Lesson(form, cycle, labels, seconds)
-    own = {teacher.member.prefix: teacher.model for teacher in teachers}
-    return [Taught(member, _student(lab, member, lesson, own.get(member.prefix, member.bi))) for member in members]
+    lesson = _Lesson(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
+    return [_student(lab, lab.members[member], lesson) for member in members]
 
 
 @dataclass(frozen=True)
@@ -58,24 +49,33 @@ class _Lesson:
     labels: StageRecord
     labelling_seconds: float
     """Teachers' scores included."""
+    teachers: Mapping[int, Model]
+    """By member."""
 
-    def name(self, member: Starts) -> str:
+    def name(self, member: LabMember) -> str:
         """The stage of a member's student."""
         return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
 
 
-def _student(lab: Lab, member: Starts, lesson: _Lesson, own: Model) -> Model:
-    """Train a member's student; in sequential initialisation it starts from the encoder of `own`."""
-    form, name = lesson.form, lesson.name(member)
-    initial = _initial_keys(lab, member, form, own)
+def _student(lab: Lab, member: LabMember, lesson: _Lesson) -> Model:
+    name = lesson.name(member)
+    initial = _initial_keys(lab, member, lesson)
     record = lab.run.stage(
         name,
-        config=_fit_config(lab, member, form),
+        config=_fit_config(lab, member, lesson.form),
         inputs=[lesson.labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *initial],
-        compute=lambda folder: _fit(lab, member, lesson, own, folder),
+        compute=lambda folder: _fit(lab, member, lesson, folder),
     )
-    seconds = lesson.labelling_seconds + record.seconds
-    return Model(form, record.folder / "model", record.key, name, lesson.cycle, fitted=record.result, seconds=seconds)
+    return Model(
+        lesson.form,
+        record.folder / "model",
+        record.key,
+        name,
+        lesson.cycle,
+        fitted=record.result,
+        seconds=lesson.labelling_seconds + record.seconds,
+        member=member.bi.member,
+    )
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class _Voice:
     policy: LabelPolicy
 
 
-def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Taught]) -> tuple[StageRecord, float]:
+def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> tuple[StageRecord, float]:
     """The labels that all teachers make together, and what it cost to make them."""
     voices = _voices(lab, form, teachers)
     scored = [_score(lab, voice.model) for voice in voices]
@@ -105,16 +105,18 @@ def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Taught]) -> tuple[S
     return record, record.seconds + sum(stage.seconds for stage in scored)
 
 
-def _voices(lab: Lab, form: Form, teachers: list[Taught]) -> list[_Voice]:
+def _voices(lab: Lab, form: Form, teachers: list[Model]) -> list[_Voice]:
     """The teachers and, with their share in a bi-encoder's labels, their starts."""
     start_weight = lab.settings.start_weight if form == "bi" else 0.0
+    total = sum(lab.members[teacher.member].weight for teacher in teachers)
 
-    def voice(member: Starts, model: Model, share: float) -> _Voice:
-        return _Voice(model, share * member.weight, member.policy or lab.settings.label_policy)
+    def voice(model: Model, share: float) -> _Voice:
+        member = lab.members[model.member]
+        return _Voice(model, share * (member.weight / total), member.policy or lab.settings.label_policy)
 
-    voices = [voice(teacher.member, teacher.model, 1.0 - start_weight) for teacher in teachers]
+    voices = [voice(teacher, 1.0 - start_weight) for teacher in teachers]
     if start_weight:
-        voices += [voice(teacher.member, teacher.member.bi, start_weight) for teacher in teachers]
+        voices += [voice(lab.members[teacher.member].bi, start_weight) for teacher in teachers]
     return voices
 
 
@@ -155,10 +157,10 @@ def _label(lab: Lab, voices: list[_Voice], scored: list[StageRecord], folder: Pa
     return {"teachers": as_record(labels.provenance)}
 
 
-def _fit(lab: Lab, member: Starts, lesson: _Lesson, own: Model, folder: Path) -> dict[str, Any]:
+def _fit(lab: Lab, member: LabMember, lesson: _Lesson, folder: Path) -> dict[str, Any]:
     form, name = lesson.form, lesson.name(member)
     seed = stage_seed(lab.settings.seed, name)
-    student = _initialise(lab, member, form, own, seed)
+    student = _initialise(lab, member, lesson, seed)
 
     def dev_metrics(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -192,11 +194,11 @@ def read_targets(path: Path) -> np.ndarray:
     return targets
 
 
-def _initialise(lab: Lab, member: Starts, form: Form, own: Model, seed: int) -> Encoder:
-    """Refreshing: from the member's starts; sequential: with the encoder of the teacher (section 5.2)."""
+def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Encoder:
+    """Refreshing: from the member's starts; sequential: with the encoder of its own teacher (section 5.2)."""
     settings = lab.settings
     student: Encoder
-    if form == "bi":
+    if lesson.form == "bi":
         student = load_bi(
             member.bi.folder, max_length=settings.bi.max_length, pooling=member.bi.pooling, device=lab.device
         )
@@ -211,7 +213,7 @@ def _initialise(lab: Lab, member: Starts, form: Form, own: Model, seed: int) -> 
         if member.pretrained is not None:
             transplant(AutoModel.from_pretrained(member.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":
-        transplant(load(lab, own), student)
+        transplant(load(lab, lesson.teachers[member.bi.member]), student)
     return student
 
 
@@ -232,7 +234,7 @@ def may_leave_range(lab: Lab) -> bool:
     return any((member.policy or lab.settings.label_policy) == "raw" for member in lab.members)
 
 
-def _fit_config(lab: Lab, member: Starts, form: Form) -> dict[str, Any]:
+def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
     settings = lab.settings
     config = {
         "version": _CODE_VERSION,
@@ -252,8 +254,10 @@ def _fit_config(lab: Lab, member: Starts, form: Form) -> dict[str, Any]:
     }
 
 
-def _initial_keys(lab: Lab, member: Starts, form: Form, own: Model) -> list[str]:
-    keys = [member.bi.key if form == "bi" else member.cross_fingerprint]
-    if form == "cross" and member.pretrained is not None:
+def _initial_keys(lab: Lab, member: LabMember, lesson: _Lesson) -> list[str]:
+    keys = [member.bi.key if lesson.form == "bi" else member.cross_fingerprint]
+    if lesson.form == "cross" and member.pretrained is not None:
         keys.append(member.pretrained.key)
-    return [*keys, own.key] if lab.settings.initialisation == "sequential" else keys
+    if lab.settings.initialisation == "sequential":
+        keys.append(lesson.teachers[member.bi.member].key)
+    return keys

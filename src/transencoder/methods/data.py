@@ -44,8 +44,8 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
+    _check_order(config)
     dev, tests = read_labelled(config)
-    _check_kind(config)
     pairs, record = _training_pairs(config, config.pairs, bad_rows_file)
     if tests:
         pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
@@ -81,16 +81,13 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
 
 
-def _check_kind(config: TransEncoder) -> None:
-    """Refuse settings that the tasks trained on contradict: orders would be trained that mean something else."""
+def _check_order(config: TransEncoder) -> None:
+    """Refuse to train on both orders of pairs that mean something else in the other."""
     for task in tasks.expand(_task_names(config.pairs)):
-        if config.is_symmetric and not task.symmetric:
+        if task.unlabelled and config.is_symmetric and not task.symmetric:
             raise InputError(
                 f"{task.name}: its pairs mean something else in the other order, but is_symmetric is true; set it false"
             )
-        kind = "binary" if task.metric == "roc_auc" else "graded"
-        if config.task_kind != kind:
-            raise InputError(f"{task.name} is a {kind} task, but task_kind is {config.task_kind}; set it to {kind}")
 
 
 def _task_names(source: str | Dataset) -> list[str]:

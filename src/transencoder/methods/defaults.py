@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from transencoder.config import FitConfig
+from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
 
 LARGE_PARAMETERS = 200_000_000
@@ -17,7 +18,10 @@ def fill(config: TransEncoder, n_parameters: int) -> TransEncoder:
 
     Args:
         config: A config as the user gave it.
-        n_parameters: Parameters of the larger start.
+        n_parameters: Parameters of the largest start.
+
+    Raises:
+        InputError: Fewer cycles than members that learn in turn.
     """
     is_binary = config.task_kind == "binary"
     is_large = n_parameters >= LARGE_PARAMETERS
@@ -29,9 +33,12 @@ def fill(config: TransEncoder, n_parameters: int) -> TransEncoder:
         max_length=32,
         warmup_ratio=0.0,
     )
+    cycles = config.cycles or (5 if is_binary else 3)
+    if config.alternate_members and cycles < len(config.members):
+        raise InputError(f"{cycles} cycles are too few for {len(config.members)} members in turn; give one for each")
     return replace(
         config,
-        cycles=config.cycles or (5 if is_binary else 3),
+        cycles=cycles,
         cross=_filled(config.cross, cross),
         bi=_filled(config.bi, bi),
     )

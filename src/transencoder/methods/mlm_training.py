@@ -241,7 +241,7 @@ def _scores(run: Run, config: MLM, data: Data, start: Model, trained: Model) -> 
         return BiScorer(bi, precision=config.precision, cache=cache)
 
     return {
-        name: score_stage(run, [model], name, conditions, tests, partial(scorer, model))
+        name: score_stage(run, model, name, conditions, tests, partial(scorer, model)).result
         for name, model in (("start", start), ("mlm", trained))
     }
 

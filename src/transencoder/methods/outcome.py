@@ -16,8 +16,8 @@ from transencoder.methods.data import Data
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.report import model_card, write_report
-from transencoder.report.result import Best, Cycle, Environment, MemberRecord, Result, of_member
-from transencoder.report.text import starts_of
+from transencoder.report.result import Best, Cycle, Environment, Result, of_member
+from transencoder.report.text import shown_source
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 
@@ -100,11 +100,11 @@ def result_of(
         "environment": _environment(run.environments),
         "data": data.as_record(),
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
-        "cycles": _cycle_records(cycles),
-        "best": _best_records(best, ""),
+        "cycles": cycle_records(cycles),
+        "best": best_records(best, ""),
         "dev": dev,
         "scores": scores,
-        "analysis": _analysis(cycles) if given.test_every_eval else None,
+        "analysis": analysis_of(cycles) if given.test_every_eval else None,
         "stages": stages,  # type: ignore[typeddict-item]
         "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
         "notes": notes,
@@ -112,22 +112,6 @@ def result_of(
     if recipe is not None:
         result["recipe"] = recipe
     return result
-
-
-def member_record(
-    number: int,
-    cycles: list[dict[Form, Model]],
-    best: Mapping[Form, Model],
-    dev: Metrics | None,
-    scores: dict[str, Metrics],
-) -> MemberRecord:
-    """One of several members for result.json; see `result_of`."""
-    return {
-        "cycles": _cycle_records(cycles),
-        "best": _best_records(best, f"{MEMBERS}/{number}/"),
-        "dev": dev,
-        "scores": scores,
-    }
 
 
 def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequence[Mapping[Form, Model]] = ()) -> None:
@@ -140,23 +124,30 @@ def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequen
         members: The same of each member, where the result has several.
     """
     if distributed.rank() == 0:
-        shown = _as_member(result, result["member"]) if "member" in result else result
         for form, model in best.items():
-            _export(run, shown, form, model, run.folder / FOLDERS[form])
+            _export(run, _of_model(result, form), form, model, run.folder / FOLDERS[form])
         for number, models in enumerate(members if "members" in result else (), 1):
+            own = of_member(result, number)
             for form, model in models.items():
                 target = run.folder / MEMBERS / str(number) / FOLDERS[form]
-                _export(run, _as_member(result, number), form, model, target)
+                _export(run, _of_model(own, form, number), form, model, target)
     run.finish(result)
     if distributed.rank() == 0:
         write_report(run.folder)
 
 
-def _as_member(result: Result, number: int) -> Result:
-    """What the cards of a member's models are written from."""
-    others = " and ".join(f"`{start}`" for i, start in enumerate(starts_of(result), 1) if i != number)
-    about = f"{result['about']} This is member {number} of {len(result['members'])}; the others started from {others}."
-    return of_member(result, number) | {"about": about}
+def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
+    """What the card of one model of several members is written from: the config names that member alone."""
+    number = number or result["best"][form].get("member")
+    if number is None:
+        return result
+    members = result["config"]["members"]
+    others = [shown_source(str(member["start"])) for i, member in enumerate(members, 1) if i != number]
+    about = (
+        f"{result['about']} This model is of member {number} of {len(members)}; the others started from "
+        f"{' and '.join(f'`{start}`' for start in others)}."
+    )
+    return {**result, "config": result["config"] | {"members": [members[number - 1]]}, "about": about}
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:
@@ -177,14 +168,16 @@ def _joined(values: Iterable[str]) -> str:
     return " + ".join(dict.fromkeys(values))
 
 
-def _cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
+def cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
+    """Each cycle's models for result.json."""
     return [
         {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
         for i, models in enumerate(cycles, 1)
     ]
 
 
-def _best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
+def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
+    """The kept models for result.json, exported below `parent`."""
     return {
         form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": f"{parent}{folder}"}
         for form, folder in FOLDERS.items()
@@ -197,7 +190,8 @@ def _form_record(model: Model) -> Any:
     return {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
 
 
-def _analysis(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
+def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
+    """What `test_every_eval` recorded, for result.json."""
     curves: dict[str, list[tuple[int, int, dict[str, float | None]]]] = {}
     for form, model in (item for models in cycles for item in models.items()):
         points = curves.setdefault(form, [])

@@ -52,6 +52,10 @@ class Plan:
             f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
             f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
         ]
+        for number, member in enumerate(config.members, 1):
+            rates = {"cross": member.cross_learning_rate, "bi": member.bi_learning_rate}
+            if own := ", ".join(f"{form} learning rate {rate:g}" for form, rate in rates.items() if rate is not None):
+                lines.insert(-1, f"member {number}: {own}")
         if self.pretraining_steps:
             lines.insert(1, f"before the cycles: {plural(self.pretraining_steps, 'step')} of masked language modelling")
         return "\n".join(lines)
@@ -86,11 +90,12 @@ def plan(config: TransEncoder) -> Plan:
         training_operations(count_parameters(cross_start), pretraining.batch_size * n_steps)
         for (_, cross_start), n_steps in zip(starts, pretraining_steps, strict=True)
     )
-    n_models = cycles + 1 + any(pretraining_steps)
+    exported = 2 if len(config.members) > 1 else 1
     model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
-    disk = model_bytes * n_models + 4 * 4 * max(n_parameters.values()) + n_pairs * (400 + 100 * cycles)
+    largest = max(count_parameters(folder) for folders in starts for folder in folders)
+    disk = model_bytes * (learning + exported + any(pretraining_steps)) + 16 * largest + n_pairs * (400 + 100 * cycles)
     seconds = operations / operations_a_second(config)
-    return Plan(config, n_pairs, sum(pretraining_steps), cross_steps, bi_steps, seconds, disk)
+    return Plan(config, n_pairs, sum(pretraining_steps), cross_steps, bi_steps, seconds, int(disk))
 
 
 def operations_a_second(config: Method[Any]) -> float:

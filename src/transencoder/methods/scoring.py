@@ -2,15 +2,20 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from transencoder.config import Pooling, Precision
+import numpy as np
+from datasets import Dataset
+
+from transencoder import distributed
+from transencoder.config import Precision
 from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi
-from transencoder.evaluation import evaluate
+from transencoder.evaluation import agreement, evaluate
 from transencoder.inference import uses_bf16
 from transencoder.methods.labelled import Scored
-from transencoder.runs import Run
-from transencoder.scorers import BiScorer, MeanScorer, Scorer
+from transencoder.runs import Run, StageRecord
+from transencoder.scorers import BiScorer, Scorer
 from transencoder.tokens import TokenCache
 
 _CODE_VERSION = 1
@@ -25,34 +30,15 @@ def measure(scored: Scored, scorer: Scorer) -> float:
     return evaluate(scorer, scored.pairs, scored.metric)
 
 
-def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> Metrics:
-    """Metrics of a model on labelled sets, in the run's precision and lengths."""
-    conditions = _conditions(lab, model) | {"pooling": model.pooling}
-    return score_stage(lab.run, [model], name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
-
-
-def score_ensemble(
-    lab: Lab, models: Sequence[Model], weights: Sequence[float], name: str, sets: dict[str, Scored]
-) -> Metrics:
-    """Metrics of the weighted mean of models of one form on labelled sets (paper, section 3: ensemble results)."""
-    conditions = _conditions(lab, models[0]) | {
-        "pooling": [model.pooling for model in models],
-        "weights": list(weights),
-    }
-
-    def make() -> Scorer:
-        return MeanScorer([make_scorer(lab, load(lab, model)) for model in models], weights)
-
-    return score_stage(lab.run, models, name, conditions, sets, make)
-
-
-def _conditions(lab: Lab, model: Model) -> dict[str, object]:
-    """What decides the scores of a model, be it a start or trained, besides its weights and its pooling."""
-    return {
+def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> StageRecord:
+    """Metrics of a model on labelled sets, in the run's precision and lengths: the stage's result."""
+    conditions = {
         "precision": lab.settings.precision,
         "max_length": None if model.cycle else lab.settings.bi.max_length,
+        "pooling": model.pooling,
         "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
     }
+    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
 
 
 def score_start_as_is(
@@ -62,11 +48,10 @@ def score_start_as_is(
     cache: TokenCache,
     *,
     max_length: int | None,
-    pooling: Pooling | None,
     precision: Precision,
     device: str,
     name: str = "start-as-is",
-) -> Metrics | None:
+) -> StageRecord | None:
     """Metrics of the start as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its start look worse than it is; gains are to be counted against the
@@ -78,47 +63,84 @@ def score_start_as_is(
         sets: What it is measured on.
         cache: Its tokens.
         max_length: Tokens of a sentence in the run.
-        pooling: As in the run.
         precision: As in the run.
         device: Where it runs.
         name: Of the stage, after `scores/`.
     """
-    model = load_bi(start.folder, pooling=pooling, device=device)
+    model = load_bi(start.folder, pooling=start.pooling, device=device)
     own = model.max_seq_length
     is_shortened = max_length is not None and (own is None or max_length < own)
     if not is_shortened and not uses_bf16(device, precision):
         return None
-    conditions = {"precision": "fp32", "max_length": None, "pooling": pooling, "both_orders": False}
-    return score_stage(run, [start], name, conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache))
+    conditions = {"precision": "fp32", "max_length": None, "pooling": start.pooling, "both_orders": False}
+    return score_stage(run, start, name, conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache))
 
 
 def score_stage(
     run: Run,
-    models: Sequence[Model],
+    model: Model,
     name: str,
     conditions: Mapping[str, object],
     sets: dict[str, Scored],
     make: Callable[[], Scorer],
-) -> Metrics:
-    """Metrics of a model, or of several together, on labelled sets, a stage of the run.
+) -> StageRecord:
+    """Metrics of a model on labelled sets, a stage of the run, which keeps the scores too.
 
     Args:
         run: Keeps the stage.
-        models: What is measured.
+        model: What is measured.
         name: Of the stage, after `scores/`.
-        conditions: All that decides the scores besides the models' weights.
-        sets: What they are measured on.
-        make: Makes the scorer, when there is no such stage yet.
+        conditions: All that decides its scores besides its weights.
+        sets: What it is measured on.
+        make: Makes its scorer, when there is no such stage yet.
     """
-    record = run.stage(
+    return run.stage(
         f"scores/{name}",
         config={"version": _CODE_VERSION, **conditions, "sets": list(sets)},
-        inputs=[*(model.key for model in models), *(scored.fingerprint for scored in sets.values())],
-        compute=lambda _: _score_all(make(), sets),
+        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
+        compute=lambda folder: _score_all(make(), sets, folder),
     )
-    return record.result
 
 
-def _score_all(scorer: Scorer, sets: dict[str, Scored]) -> Metrics:
-    found = {name: measure(scored, scorer) for name, scored in sets.items()}
+def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: dict[str, Scored]) -> Metrics:
+    """Metrics of the weighted mean of scores that stages keep (paper, section 4: the average of the predictions).
+
+    Args:
+        records: What `score` gave for each model on these sets.
+        weights: Of each model, above 0; normalised.
+        sets: The labelled sets.
+    """
+    shares = np.array(weights) / sum(weights)
+
+    def metric(scored: Scored) -> float:
+        scores = [np.load(record.folder / f"{scored.name}.npy").astype(np.float64) for record in records]
+        return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
+
+    return _defined({name: metric(scored) for name, scored in sets.items()})
+
+
+def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics:
+    found = {}
+    for name, scored in sets.items():
+        kept = _KeepScores(scorer)
+        found[name] = measure(scored, kept)
+        if distributed.rank() == 0:
+            np.save(folder / f"{scored.name}.npy", kept.scores)
+    return _defined(found)
+
+
+class _KeepScores:
+    """A scorer that keeps what it gave last."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+
+    def score(self, pairs: Dataset) -> np.ndarray:
+        """As the scorer itself."""
+        self.scores = self.scorer.score(pairs)
+        return self.scores
+
+
+def _defined(found: Mapping[str, float]) -> Metrics:
+    """None in the place of NaN, which JSON lacks."""
     return {name: None if math.isnan(value) else value for name, value in found.items()}

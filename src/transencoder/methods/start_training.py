@@ -69,7 +69,9 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     given, config, folder = prepare_start(config)
     with open_run(given, config) as run:
         remove_unfinished(run)
-        bench = _Bench(run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder))
+        bench = _Bench(
+            run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder, pooling=config.pooling)
+        )
         trained = _train(bench, *_pairs(bench))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
@@ -229,12 +231,11 @@ def _scores(bench: _Bench, trained: Model) -> dict[str, Metrics]:
         tests,
         bench.cache,
         max_length=config.fit.max_length,
-        pooling=config.pooling,
         precision=config.precision,
         device=bench.device,
     )
     if as_is is not None:
-        scores["start_as_is"] = as_is
+        scores["start_as_is"] = as_is.result
     return scores | {"bi": _score(bench, trained, "bi", tests)}
 
 
@@ -249,4 +250,4 @@ def _score(bench: _Bench, model: Model, name: str, sets: dict[str, Any]) -> Metr
     def scorer() -> Scorer:
         return bench.scorer(bench.load_start() if is_start else load_bi(model.folder, device=bench.device))
 
-    return score_stage(bench.run, [model], name, conditions, sets, scorer)
+    return score_stage(bench.run, model, name, conditions, sets, scorer).result

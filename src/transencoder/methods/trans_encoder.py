@@ -25,7 +25,7 @@ class TransEncoder(Method["Trained"]):
 
     about = (
         "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
-        "and a bi-encoder learns from it; of several, the mean of their scores is learned."
+        "and a bi-encoder learns from it."
     )
 
     pairs: str | Dataset
@@ -42,7 +42,7 @@ class TransEncoder(Method["Trained"]):
     patience_cycles: int | None = None
     """Stop when neither form improved on dev for this many cycles; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
-    """Each stage from the starts again (paper's choice), or from its teacher's weights (Table 13)."""
+    """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
     label_policy: LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     start_weight: float = 0.0
@@ -79,7 +79,7 @@ class TransEncoder(Method["Trained"]):
         epochs = max(self.pretraining_of(member).epochs for member in self.members)
         if epochs and self.initialisation == "sequential":
             raise InputError(
-                f"pretraining.epochs is {epochs} and initialisation sequential, which would overwrite "
+                f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
         super().__post_init__()

@@ -83,6 +83,8 @@ class Best(TypedDict):
     dev: float | None
     path: str
     """Folder of the saved model, relative to the run folder."""
+    member: NotRequired[int]
+    """From 1: whose it is, where there are several."""
 
 
 class StageSummary(TypedDict):
@@ -123,6 +125,8 @@ class MemberRecord(TypedDict):
     best: dict[Form, Best]
     dev: dict[str, float | None] | None
     scores: dict[str, dict[str, float | None]]
+    analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
+    pretraining: NotRequired[PretrainingRecord]
 
 
 class EnsembleRecord(TypedDict):
@@ -151,7 +155,9 @@ class Result(TypedDict):
     """From 1: of several members the one whose bi-encoder is best on dev; `cycles`, `best`, `dev` and `scores` are
     its."""
     members: NotRequired[list[MemberRecord]]
-    """All members, where there are several."""
+    """All members, where several learn in each cycle; not where they learn in turn."""
+    start_member: NotRequired[int]
+    """From 1: of several members the one whose start is `start`."""
     ensemble: NotRequired[EnsembleRecord]
     """Of these members together."""
     metric: str
@@ -200,9 +206,9 @@ def read_result(run_folder: str | Path) -> Result:
 
 def of_member(result: Result, number: int) -> Result:
     """The record of one of several members, from 1, as if it were a run of its own."""
-    config = result["config"] | {"members": [result["config"]["members"][number - 1]]}
-    record = result["members"][number - 1]
-    own: Result = {**result, **record, "config": config}
+    own: Result = {**result, **result["members"][number - 1]}
+    if "pretraining" not in result["members"][number - 1]:
+        own.pop("pretraining", None)
     return own
 
 

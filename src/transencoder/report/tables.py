@@ -44,28 +44,26 @@ def score_rows(result: Result) -> list[ScoreRow]:
 
 
 def member_rows(result: Result) -> list[ScoreRow]:
-    """Of each of several members and of their ensemble: the averages, or what there is in their place."""
+    """Of each of several members and of their ensemble: the average or the only test of each metric, or dev."""
     views = [(f"member {number}", of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
-    found = []
+    groups, found = tests_by_metric(result), []
     for title, view in [*views, ("ensemble", of_ensemble(result))]:
-        rows = score_rows(view)
-        averages = [row for row in rows if row.name.startswith("average")]
-        found += [replace(row, name=f"{title}, {row.name}") for row in averages or rows]
+        last = [_rows(view, names, metric_mark(metric, groups))[-1] for metric, names in groups.items()]
+        found += [replace(row, name=f"{title}, {row.name}") for row in last or score_rows(view)]
     return found
 
 
 def summary_table(result: Result) -> Table:
     """The table the command line prints at the end of a run."""
     rows = score_rows(result)
-    if "members" in result and rows:
-        rows = [*rows, *member_rows(result)]
+    of_members = member_rows(result) if "members" in result and rows else []
     caption = None if rows else "nothing was measured"
     table = Table(title=shown_metrics(result), caption=caption)
     header = _header(result)
     for position, title in enumerate(header):
         table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
-    for row in rows:
-        if row.name.startswith(("average", "member 1")):
+    for row in [*rows, *of_members]:
+        if row.name.startswith("average") or row in of_members[:1]:
             table.add_section()
         cells = zip(header, _cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))

@@ -192,12 +192,21 @@ def reproduce_lines(result: Result) -> list[str]:
 
 
 def _member_notes(result: Result) -> Iterator[str]:
-    if "members" in result and len(result["config"]["members"]) > 1:
+    members = result["config"].get("members") or []
+    if len(members) < 2:
+        return
+    if "members" in result:
         how = "the first" if result["dev"] is None else "whose bi-encoder is the best on dev"
         yield (
-            f"Scores and models are those of member {result['member']} of {len(result['members'])}, {how}; "
-            "all members' models lie in `members`."
+            f"Scores and models are those of member {result['member']} of {len(members)}, {how}; all members' models "
+            "lie in `members`."
         )
+    else:
+        owners = [
+            f"the {FORM_TITLES[form]} is of member {result['best'][form].get('member')}" for form in forms_of(result)
+        ]
+        how = "the first" if result["dev"] is None else "the best of the starts on dev"
+        yield f"Members learned in turn: {', '.join(owners)}; gains are over member {result['start_member']}, {how}."
 
 
 def _data_notes(result: Result) -> Iterator[str]:

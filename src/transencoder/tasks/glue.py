@@ -1,6 +1,6 @@
 """Binary tasks of GLUE (Wang et al., ICLR 2019), measured by ROC-AUC, in the rows that Trans-Encoder takes of them.
 
-The paper trains on the first 10,000 pairs of large splits (sections 3 and A.5 of Trans-Encoder; its released code).
+The paper takes 10,000 pairs of large splits (section 4 of Trans-Encoder), its released code the first ones.
 Labels are classes on the hub; scores here are 1 for a paraphrase, a duplicate or an answer, else 0.
 """
 

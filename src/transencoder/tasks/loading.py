@@ -1,5 +1,6 @@
 """Read one role of a task, from the local data folder or the hub."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ from transencoder.errors import InputError
 from transencoder.pairs import read_candidates, read_pairs
 from transencoder.tasks.table import dev_task, expand
 from transencoder.tasks.task import Role, StandIn, Task
+
+logger = logging.getLogger(__name__)
+
+_NO_LABEL = -1.0
+"""The hub's mark of a label that was kept back."""
 
 
 def load(
@@ -26,7 +32,8 @@ def load(
 
     Args:
         task: A task or its name; for `dev` also a suite's name, which gives the suite's dev set.
-        role: `train`, `dev` or `test`. A task without its own dev set gives the one the paper uses.
+        role: `train`, `dev` or `test`. A task without its own dev set gives the one the paper uses; a test split whose
+            labels were kept back gives the task's stand-in, with a warning.
         data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
         cache_folder: Where the hub's files and the Arrow files are kept.
         revision: Hub revision instead of the task's own.
@@ -71,19 +78,23 @@ def load_named(
         "revision": revision,
         "token": token,
     }
-    split = resolved.splits[role]
-    stand_in = resolved.stand_in if role == "test" else None
-    if stand_in is not None and not _is_labelled(resolved, split, **where):
-        rows = read_split(resolved, stand_in.split, scored=True, **where)
-        return _drawn(rows, stand_in), f"{stand_in.split}, {stand_in.rows} rows drawn with seed {stand_in.seed}"
-    return read_split(resolved, split, scored=True, **where), split
-
-
-def _is_labelled(task: Task, split: str, **where: Any) -> bool:
-    """Whether a split has gold labels: on the hub those of tests that were kept back are all -1."""
-    kept_back = replace(task, score_range=(-1.0, task.score_range[1]), positive_label=None)
-    labels = np.asarray(read_split(kept_back, split, scored=True, **where)["score"][:])
-    return bool((labels != -1).any())
+    split, stand_in = resolved.splits[role], resolved.stand_in if role == "test" else None
+    if stand_in is None:
+        return read_split(resolved, split, scored=True, **where), split
+    open_range = replace(resolved, score_range=(_NO_LABEL, resolved.score_range[1]), positive_label=None)
+    rows = read_split(open_range, split, scored=True, **where)
+    labels = np.asarray(rows["score"][:])
+    if (labels == _NO_LABEL).all():
+        drawn = f"{stand_in.split}, {stand_in.rows} rows drawn with seed {stand_in.seed}"
+        logger.warning("%s: the split %s has no labels; in its place: %s", resolved.name, split, drawn)
+        return _drawn(read_split(resolved, stand_in.split, scored=True, **where), stand_in), drawn
+    if (labels == _NO_LABEL).any():
+        row = int((labels == _NO_LABEL).argmax())
+        raise InputError(
+            f"{resolved.name}: row {row + 1} of {split} has the label -1, which means none, but others have labels. "
+            "Take such rows out"
+        )
+    return _as_scores(rows, resolved), split
 
 
 def _drawn(rows: Dataset, stand_in: StandIn) -> Dataset:
@@ -127,10 +138,15 @@ def read_split(
         data_folder=data_folder,
     )
     dataset = dataset.select_columns(["sentence1", "sentence2", *(["score"] if scored else [])])
-    if not scored or task.positive_label is None:
-        return dataset
-    is_positive = np.asarray(dataset["score"][:]) == task.positive_label
-    return dataset.remove_columns("score").add_column("score", is_positive.astype(np.float64).tolist())
+    return _as_scores(dataset, task) if scored else dataset
+
+
+def _as_scores(rows: Dataset, task: Task) -> Dataset:
+    """Classes as scores: 1 for the one that means yes, 0 for the others."""
+    if task.positive_label is None:
+        return rows
+    is_positive = np.asarray(rows["score"][:]) == task.positive_label
+    return rows.remove_columns("score").add_column("score", is_positive.astype(np.float64).tolist())
 
 
 def _single(name: Task | str) -> Task:

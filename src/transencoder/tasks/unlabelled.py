@@ -162,6 +162,7 @@ def _normalised(text: str) -> str:
 
 
 def _trains_on_test(task: Task) -> bool:
+    """By the names of splits; a run with tests compares the sentences themselves."""
     return _whole(task.splits["test"]) in {_whole(split) for split in task.unlabelled}
 
 
