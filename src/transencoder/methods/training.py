@@ -89,11 +89,11 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
 
 
 def _together(config: TransEncoder) -> str:
-    return f"All {len(config.members)} members learn from the weighted mean of their scores."
+    return f"{len(config.members)} members learn from the weighted mean of their scores."
 
 
 def _in_turn(config: TransEncoder) -> str:
-    return f"Its {len(config.members)} members learn in turn, one a cycle, each from the one before."
+    return f"{len(config.members)} members learn in turn, one a cycle, each from the one before."
 
 
 def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]) -> Lab:

@@ -96,7 +96,12 @@ def _members(result: Result) -> list[str]:
     weights = [member.get("weight", 1.0) for member in result["config"]["members"]]
     shares = "equal shares" if len(set(weights)) == 1 else f"weights {', '.join(f'{weight:g}' for weight in weights)}"
     starts = ", ".join(f"member {number} `{start}`" for number, start in enumerate(starts_of(result), 1))
-    return [f"{starts}. The ensemble is the mean of their scores, {shares}.", "", *member_table(result)]
+    is_measured = any(result["scores"].values()) or result["dev"]
+    return [
+        f"{starts}. The ensemble is the mean of their scores, {shares}.",
+        "",
+        *(member_table(result) if is_measured else ["Nothing was measured."]),
+    ]
 
 
 def _dev_table(result: Result) -> list[str]:
