@@ -25,9 +25,9 @@ class Chain:
     best: dict[Form, Model]
     pretraining: PretrainingRecord | None
     """Of the kept cross-encoder's start."""
-    dev: Metrics | None
     tests: dict[str, StageRecord]
     """The start's, the start's as it is, and the forms' scores on the tests."""
+    dev: Metrics | None
     analysis: bool
     """Whether the tests were scored at each evaluation too."""
 
@@ -103,8 +103,8 @@ def _chain(lab: Lab, data: Data, cycles: list[list[Model]], prefix: str, start: 
         pretraining=None
         if pretraining is None
         else {"steps": pretraining.result["n_steps"], "losses": pretraining.result["losses"]},
-        dev=_dev(lab, data, start, best, prefix),
         tests=_tests(lab, data, start, best, prefix),
+        dev=_dev(lab, data, start, best, prefix),
         analysis=lab.analysis is not None,
     )
 
