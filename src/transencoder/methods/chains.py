@@ -41,12 +41,7 @@ def chains_of(lab: Lab, data: Data, cycles: list[list[Model]]) -> list[Chain]:
     """One chain for each member, or a single one for members in turn."""
     if lab.settings.alternate_members:
         return [_chain(lab, data, cycles, "", _best_start(lab, data))]
-    return [
-        _chain(
-            lab, data, [[model for model in cycle if model.member == i] for cycle in cycles], member.prefix, member.bi
-        )
-        for i, member in enumerate(lab.members)
-    ]
+    return [_chain(lab, data, _of_member(cycles, i), member.prefix, member.bi) for i, member in enumerate(lab.members)]
 
 
 def best_chain(chains: Sequence[Chain]) -> int:
@@ -120,10 +115,8 @@ def _best_start(lab: Lab, data: Data) -> Model:
     starts = [member.bi for member in lab.members]
     if data.dev is None:
         return starts[0]
-    devs = [
-        _score_on_dev(lab, data, member.bi, f"{member.prefix}start").result["dev"] or -math.inf
-        for member in lab.members
-    ]
+    found = [_score_on_dev(lab, data, member.bi, f"{member.prefix}start").result["dev"] for member in lab.members]
+    devs = [-math.inf if dev is None else dev for dev in found]
     return starts[devs.index(max(devs))]
 
 
