@@ -14,6 +14,8 @@ Pooling = Literal["mean", "cls", "max"]
 Head = Literal["pooler", "linear"]
 Texts = Literal["sentences", "documents"]
 LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
+CrossLoss = Literal["bce", "mse"]
+BiLoss = Literal["mse", "log_cosh", "bce", "bce_clipped"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ class BiScorer:
 
 
 class CrossScorer:
-    """Sigmoid of a cross-encoder's output, in (0, 1).
+    """Sigmoid of a cross-encoder's output, in (0, 1), or the output itself.
 
     Args:
         model: The cross-encoder, with one output label.
@@ -119,6 +119,7 @@ class CrossScorer:
         cache: Where token ids are kept; None: a cache of its own.
         both_orders: Average the scores of (a, b) and (b, a).
         prompt: Text put before every pair; None: the model's default prompt, if it has one.
+        as_logit: Give the output without the sigmoid, any real number: of models that regress their targets.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class CrossScorer:
         cache: TokenCache | None = None,
         both_orders: bool = False,
         prompt: str | None = None,
+        as_logit: bool = False,
     ) -> None:
         if model.num_labels != 1:
             raise InputError(f"the cross-encoder has {model.num_labels} outputs; a scorer needs one with num_labels=1")
@@ -138,10 +140,11 @@ class CrossScorer:
         self.batch_tokens = batch_tokens
         self.cache = cache or TokenCache()
         self.both_orders = both_orders
+        self.as_logit = as_logit
         self.prompt = prompt if prompt is not None else default_prompt(model)
 
     def score(self, pairs: Dataset) -> np.ndarray:
-        """Probabilities, float32 (n,), in (0, 1)."""
+        """Probabilities, float32 (n,), in (0, 1); any real numbers as logits."""
         scores = self._score(pairs, swapped=False)
         if self.both_orders:
             scores = (scores + self._score(pairs, swapped=True)) / 2
@@ -152,7 +155,8 @@ class CrossScorer:
         scores = np.empty(len(pairs), np.float32)
 
         def forward(features: dict[str, Any]) -> torch.Tensor:
-            return torch.sigmoid(self.model(features)["scores"].float()).view(-1)
+            logits: torch.Tensor = self.model(features)["scores"].float().view(-1)
+            return logits if self.as_logit else torch.sigmoid(logits)
 
         run_batches(
             self.model,

@@ -83,6 +83,42 @@ def test_sequential_goes_on_from_the_teachers_encoder(students, tiny_method, tin
         assert same_encoder(students[n_th]["weights"], nudged(students[n_th - 1]["weights"], n_th))
 
 
+def test_same_form_makes_bi_encoders_of_bi_encoders(students, tiny_method, tiny_bi_encoder):
+    run = train(tiny_method(cycles=2, same_form=True))
+    assert [type(each["student"]) for each in students] == [SentenceTransformer] * 2
+    assert all(same_encoder(each["weights"], of(tiny_bi_encoder)) for each in students)
+    for cycle, teacher in ((1, "raw:start"), (2, "raw:cycle-1/bi-encoder")):
+        labels = labels_of(run.folder, "bi", cycle)
+        np.testing.assert_allclose(labels["label"], np.clip(labels[teacher], 0, 1), atol=1e-6)
+    assert list(run.result["best"]) == ["bi"] and not (run.folder / "cross-encoder").exists()
+    assert "a bi-encoder learns from it" in (run.folder / "bi-encoder" / "README.md").read_text()
+    with pytest.raises(InputError, match="made no cross-encoder"):
+        run.cross_encoder  # noqa: B018 - the property refuses
+
+
+def test_a_cross_encoder_that_regresses_its_logit_labels_with_it(tiny_method):
+    run = train(tiny_method(cross_loss="mse"))
+    labels = labels_of(run.folder, "bi")
+    raw = np.asarray(labels["raw:cycle-1/cross-encoder"])
+    np.testing.assert_allclose(labels["label"], np.clip(raw, 0, 1), atol=1e-6)
+    rows = list(zip(labels["sentence1"].to_pylist(), labels["sentence2"].to_pylist(), strict=True))
+    np.testing.assert_allclose(run.cross_encoder.predict(rows), raw, atol=1e-4)
+    assert "without a sigmoid" in (run.folder / "report.md").read_text()
+
+
+def test_each_loss_makes_other_models_and_keeps_the_stages_before_it(tiny_method, tmp_path):
+    def keys(**changes):
+        stages = train(tiny_method(output=str(tmp_path / "run"), **changes)).result["stages"]
+        return {stage["name"]: stage["key"] for stage in stages}
+
+    usual = keys()
+    for changes in ({"bi_loss": "log_cosh"}, {"bi_loss": "bce"}, {"bi_loss": "bce_clipped"}):
+        other = keys(**changes)
+        assert other["cycle-1/cross-encoder"] == usual["cycle-1/cross-encoder"]
+        assert other["cycle-1/bi-encoder"] != usual["cycle-1/bi-encoder"]
+    assert keys(cross_loss="mse")["cycle-1/cross-encoder"] != usual["cycle-1/cross-encoder"]
+
+
 def test_the_cross_encoder_may_start_elsewhere(students, tiny_method, tiny_bi_encoder, tiny_plm, tmp_path):
     from transformers import AutoModelForMaskedLM, AutoTokenizer
 
@@ -237,7 +273,9 @@ def scripted_lab(monkeypatch):
             return [Model(form, Path("."), name, name, cycle, fitted, member=i) for i, name in names.items()]
 
         monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
-        settings = type("Settings", (), {"patience_cycles": patience, "alternate_members": alternate})()
+        settings = type(
+            "Settings", (), {"patience_cycles": patience, "alternate_members": alternate, "same_form": False}
+        )()
         prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
         members = tuple(
             LabMember(

@@ -14,12 +14,16 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from transencoder.encoders import language_model_head
 from transencoder.losses import (
+    ClippedCosineCrossEntropyLoss,
     ContrastiveTensionLoss,
+    CosineCrossEntropyLoss,
     CosineRegressionLoss,
     DeCLUTRLoss,
     DiffCSELoss,
     InBatchContrastiveTensionLoss,
     InfoNCELoss,
+    LogCoshLoss,
+    LogitRegressionLoss,
     NTXentLoss,
     SoftCrossEntropyLoss,
     WeightedInfoNCELoss,
@@ -43,6 +47,9 @@ def declutr(model, folder):
 
 LOSSES = {
     "cosine regression": lambda model, _: CosineRegressionLoss(model),
+    "log cosh": lambda model, _: LogCoshLoss(model),
+    "cosine cross-entropy": lambda model, _: CosineCrossEntropyLoss(model),
+    "clipped cosine cross-entropy": lambda model, _: ClippedCosineCrossEntropyLoss(model),
     "info_nce": lambda model, _: InfoNCELoss(model, projector=tanh_projector(WIDTH)),
     "nt_xent": lambda model, _: NTXentLoss(model),
     "contrastive tension": lambda model, _: ContrastiveTensionLoss(model),
@@ -53,7 +60,13 @@ LOSSES = {
 }
 """Loss -> made from a bi-encoder and the folder of the masked language model under it."""
 
-LABELLED = ("cosine regression", "contrastive tension")
+LABELLED = (
+    "cosine regression",
+    "log cosh",
+    "cosine cross-entropy",
+    "clipped cosine cross-entropy",
+    "contrastive tension",
+)
 
 
 @pytest.fixture
@@ -95,14 +108,15 @@ def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_enco
     assert not [each for each in still if "pooler" not in each]
 
 
-def test_a_cross_encoder_moves(tiny_bi_encoder, tiny_pairs, options):
+@pytest.mark.parametrize("loss", [SoftCrossEntropyLoss, LogitRegressionLoss])
+def test_a_cross_encoder_moves(loss, tiny_bi_encoder, tiny_pairs, options):
     model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
     before = {name: value.clone() for name, value in model.named_parameters()}
     trainer = CrossEncoderTrainer(
         model=model,
         args=CrossEncoderTrainingArguments(**options),
         train_dataset=rows(tiny_pairs, labelled=True),
-        loss=SoftCrossEntropyLoss(model),
+        loss=loss(model),
     )
     result = trainer.train()
     assert result.global_step == 3

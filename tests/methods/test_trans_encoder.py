@@ -2,7 +2,7 @@
 
 import pytest
 
-from transencoder import FitConfig, Member, TransEncoder
+from transencoder import FitConfig, Member, PretrainingConfig, TransEncoder
 from transencoder.errors import InputError
 
 TWO = (Member(start="x"), Member(start="y"))
@@ -17,6 +17,14 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
         (
             {"members": TWO, "alternate_members": True, "initialisation": "sequential"},
             "changes the model from cycle to cycle; take initialisation refreshing",
+        ),
+        (
+            {"bi_loss": "bce_clipped", "label_policy": "raw"},
+            "bce_clipped.*and a label policy is raw.*take label_policy",
+        ),
+        (
+            {"same_form": True, "pretraining": PretrainingConfig(epochs=2)},
+            r"is 2, and same_form makes no cross-encoder",
         ),
         ({"start_weight": 1.0}, r"start_weight is 1\.0; it is a share of the teachers, 0 to below 1"),
         ({"start_weight": -0.1}, r"start_weight is -0\.1"),

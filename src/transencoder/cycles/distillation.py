@@ -14,13 +14,14 @@ def distil(lab: Lab, n_cycles: int) -> list[list[Model]]:
         n_cycles: How many times bi -> cross -> bi, at most.
 
     Returns:
-        What each cycle made: the cross-encoders, then the bi-encoders.
+        What each cycle made: the cross-encoders, then the bi-encoders; only these in standard self-distillation
+        (Table 14), where a bi-encoder learns from the one before.
     """
     cycles: list[list[Model]] = []
     bis = [lab.members[member].bi for member in _learners(lab, 1)]
     for cycle in range(1, n_cycles + 1):
-        crosses = learn(lab, _learners(lab, cycle), "cross", cycle, teachers=bis)
-        bis = learn(lab, _learners(lab, cycle), "bi", cycle, teachers=crosses)
+        crosses = learn(lab, _learners(lab, cycle), "cross", cycle, teachers=bis) if not lab.settings.same_form else []
+        bis = learn(lab, _learners(lab, cycle), "bi", cycle, teachers=crosses or bis)
         cycles.append([*crosses, *bis])
         if _is_stale(lab, cycles):
             break

@@ -8,7 +8,17 @@ from typing import Any, Literal, Protocol
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.config import FitConfig, Form, Head, LabelPolicy, Pooling, Precision, PretrainingConfig
+from transencoder.config import (
+    BiLoss,
+    CrossLoss,
+    FitConfig,
+    Form,
+    Head,
+    LabelPolicy,
+    Pooling,
+    Precision,
+    PretrainingConfig,
+)
 from transencoder.encoders import load_bi, load_trained, weights_fingerprint
 from transencoder.runs import Run, StageRecord
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
@@ -90,8 +100,13 @@ def make_scorer(lab: Lab, model: Encoder) -> Scorer:
     """The scorer of a model in hand, on the lab's tokens and precision."""
     if isinstance(model, SentenceTransformer):
         return BiScorer(model, precision=lab.settings.precision, cache=lab.cache)
-    both = lab.settings.label_both_orders and lab.settings.is_symmetric
-    return CrossScorer(model, precision=lab.settings.precision, cache=lab.cache, both_orders=both)
+    return CrossScorer(
+        model,
+        precision=lab.settings.precision,
+        cache=lab.cache,
+        both_orders=lab.settings.label_both_orders and lab.settings.is_symmetric,
+        as_logit=lab.settings.cross_loss == "mse",
+    )
 
 
 def load(lab: Lab, model: Model) -> Encoder:
@@ -106,6 +121,12 @@ class _Settings(Protocol):
 
     @property
     def initialisation(self) -> Literal["refreshing", "sequential"]: ...
+    @property
+    def same_form(self) -> bool: ...
+    @property
+    def cross_loss(self) -> CrossLoss: ...
+    @property
+    def bi_loss(self) -> BiLoss: ...
     @property
     def label_policy(self) -> LabelPolicy: ...
     @property

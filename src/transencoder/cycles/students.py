@@ -8,20 +8,39 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from torch import nn
 from transformers import AutoModel
 
 from transencoder import distributed
-from transencoder.config import Form, LabelPolicy
+from transencoder.config import BiLoss, CrossLoss, Form, LabelPolicy
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer
 from transencoder.encoders import load_bi, load_cross, transplant
 from transencoder.fit import fit
 from transencoder.labels import as_record, combine, score_on_ranks
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from transencoder.losses import (
+    ClippedCosineCrossEntropyLoss,
+    CosineCrossEntropyLoss,
+    CosineLoss,
+    CosineRegressionLoss,
+    LogCoshLoss,
+    LogitLoss,
+    LogitRegressionLoss,
+    SoftCrossEntropyLoss,
+)
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.tokens import Encoder
 
 _CODE_VERSION = 4
 """Raised when a change of the code changes what a stage computes."""
+
+_CROSS_LOSSES: dict[CrossLoss, type[LogitLoss]] = {"bce": SoftCrossEntropyLoss, "mse": LogitRegressionLoss}
+
+_BI_LOSSES: dict[BiLoss, type[CosineLoss]] = {
+    "mse": CosineRegressionLoss,
+    "log_cosh": LogCoshLoss,
+    "bce": CosineCrossEntropyLoss,
+    "bce_clipped": ClippedCosineCrossEntropyLoss,
+}
 
 
 def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: list[Model]) -> list[Model]:
@@ -210,6 +229,8 @@ def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Enco
             seed=seed,
             device=lab.device,
         )
+        if settings.cross_loss == "mse":
+            student.activation_fn = nn.Identity()  # what it learns, and plain `predict` then gives, is the logit
         if member.pretrained is not None:
             transplant(AutoModel.from_pretrained(member.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":
@@ -220,11 +241,11 @@ def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Enco
 def _losses(lab: Lab) -> dict[Form, Callable[[Any], Any]]:
     outside = may_leave_range(lab)
 
-    def cross(model: CrossEncoder) -> SoftCrossEntropyLoss:
-        return SoftCrossEntropyLoss(model, allow_outside=outside)
+    def cross(model: CrossEncoder) -> LogitLoss:
+        return _CROSS_LOSSES[lab.settings.cross_loss](model, allow_outside=outside)
 
-    def bi(model: SentenceTransformer) -> CosineRegressionLoss:
-        return CosineRegressionLoss(model, allow_outside=outside)
+    def bi(model: SentenceTransformer) -> CosineLoss:
+        return _BI_LOSSES[lab.settings.bi_loss](model, allow_outside=outside)
 
     return {"cross": cross, "bi": bi}
 
@@ -245,6 +266,9 @@ def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
         "n_processes": distributed.world_size(),
         "allow_outside": may_leave_range(lab),
     }
+    loss, usual = (settings.bi_loss, "mse") if form == "bi" else (settings.cross_loss, "bce")
+    if loss != usual:  # a field that came later: older stages keep their keys
+        config["loss"] = loss
     if form == "bi":
         return config | {"pooling": member.bi.pooling}
     return config | {

@@ -5,10 +5,20 @@ from transencoder.losses.contrastive_tension import (
     InBatchContrastiveTensionLoss,
     contrastive_tension,
 )
+from transencoder.losses.cosine_cross_entropy import (
+    ClippedCosineCrossEntropyLoss,
+    CosineCrossEntropyLoss,
+    clipped_cosine_cross_entropy,
+    cosine_cross_entropy,
+)
 from transencoder.losses.cosine_regression import CosineRegressionLoss, cosine_regression
+from transencoder.losses.cosines import CosineLoss
 from transencoder.losses.declutr import DeCLUTRLoss
 from transencoder.losses.drophead import DropHead, add_drop_head
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
+from transencoder.losses.log_cosh import LogCoshLoss, log_cosh
+from transencoder.losses.logit_regression import LogitRegressionLoss, logit_regression
+from transencoder.losses.logits import LogitLoss
 from transencoder.losses.nt_xent import NTXentLoss, nt_xent
 from transencoder.losses.projectors import batch_norm_projector, tanh_projector
 from transencoder.losses.replaced_tokens import DiffCSELoss, replaced_token_detection
@@ -16,22 +26,32 @@ from transencoder.losses.soft_cross_entropy import SoftCrossEntropyLoss, soft_cr
 from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwise_info_nce, weighted_info_nce
 
 __all__ = [
+    "ClippedCosineCrossEntropyLoss",
     "ContrastiveTensionLoss",
+    "CosineCrossEntropyLoss",
+    "CosineLoss",
     "CosineRegressionLoss",
     "DeCLUTRLoss",
     "DiffCSELoss",
     "DropHead",
     "InBatchContrastiveTensionLoss",
     "InfoNCELoss",
+    "LogCoshLoss",
+    "LogitLoss",
+    "LogitRegressionLoss",
     "NTXentLoss",
     "SoftCrossEntropyLoss",
     "WeightedInfoNCELoss",
     "add_drop_head",
     "batch_norm_projector",
+    "clipped_cosine_cross_entropy",
     "contrastive_tension",
+    "cosine_cross_entropy",
     "cosine_regression",
     "elementwise_info_nce",
     "info_nce",
+    "log_cosh",
+    "logit_regression",
     "nt_xent",
     "replaced_token_detection",
     "soft_cross_entropy",

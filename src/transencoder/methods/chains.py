@@ -86,10 +86,9 @@ def _of_member(cycles: list[list[Model]], member: int) -> list[list[Model]]:
 
 
 def _chain(lab: Lab, data: Data, cycles: list[list[Model]], prefix: str, start: Model) -> Chain:
-    forms: tuple[Form, ...] = ("cross", "bi")
     rows: list[dict[Form, Model]] = [{model.form: model for model in cycle} for cycle in cycles]
-    best = {form: _best([row[form] for row in rows]) for form in forms}
-    pretraining = lab.members[best["cross"].member].pretrained
+    best = {form: _best([row[form] for row in rows]) for form in rows[0]}
+    pretraining = lab.members[best["cross"].member].pretrained if "cross" in best else None
     return Chain(
         start=start,
         weight=lab.members[start.member].weight,

@@ -44,10 +44,11 @@ class Plan:
         each = "" if len(config.members) == 1 else f" and each of {len(config.members)} members"
         if config.alternate_members:
             each = f", by one of {len(config.members)} members in turn"
+        to_cross = [] if config.same_form else [f"label, train a cross-encoder {cross}"]
         lines = [
-            f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle{each}: label, train a "
-            f"cross-encoder {cross}, label, train a bi-encoder {bi}",
-            f"cross: {settings_in_words(config.cross)}",
+            f"{plural(self.n_pairs, 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle{each}: "
+            + ", ".join([*to_cross, f"label, train a bi-encoder {bi}"]),
+            *([] if config.same_form else [f"cross: {settings_in_words(config.cross)}"]),
             f"bi: {settings_in_words(config.bi)}",
             f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
             f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
@@ -77,8 +78,10 @@ def plan(config: TransEncoder) -> Plan:
         form: sum(map(count_parameters, folders))
         for form, folders in zip(("bi", "cross"), zip(*starts, strict=True), strict=True)
     }
+    if config.same_form:
+        n_parameters["cross"] = 0
     n_pairs, cycles, pretraining = len(data.training), config.cycles or 1, config.pretraining
-    cross_steps = steps_in_all(n_pairs, config.cross, both_orders=config.is_symmetric)
+    cross_steps = 0 if config.same_form else steps_in_all(n_pairs, config.cross, both_orders=config.is_symmetric)
     bi_steps = steps_in_all(n_pairs, config.bi, both_orders=False)
     pretraining_steps = [_pretraining_steps(config, member, n_pairs) for member in config.members]
     n_orders = 2 if config.label_both_orders and config.is_symmetric else 1

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -10,6 +11,7 @@ from transencoder import distributed
 from transencoder.config import FitConfig
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
+from transencoder.errors import InputError
 from transencoder.methods.chains import best_chain, chains_of, ensemble_of, member_record
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
@@ -22,6 +24,8 @@ from transencoder.scorers import Scorer
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
+_LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
+_SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encoder learns from it."
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,26 @@ class Trained:
     """What a run leaves: the best model of each form, the record, the folder."""
 
     bi_encoder: SentenceTransformer
-    cross_encoder: CrossEncoder
     result: Result
     """The content of result.json."""
     folder: Path
     """The run folder; the models lie in `bi-encoder` and `cross-encoder`."""
+    device: str | None = None
+    """Where the models go; None: the best there is."""
+
+    @cached_property
+    def cross_encoder(self) -> CrossEncoder:
+        """The best cross-encoder.
+
+        Raises:
+            InputError: The run made none, its students being of the same form as their teachers.
+        """
+        if "cross" not in self.result["best"]:
+            raise InputError(
+                f"{self.folder} made no cross-encoder (same_form); take its bi_encoder, or same_form false"
+            )
+        model: CrossEncoder = CrossEncoder(str(self.folder / FOLDERS["cross"]), device=self.device)
+        return model
 
 
 def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
@@ -70,12 +89,14 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
             scores=chain.scores,
             seconds=time.monotonic() - started,
             recipe=recipe,
-            notes=[_RAW_NOTE] if may_leave_range(lab) else [],
+            notes=_notes(config, lab),
         )
         if chain.pretraining is not None:
             result["pretraining"] = chain.pretraining
+        if config.same_form:
+            result["about"] = _SAME_FORM_ABOUT
         if len(config.members) > 1:
-            result["about"] = f"{given.about} {_in_turn(config) if config.alternate_members else _together(config)}"
+            result["about"] = f"{result['about']} {_in_turn(config) if config.alternate_members else _together(config)}"
             for form, model in chain.best.items():
                 result["best"][form]["member"] = model.member + 1
             result["start_member"] = chain.start.member + 1
@@ -86,6 +107,11 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         finish(run, result, chain.best, [chain.best for chain in chains])
     distributed.barrier()
     return _trained(Path(config.output), result, config.device)
+
+
+def _notes(config: TransEncoder, lab: Lab) -> list[str]:
+    notes = [_RAW_NOTE] if may_leave_range(lab) else []
+    return notes + ([_LOGIT_NOTE] if config.cross_loss == "mse" and not config.same_form else [])
 
 
 def _together(config: TransEncoder) -> str:
@@ -141,6 +167,4 @@ def _at_rate(fit: FitConfig, learning_rate: float | None) -> FitConfig:
 
 
 def _trained(folder: Path, result: Result, device: str | None) -> Trained:
-    bi = SentenceTransformer(str(folder / FOLDERS["bi"]), device=device)
-    cross = CrossEncoder(str(folder / FOLDERS["cross"]), device=device)
-    return Trained(bi, cross, result, folder)
+    return Trained(SentenceTransformer(str(folder / FOLDERS["bi"]), device=device), result, folder, device)

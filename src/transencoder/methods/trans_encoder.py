@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.config import FitConfig, Head, LabelPolicy, Member, PretrainingConfig
+from transencoder.config import BiLoss, CrossLoss, FitConfig, Head, LabelPolicy, Member, PretrainingConfig
 from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
@@ -43,6 +43,14 @@ class TransEncoder(Method["Trained"]):
     """Stop when neither form improved on dev for this many cycles; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
+    same_form: bool = False
+    """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made."""
+    cross_loss: CrossLoss = "bce"
+    """How a cross-encoder learns: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
+    raw logit, which is then the score (Table 8: the student copies its teacher)."""
+    bi_loss: BiLoss = "mse"
+    """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or Table 8's
+    cross-entropy (does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     start_weight: float = 0.0
@@ -76,18 +84,34 @@ class TransEncoder(Method["Trained"]):
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
-        epochs = max(self.pretraining_of(member).epochs for member in self.members)
-        if epochs and self.initialisation == "sequential":
-            raise InputError(
-                f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
-                "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
-            )
+        self._check_labels()
+        self._check_initialisation()
         super().__post_init__()
 
     def pretraining_of(self, member: Member) -> PretrainingConfig:
         """Masked language modelling over the pairs for a member's cross-encoders."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
+
+    def _check_labels(self) -> None:
+        if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in self.members}:
+            raise InputError(
+                "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may leave "
+                "[0, 1]; take label_policy clip"
+            )
+
+    def _check_initialisation(self) -> None:
+        epochs = max(self.pretraining_of(member).epochs for member in self.members)
+        if epochs and self.same_form:
+            raise InputError(
+                f"pretraining.epochs, or a member's, is {epochs}, and same_form makes no cross-encoder that would "
+                "start from it; take 0 epochs, or same_form false"
+            )
+        if epochs and self.initialisation == "sequential":
+            raise InputError(
+                f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
+                "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
+            )
 
     def _check_alternation(self) -> None:
         if len(self.members) < 2:

@@ -1,0 +1,48 @@
+"""What losses of a bi-encoder's cosines have in common: both sides in one forward pass, targets checked."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from jaxtyping import Float
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn.functional import cosine_similarity
+
+from transencoder.losses.features import embed_pairs
+from transencoder.losses.targets import check_targets
+
+
+class CosineLoss(nn.Module, ABC):
+    """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one.
+
+    Args:
+        model: The bi-encoder to train.
+        allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
+    """
+
+    def __init__(self, model: SentenceTransformer, allow_outside: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.allow_outside = allow_outside
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Float[Tensor, ""]:
+        """The loss of a batch.
+
+        Args:
+            sentence_features: Token features of the two sides.
+            labels: (pairs,) targets, in [0, 1].
+        """
+        if not self.allow_outside:
+            check_targets(labels)
+        first, second = embed_pairs(self.model, list(sentence_features))
+        return self.equation(cosine_similarity(first, second), labels.view(-1))
+
+    @staticmethod
+    @abstractmethod
+    def equation(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+        """The loss of cosines, in [-1, 1], and targets."""
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Settings for the model card."""
+        return {"allow_outside": self.allow_outside}

@@ -1,0 +1,56 @@
+"""What losses of a cross-encoder's logits have in common: texts or token features in, targets checked."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtyping import Float
+from sentence_transformers import CrossEncoder
+from sentence_transformers.util import batch_to_device
+from torch import Tensor, nn
+
+from transencoder.losses.targets import check_targets
+
+
+class LogitLoss(nn.Module, ABC):
+    """A loss of logits and targets for `CrossEncoderTrainer`, ours and the plain one.
+
+    Args:
+        model: The cross-encoder to train; one output label.
+        allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
+    """
+
+    def __init__(self, model: CrossEncoder, allow_outside: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.allow_outside = allow_outside
+
+    def forward(
+        self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None
+    ) -> Float[Tensor, ""]:
+        """The loss of a batch.
+
+        Args:
+            inputs: The two columns of texts (the plain trainer), or one mapping of token
+                features (`transencoder.fit`).
+            labels: (pairs,) targets, in [0, 1].
+            prompt: Prompt put before the texts, as sentence-transformers has it.
+            task: Task for routed models, as sentence-transformers has it.
+        """
+        if not self.allow_outside:
+            check_targets(labels)
+        if isinstance(inputs[0], Mapping):
+            features = dict(inputs[0])
+        else:
+            features = self.model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
+            features = batch_to_device(features, self.model.device)
+        return self.equation(self.model(features)["scores"].view(-1), labels.view(-1))
+
+    @staticmethod
+    @abstractmethod
+    def equation(logits: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+        """The loss of logits, any real numbers, and targets."""
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Settings for the model card."""
+        return {"allow_outside": self.allow_outside}
