@@ -274,7 +274,9 @@ def scripted_lab(monkeypatch):
 
         monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
         settings = type(
-            "Settings", (), {"patience_cycles": patience, "alternate_members": alternate, "same_form": False}
+            "Settings",
+            (),
+            {"patience_cycles": patience, "alternate_members": alternate, "same_form": False, "share_labels": True},
         )()
         prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
         members = tuple(

@@ -103,3 +103,41 @@ def test_tasks_and_suites_by_name(tiny_method, data_folder):
 def test_a_task_of_one_order_is_not_trained_on_both(tiny_method):
     with pytest.raises(InputError, match="qnli: .* is_symmetric is true; set it false"):
         read_data(tiny_method(pairs="qnli", task_kind="binary", is_symmetric=True, dev=None), None)
+
+
+def test_so_many_pairs_are_drawn_with_the_seed_and_extra_ones_follow(tiny_method, tiny_pairs, tmp_path):
+    extra = tmp_path / "extra.tsv"
+    extra.write_text("sentence1\tsentence2\n" + "".join(f"extra {i}\tdima {i}\n" for i in range(9)))
+    config = {"pairs": tiny_pairs.select(range(96)), "extra_pairs": str(extra), "n_pairs": 40, "n_extra_pairs": 5}
+    first, again, other = (read_data(tiny_method(**config, seed=seed, dev=None), None) for seed in (1, 1, 2))
+    assert first.record["fingerprint"] == again.record["fingerprint"] != other.record["fingerprint"]
+    drawn = first.training["sentence1"][:]
+    assert [text.startswith("extra ") for text in drawn] == [False] * 40 + [True] * 5
+    counts = {"rows": 45, "drawn_from": 96, "extra_rows": 5, "extra_source": str(extra)}
+    assert {name: first.record[name] for name in counts} == counts
+    with pytest.raises(InputError, match="n_extra_pairs is 10, but .*extra.tsv has 9; give at most that"):
+        read_data(tiny_method(**config | {"n_extra_pairs": 10}), None)
+    with pytest.raises(InputError, match="n_extra_pairs needs extra_pairs"):
+        tiny_method(n_extra_pairs=1)
+
+
+def test_extra_pairs_too_are_kept_apart_from_the_tests(tiny_method, tmp_path):
+    for name, rows in (("pairs", "balo\tbama\nkama\tdima\n"), ("extra", "femo\tgama\nlelo\tlemo\n")):
+        (tmp_path / f"{name}.tsv").write_text(f"sentence1\tsentence2\n{rows}")
+    (tmp_path / "test.tsv").write_text("sentence1\tsentence2\tscore\nbalo\tfema\t1\nfemo\tgelo\t0\n")
+    config = {f: str(tmp_path / f"{n}.tsv") for f, n in (("pairs", "pairs"), ("extra_pairs", "extra"))}
+    apart = read_data(tiny_method(**config, tests=(str(tmp_path / "test.tsv"),), exclude_test_sentences=True), None)
+    assert apart.training["sentence1"][:] == ["kama", "lelo"]
+    assert (apart.record["excluded_rows"], apart.record["transductive"]) == (2, False)
+    with_them = read_data(tiny_method(**config, tests=(str(tmp_path / "test.tsv"),)), None)
+    assert (with_them.record["rows"], with_them.record["transductive"]) == (4, True)
+
+
+def test_a_tasks_pairs_may_be_the_extra_ones(tiny_method, tmp_path):
+    folder = tmp_path / "data" / "stanfordnlp" / "snli"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation", "test"):
+        (folder / f"{split}.jsonl").write_text(f'{{"premise": "{split} a", "hypothesis": "b", "label": -1}}\n')
+    data = read_data(tiny_method(extra_pairs="snli", data_dir=str(tmp_path / "data")), None)
+    assert data.training["sentence1"][-3:] == ["train a", "validation a", "test a"]
+    assert (data.record["extra_rows"], data.record["extra_source"]) == (3, "snli")

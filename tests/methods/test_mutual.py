@@ -117,6 +117,19 @@ def test_members_keep_their_width_and_pooling(trained):
     assert [bi[1].pooling_mode for bi in bis] == ["mean", "cls"]
 
 
+def test_members_may_learn_from_their_own_scores_alone(config, tiny_method, tmp_path, trained, members):
+    alone = train(replace(config, share_labels=False, cycles=1, output=str(tmp_path / "alone")))
+    for number, member in enumerate(members, 1):
+        _, raw = labels_of(alone.folder, f"member-{number}-cycle-1-labels-for-bi")
+        assert list(raw) == [f"member-{number}/cycle-1/cross-encoder"]
+        single = train(tiny_method(members=(member,), cycles=1, output=str(tmp_path / str(number))))
+        targets, _ = labels_of(alone.folder, f"member-{number}-cycle-1-labels-for-cross")
+        np.testing.assert_array_equal(targets, labels_of(single.folder, "cycle-1-labels-for-cross")[0])
+    assert set(alone.result["ensemble"]["scores"]) >= {"start", "bi", "cross"}
+    card = (alone.folder / "members" / "2" / "bi-encoder" / "README.md").read_text()
+    assert "each learning from its own scores" in card
+
+
 @pytest.mark.parametrize("where", ["dev", "test"])
 def test_the_ensembles_metrics_are_those_of_the_mean_of_scores(trained, members, tiny_files, where):
     pairs = read_pairs(str(tiny_files / f"{where}.tsv"))

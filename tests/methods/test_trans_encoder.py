@@ -26,6 +26,8 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
             {"same_form": True, "pretraining": PretrainingConfig(epochs=2)},
             r"is 2, and same_form makes no cross-encoder",
         ),
+        ({"members": TWO, "alternate_members": True, "share_labels": False}, "learn each from the one before"),
+        ({"n_pairs": 0}, "n_pairs is 0; it must be at least 1"),
         ({"start_weight": 1.0}, r"start_weight is 1\.0; it is a share of the teachers, 0 to below 1"),
         ({"start_weight": -0.1}, r"start_weight is -0\.1"),
         ({"start_weight": float("nan")}, "start_weight is nan"),

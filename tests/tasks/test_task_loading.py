@@ -110,6 +110,11 @@ def test_a_role_the_task_lacks_is_refused_with_those_it_has(small_data: Path) ->
         load("sts12", "train", data_folder=small_data)
 
 
+def test_pairs_that_are_only_trained_on_have_no_test_set(small_data: Path) -> None:
+    with pytest.raises(InputError, match="'snli' has no test split; its pairs are for training, without labels"):
+        load("snli", "test", data_folder=small_data)
+
+
 def test_a_suite_has_no_single_test_set(small_data: Path) -> None:
     with pytest.raises(InputError, match=r"'sts' is a suite of several tasks \(sts12, "):
         load("sts", "test", data_folder=small_data)

@@ -44,7 +44,9 @@ _BI_LOSSES: dict[BiLoss, type[CosineLoss]] = {
 
 
 def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: list[Model]) -> list[Model]:
-    """One student of each member: the teachers' scores, the labels that they make together, the trainings: all stages.
+    """One student of each member: the teachers' scores, the labels made of them, the trainings: all stages.
+
+    Labels are the mean of all teachers (section 2.4) or, where members do not share them, of each member's own.
 
     Args:
         lab: Pairs, members, settings, and the run that keeps the stages.
@@ -53,9 +55,11 @@ def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: li
         cycle: From 1.
         teachers: Whose labels they learn; for bi-encoders the starts teach too, as far as the settings say so.
     """
-    labels, seconds = _labels(lab, form, cycle, teachers)
-    lesson = _Lesson(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
-    return [_student(lab, lab.members[member], lesson) for member in members]
+    if lab.settings.share_labels:
+        lesson = _lesson(lab, form, cycle, teachers)
+        return [_student(lab, lab.members[member], lesson) for member in members]
+    lessons = {teacher.member: _lesson(lab, form, cycle, [teacher]) for teacher in teachers}
+    return [_student(lab, lab.members[member], lessons[member]) for member in members]
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,11 @@ class _Lesson:
     def name(self, member: LabMember) -> str:
         """The stage of a member's student."""
         return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
+
+
+def _lesson(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> _Lesson:
+    labels, seconds = _labels(lab, form, cycle, teachers)
+    return _Lesson(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
 
 
 def _student(lab: Lab, member: LabMember, lesson: _Lesson) -> Model:
@@ -111,8 +120,9 @@ def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> tuple[St
     voices = _voices(lab, form, teachers)
     scored = [_score(lab, voice.model) for voice in voices]
     policies = [voice.policy for voice in voices]
+    whose = "" if lab.settings.share_labels else lab.members[teachers[0].member].prefix
     record = lab.run.stage(
-        f"cycle-{cycle}/labels-for-{form}",
+        f"{whose}cycle-{cycle}/labels-for-{form}",
         config={
             "version": _CODE_VERSION,
             "policy": policies[0] if len(set(policies)) == 1 else policies,

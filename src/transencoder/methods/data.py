@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
 from transencoder.config import Texts
@@ -46,9 +46,12 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     """
     _check_order(config)
     dev, tests = read_labelled(config)
-    pairs, record = _training_pairs(config, config.pairs, bad_rows_file)
-    if tests:
-        pairs, record = _apart(pairs, record, tests, exclude=config.exclude_test_sentences)
+    pairs, record = _drawn_pairs(config, config.pairs, "n_pairs", tests, bad_rows_file)
+    if config.extra_pairs is not None:
+        extra, extra_record = _drawn_pairs(config, config.extra_pairs, "n_extra_pairs", tests, None)
+        pairs, record = _together(pairs, record, extra, extra_record)
+    if tests and not config.exclude_test_sentences:
+        pairs, record = _apart(pairs, record, tests, exclude=False)
     return Data(pairs, record, "pairs", dev, tests)
 
 
@@ -73,7 +76,7 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     if is_compared and config.exclude_test_sentences:
         rows, record = _apart(rows, record, tests, exclude=True)
     if isinstance(config, Sentences) and config.n_sentences is not None:
-        rows, record = _drawn(rows, record, config.n_sentences, config.seed)
+        rows, record = _drawn(rows, record, config.n_sentences, "n_sentences", config.seed)
     if is_compared and not config.exclude_test_sentences:
         rows, record = _apart(rows, record, tests, exclude=False)  # of those that were drawn
     if isinstance(config, StartMethod) and len(rows) * config.rows_per_text < 2:
@@ -83,23 +86,46 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
 
 def _check_order(config: TransEncoder) -> None:
     """Refuse to train on both orders of pairs that mean something else in the other."""
-    for task in tasks.expand(_task_names(config.pairs)):
+    for task in tasks.expand([*_task_names(config.pairs), *_task_names(config.extra_pairs)]):
         if task.unlabelled and config.is_symmetric and not task.symmetric:
             raise InputError(
                 f"{task.name}: its pairs mean something else in the other order, but is_symmetric is true; set it false"
             )
 
 
-def _task_names(source: str | Dataset) -> list[str]:
+def _task_names(source: str | Dataset | None) -> list[str]:
     """The names of tasks and suites that a source consists of; none for a file or a data set."""
     names = source.split(",") if isinstance(source, str) else []
     return names if all(name in tasks.TASKS or name in tasks.SUITES for name in names) else []
 
 
-def _drawn(rows: Dataset, record: DataRecord, n_rows: int, seed: int) -> tuple[Dataset, DataRecord]:
+def _drawn_pairs(
+    config: TransEncoder, source: str | Dataset, field: str, tests: list[Scored], bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
+    """The pairs of a source that are trained on: without test sentences if need be, as many as the field says."""
+    pairs, record = _training_pairs(config, source, bad_rows_file)
+    if tests and config.exclude_test_sentences:
+        pairs, record = _apart(pairs, record, tests, exclude=True)
+    n_pairs: int | None = getattr(config, field)
+    return (pairs, record) if n_pairs is None else _drawn(pairs, record, n_pairs, field, config.seed)
+
+
+def _together(
+    pairs: Dataset, record: DataRecord, extra: Dataset, extra_record: DataRecord
+) -> tuple[Dataset, DataRecord]:
+    """Two sets of pairs as one, the second one's counts added to the first one's."""
+    rows = concatenate_datasets([pairs, extra])
+    counts: dict[str, Any] = {"extra_rows": len(extra), "extra_source": extra_record["source"]}
+    counts["missing_rows"] = record.get("missing_rows", 0) + extra_record.get("missing_rows", 0)
+    counts["excluded_rows"] = record.get("excluded_rows", 0) + extra_record.get("excluded_rows", 0)
+    counts["transductive"] = record.get("transductive", False) or extra_record.get("transductive", False)
+    return rows, record | data_record(record["source"], rows) | counts  # type: ignore[return-value]
+
+
+def _drawn(rows: Dataset, record: DataRecord, n_rows: int, field: str, seed: int) -> tuple[Dataset, DataRecord]:
     """So many rows in their own order, or an error where there are fewer."""
     if n_rows > len(rows):
-        raise InputError(f"n_sentences is {n_rows}, but {record['source']} has {len(rows)}; give at most that, or none")
+        raise InputError(f"{field} is {n_rows}, but {record['source']} has {len(rows)}; give at most that, or none")
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), n_rows, replace=False))
     drawn = rows.select(chosen)
     return drawn, record | data_record(record["source"], drawn) | {"drawn_from": len(rows)}

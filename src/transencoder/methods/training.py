@@ -96,7 +96,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         if config.same_form:
             result["about"] = _SAME_FORM_ABOUT
         if len(config.members) > 1:
-            result["about"] = f"{result['about']} {_in_turn(config) if config.alternate_members else _together(config)}"
+            result["about"] = f"{result['about']} {_how_members_learn(config)}"
             for form, model in chain.best.items():
                 result["best"][form]["member"] = model.member + 1
             result["start_member"] = chain.start.member + 1
@@ -114,12 +114,12 @@ def _notes(config: TransEncoder, lab: Lab) -> list[str]:
     return notes + ([_LOGIT_NOTE] if config.cross_loss == "mse" and not config.same_form else [])
 
 
-def _together(config: TransEncoder) -> str:
+def _how_members_learn(config: TransEncoder) -> str:
+    if config.alternate_members:
+        return f"{len(config.members)} members learn in turn, one a cycle, each from the one before."
+    if not config.share_labels:
+        return f"{len(config.members)} members do so side by side, each learning from its own scores."
     return f"{len(config.members)} members learn from the weighted mean of their scores."
-
-
-def _in_turn(config: TransEncoder) -> str:
-    return f"{len(config.members)} members learn in turn, one a cycle, each from the one before."
 
 
 def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]) -> Lab:

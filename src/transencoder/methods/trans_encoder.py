@@ -30,8 +30,17 @@ class TransEncoder(Method["Trained"]):
 
     pairs: str | Dataset
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
+    n_pairs: int | None = None
+    """How many of the pairs, drawn with the seed (Figure 5); None: all."""
+    extra_pairs: str | Dataset | None = None
+    """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
+    n_extra_pairs: int | None = None
+    """How many of the extra pairs, drawn with the seed; None: all."""
     members: tuple[Member, ...]
     """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
+    share_labels: bool = True
+    """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
+    ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
     alternate_members: bool = False
     """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
     (section 2.4, footnote 5); else all learn in each cycle."""
@@ -78,10 +87,12 @@ class TransEncoder(Method["Trained"]):
             self._check_alternation()
         if not 0.0 <= self.start_weight < 1.0:
             raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
-        for name in ("cycles", "patience_cycles"):
+        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")
+        if self.n_extra_pairs is not None and self.extra_pairs is None:
+            raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
         self._check_labels()
@@ -116,6 +127,8 @@ class TransEncoder(Method["Trained"]):
     def _check_alternation(self) -> None:
         if len(self.members) < 2:
             raise InputError("alternate_members needs at least two members; give another start, or leave it out")
+        if not self.share_labels:
+            raise InputError("alternate_members learn each from the one before; take share_labels true")
         if self.initialisation == "sequential":
             raise InputError("alternate_members changes the model from cycle to cycle; take initialisation refreshing")
 

@@ -34,6 +34,10 @@ class DataRecord(TypedDict):
     """Documents only: those that were left out because they have too few words."""
     drawn_from: NotRequired[int]
     """Training text only: rows there were, where only some of them were drawn."""
+    extra_rows: NotRequired[int]
+    """Training pairs only: how many of the rows are extra pairs."""
+    extra_source: NotRequired[str]
+    """Training pairs only: where the extra pairs came from."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]

@@ -115,9 +115,11 @@ def data_line(record: DataRecord) -> str:
     fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
     measured = f", measured by {record['metric']}" if "metric" in record else ""
     drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
-    return (
-        f"{record['rows']:,} rows{drawn} of `{shown_source(record['source'])}`, fingerprint `{fingerprint}`{measured}"
-    )
+    extra = ""
+    if "extra_rows" in record:
+        extra = f", {record['extra_rows']:,} of them extra ones of `{shown_source(record['extra_source'])}`"
+    rows = f"{record['rows']:,} rows{drawn} of `{shown_source(record['source'])}`{extra}"
+    return f"{rows}, fingerprint `{fingerprint}`{measured}"
 
 
 def settings_line(result: Result) -> str:

@@ -68,10 +68,10 @@ def load_named(
     """What `load` gives, and which rows they are: `test`, or `validation[1000:], 10000 rows drawn with seed 0`."""
     resolved = dev_task(task) if role == "dev" else _single(task)
     if role not in resolved.splits:
-        raise InputError(
-            f"task {resolved.name!r} has no {role} split; it has: {', '.join(resolved.splits)}. "
-            "Choose one of those, or another task."
+        has = (
+            f"it has: {', '.join(resolved.splits)}" if resolved.splits else "its pairs are for training, without labels"
         )
+        raise InputError(f"task {resolved.name!r} has no {role} split; {has}. Choose another split or task.")
     where: dict[str, Any] = {
         "data_folder": data_folder,
         "cache_folder": cache_folder,

@@ -7,11 +7,13 @@ from transencoder.errors import InputError
 from transencoder.tasks.glue import MRPC, QNLI, QQP
 from transencoder.tasks.reranking import ASKUBUNTU, SCIDOCS
 from transencoder.tasks.sick import SICKR
+from transencoder.tasks.snli import SNLI
 from transencoder.tasks.sts import STS12, STS13, STS14, STS15, STS16, STSB
 from transencoder.tasks.task import Task
 
 TASKS: dict[str, Task] = {
-    task.name: task for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, ASKUBUNTU, SCIDOCS)
+    task.name: task
+    for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, SNLI, ASKUBUNTU, SCIDOCS)
 }
 
 SUITES: dict[str, tuple[str, ...]] = {

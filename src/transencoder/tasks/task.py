@@ -38,7 +38,7 @@ class Task:
     """Names in the data set: the first sentence, the second sentence and the gold score, or, in the layout
     `candidates`, the query, its positive and its negative candidates."""
     splits: Mapping[Role, str]
-    """Role -> split; a split may be a slice such as `validation[:1000]`."""
+    """Role -> split; a split may be a slice such as `validation[:1000]`. Empty: only for training, without labels."""
     stand_in: StandIn | None = None
     """What is tested on where the test split's labels are all -1."""
     positive_label: int | None = None

@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from datasets import Dataset, concatenate_datasets
 
@@ -71,7 +71,8 @@ def unlabelled_pairs(
     pairs, source, missing = _all_pairs(chosen, data_folder=data_folder, cache_folder=cache_folder, token=token)
     n_all = len(pairs)
     if exclude_test_sentences:
-        tests = [load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token) for task in chosen]
+        where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
+        tests = [load(task, "test", **where) for task in chosen if "test" in task.splits]
         pairs = without_sentences(pairs, sentences_of(tests))
     if not len(pairs):
         raise InputError(
@@ -163,7 +164,7 @@ def _normalised(text: str) -> str:
 
 def _trains_on_test(task: Task) -> bool:
     """By the names of splits; a run with tests compares the sentences themselves."""
-    return _whole(task.splits["test"]) in {_whole(split) for split in task.unlabelled}
+    return "test" in task.splits and _whole(task.splits["test"]) in {_whole(split) for split in task.unlabelled}
 
 
 def _whole(split: str) -> str:

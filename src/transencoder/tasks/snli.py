@@ -1,0 +1,16 @@
+"""SNLI (Bowman et al., EMNLP 2015): pairs to train on without their labels, as in Trans-Encoder's Figure 5."""
+
+from transencoder.tasks.task import Task
+
+SNLI = Task(
+    name="snli",
+    title="SNLI",
+    dataset="stanfordnlp/snli",
+    revision="cdb5c3d5eed6ead6e5a341c8e56e669bb666725b",
+    columns=("premise", "hypothesis", "label"),
+    splits={},
+    unlabelled=("train", "validation", "test"),
+    score_range=(-1.0, 2.0),
+    metric="roc_auc",
+    symmetric=True,  # entailment is not; how alike two sentences are, which is what its pairs are taken for, is
+)
