@@ -1,7 +1,10 @@
 """Recipes: TOML files that hold one run's whole config; one per row of a paper's table."""
 
+import itertools
+import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,21 @@ from transencoder.errors import InputError
 from transencoder.methods import METHODS, Method
 from transencoder.settings import build, put, recipe_toml
 
-__all__ = ["find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml"]
+__all__ = ["Recipe", "find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml", "variants"]
 
 _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
 """Of an installed wheel, and of the source tree."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe's file says, not yet checked."""
+
+    method: str
+    table: dict[str, Any]
+    """Fields of the method's config."""
+    vary: dict[str, list[str]]
+    """Setting -> values, as they are typed: the recipe is one run for each combination; mostly empty."""
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method[Any]:
@@ -25,22 +39,37 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method[Any]:
         overrides: `name=value` each, such as `bi.epochs=3`; they win over the file.
 
     Returns:
-        The config; what the recipe leaves out has its default.
+        The config; what the recipe leaves out has its default. Of a recipe that varies settings, what its runs share.
 
     Raises:
         InputError: No such file, not TOML, an unknown method or setting, or a value that does not fit.
     """
-    method, table = read_recipe(path)
+    recipe = read_recipe(path)
     for override in overrides:
-        put(table, METHODS[method], override)
-    return build(METHODS[method], table, str(path))
+        put(recipe.table, METHODS[recipe.method], override)
+    return build(METHODS[recipe.method], recipe.table, str(path))
 
 
-def read_recipe(path: str | Path) -> tuple[str, dict[str, Any]]:
-    """Read a recipe into its method's name and a table of plain values, not yet checked.
+def variants(vary: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The runs that varied settings make: each combination's name, fit for a folder, and its overrides.
+
+    Args:
+        vary: Setting -> values: `{"seed": ["1", "2"]}` gives `seed-1` and `seed-2`.
+    """
+    combinations = itertools.product(*([(name, value) for value in values] for name, values in vary.items()))
+    return {
+        ",".join(f"{name}-{value}" for name, value in each).replace("/", "-"): [
+            f"{name}={value}" for name, value in each
+        ]
+        for each in combinations
+    }
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read a recipe, its values not yet checked.
 
     Raises:
-        InputError: No such file, not TOML, or an unknown method.
+        InputError: No such file, not TOML, an unknown method, or settings varied without values.
     """
     try:
         table = tomllib.loads(Path(path).read_text("utf-8-sig"))
@@ -53,7 +82,16 @@ def read_recipe(path: str | Path) -> tuple[str, dict[str, Any]]:
         found = "method is not set" if method is None else f"method is {method!r}"
         hint = f"; the nearest is {nearest(method, list(METHODS))}" if isinstance(method, str) else ""
         raise InputError(f"{path}: {found}. It must be one of: {', '.join(METHODS)}{hint}.")
-    return method, table
+    return Recipe(method, table, _varied(table.pop("vary", {}), path))
+
+
+def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:
+    if not isinstance(vary, dict) or not all(isinstance(values, list) and values for values in vary.values()):
+        raise InputError(f"{path}: vary is {vary!r}. It must be a table of lists, such as seed = [1, 2, 3].")
+    return {
+        name: [value if isinstance(value, str) else json.dumps(value) for value in values]
+        for name, values in vary.items()
+    }
 
 
 def list_recipes() -> dict[str, Path]:

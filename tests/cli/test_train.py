@@ -1,3 +1,6 @@
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from transencoder.config import FitConfig, Member
@@ -126,6 +129,64 @@ def test_a_dry_run_plans_and_does_not_train(run, training, recipe):
 def test_recipes_run_takes_overrides(run, training, recipe):
     assert run("recipes", "run", recipe, "--set", "cycles=2", "--output", "none")[0] == 0
     assert (training.seen[0].cycles, training.seen[0].output) == (2, "none")
+
+
+def test_varied_settings_are_runs_of_their_own_and_a_table(run, training, recipe):
+    code, out, _ = run("recipes", "run", recipe, "--vary", "seed=1,2", "--vary", "bi.epochs=3,5", "--output", "o")
+    assert code == 0
+    assert [(config.seed, config.bi.epochs) for config in training.seen] == [(1, 3), (1, 5), (2, 3), (2, 5)]
+    assert [config.output for config in training.seen][:2] == ["o/seed-1,bi.epochs-3", "o/seed-1,bi.epochs-5"]
+    assert all(text in out for text in ("seed-2,bi.epochs-5", "81.50", "standard deviation", "0.00"))
+
+
+def test_a_recipe_may_vary_settings_itself(run, training, recipe):
+    recipe.write_text(recipe.read_text() + "\n[vary]\nseed = [1, 2]\nlabel_policy = ['raw', 'clip']\n")
+    assert run("recipes", "run", recipe)[0] == 0
+    assert [(each.seed, each.label_policy) for each in training.seen] == [
+        (1, "raw"),
+        (1, "clip"),
+        (2, "raw"),
+        (2, "clip"),
+    ]
+    training.seen.clear()
+    assert run("recipes", "run", recipe, "--vary", "seed=7", "--dry-run")[0] == 0
+    assert [each.seed for each in training.seen] == [7, 7]
+    recipe.write_text(recipe.read_text().replace("[1, 2]", "3"))
+    assert "vary is {'seed': 3" in run("recipes", "run", recipe)[2]
+
+
+def test_a_sweep_chooses_on_dev_and_scores_the_tests_of_its_choice_alone(run, training, recipe, monkeypatch):
+    result = training.train(SimpleNamespace(output="x")).result
+    training.seen.clear()
+
+    def train(config, recipe=None):
+        training.seen.append(config)
+        dev = {"start": 60.0, "bi": {3: 70.0, 5: 72.0, 9: 71.0}[config.bi.epochs], "cross": 65.0}
+        return SimpleNamespace(result=result | {"dev": dev}, folder=Path(config.output))
+
+    monkeypatch.setattr(training, "train", train)
+    options = ("--set", "dev=d.tsv", "--set", "tests=stsb", "--output", "o")
+    code, out, err = run("recipes", "run", recipe, "--sweep", "bi.epochs=3,5,9", *options)
+    assert (code, err) == (0, "")
+    assert [(each.bi.epochs, each.tests) for each in training.seen] == [(3, ()), (5, ()), (9, ()), (5, ("stsb",))]
+    assert len({each.output for each in training.seen}) == 3
+    assert "best on dev: bi.epochs-5" in out
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--sweep", "seed=1,2", "--set", "dev=none"), "--sweep chooses on the dev set, and there is none"),
+        (("--sweep", "seed=1,2", "--vary", "cycles=1,2"), "--vary makes a table and --sweep a choice"),
+        (("--vary", "seed"), "--vary seed: give a setting and values"),
+        (("--vary", "seed=1,,2"), "--vary seed=1,,2: give a setting and values"),
+        (("--vary", "sede=1"), "--set sede: there is no such setting; the nearest is seed"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(run, training, recipe, typed, message):
+    code, _, err = run("recipes", "run", recipe, *typed)
+    assert code == 2 and message in err
+    assert not training.seen
 
 
 def test_a_run_of_an_unchanged_recipe_bears_its_name(run, training, recipe):

@@ -1,17 +1,20 @@
 """`recipes list|show|run`: the recipes that come with the project."""
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from transencoder.cli.options import Commands, add_command
+from transencoder.cli.sweeps import choose, tabulate
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
 from transencoder.errors import InputError
 from transencoder.methods import Method
-from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
+from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 
 
 def add(commands: Commands) -> None:
@@ -26,6 +29,20 @@ def add(commands: Commands) -> None:
     parser = add_command(actions, "run", _run, "train as recipes say, one after the other, or go on with their runs")
     parser.add_argument("names", metavar="RECIPE", nargs="+", help="name, as `recipes list` shows it, or a TOML file")
     parser.add_argument("--output", help="the run folder of a single recipe (default: the recipe's)")
+    parser.add_argument(
+        "--vary",
+        action="append",
+        default=[],
+        metavar="NAME=A,B,C",
+        help="one run for each value, in a folder of its own below the output, and a table of them; repeatable",
+    )
+    parser.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="NAME=A,B,C",
+        help="try each value with the tests off, choose on dev, and score the tests of that one alone; repeatable",
+    )
     add_run_options(parser)
 
 
@@ -43,19 +60,56 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if len(args.names) > 1 and (args.output is not None or args.set):
-        raise InputError("--output and --set belong to one recipe, and several are given. Give one, or leave them out.")
+    if len(args.names) > 1 and (args.output is not None or args.set or args.vary or args.sweep):
+        raise InputError(
+            "--output, --set, --vary and --sweep belong to one recipe, and several are given. "
+            "Give one, or leave them out."
+        )
+    if args.vary and args.sweep:
+        raise InputError("--vary makes a table and --sweep a choice; give one of them")
     recipes = {path: name for name, path in list_recipes().items()}
-    configs = [(path, _config(path, args)) for path in map(find_recipe, args.names)]
-    for i, (path, config) in enumerate(configs):
-        waits_for = [each.output for _, each in configs[:i] if args.dry_run and not Path(each.output).exists()]
+    planned = [(path, _configs(path, args)) for path in map(find_recipe, args.names)]
+    for i, (path, configs) in enumerate(planned):
+        name = None if args.set or args.vary or args.sweep else recipes.get(path)
+        if args.dry_run:
+            _plan([config for _, each in planned[:i] for config in each.values()], configs, args)
+        elif args.sweep:
+            choose(configs, args)
+        elif len(configs) > 1:
+            tabulate(configs, args, name)
+        else:
+            train_or_plan(next(iter(configs.values())), args, name)
+
+
+def _plan(before: Sequence[Method[Any]], configs: Mapping[str, Method[Any]], args: argparse.Namespace) -> None:
+    """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
+    waits_for = [each.output for each in before if not Path(each.output).exists()]
+    for config in configs.values():
         if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(config)]:
             show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
-            continue
-        train_or_plan(config, args, None if args.set else recipes.get(path))
+        else:
+            train_or_plan(config, args)
 
 
-def _config(path: Path, args: argparse.Namespace) -> Method[Any]:
-    args.recipe = str(path)
-    args.method, _ = read_recipe(path)
-    return config_from(args, {} if args.output is None else {"output": args.output})
+def _configs(path: Path, args: argparse.Namespace) -> dict[str, Method[Any]]:
+    """The runs of a recipe: one, called by the empty name, or one for each combination of varied settings."""
+    recipe = read_recipe(path)
+    args.recipe, args.method = str(path), recipe.method
+    vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
+    flags = {} if args.output is None else {"output": args.output}
+    configs = {name: config_from(args, flags, overrides) for name, overrides in variants(vary).items()}
+    return {
+        name: config if not name else replace(config, output=f"{config.output}/{name}")
+        for name, config in configs.items()
+    }
+
+
+def _typed(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
+    """`--vary seed=1,2` -> the setting and its values."""
+    found = {}
+    for each in given:
+        name, equals, values = each.partition("=")
+        if not equals or not all(value.strip() for value in values.split(",")):
+            raise InputError(f"{flag} {each}: give a setting and values: {flag} bi.epochs=3,5,10")
+        found[name.strip()] = [value.strip() for value in values.split(",")]
+    return found

@@ -1,7 +1,7 @@
 """`train <method>`: a config from recipe, `--set` and flags; then training, or only its plan."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transencoder.cli.flags import add_config_flags, put_flags
@@ -49,12 +49,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None) -> Method[Any]:
+def config_from(
+    args: argparse.Namespace, flags: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
+) -> Method[Any]:
     """The config that recipe, `--set` and flags make together.
 
     Args:
         args: With `method`, `recipe`, `set`, and the config's flags that were given.
         flags: More fields that win over the recipe.
+        overrides: More of what `--set` takes.
 
     Raises:
         InputError: The recipe is of another method, or a value does not fit.
@@ -62,11 +65,11 @@ def config_from(args: argparse.Namespace, flags: Mapping[str, Any] | None = None
     method, table, origin = args.method, dict[str, Any](), "options"
     if args.recipe is not None:
         path = find_recipe(args.recipe)
-        method, table = read_recipe(path)
-        origin = str(path)
+        recipe = read_recipe(path)
+        method, table, origin = recipe.method, recipe.table, str(path)
     if method != args.method:
         raise InputError(f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}")
-    for override in args.set:
+    for override in (*args.set, *overrides):
         put(table, METHODS[method], override)
     put_flags(table, METHODS[method], args)
     table |= flags or {}
@@ -80,8 +83,7 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
         return
     from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table
 
-    args.run_folder = config.output
-    trained = train(config, recipe=recipe)
+    trained = train_for(args, config, recipe)
     show(summary_table(trained.result) if score_rows(trained.result) else "Nothing was measured: no dev set, no tests.")
     for line in filter(None, pretraining_lines(trained.result)):
         show(line)
@@ -90,6 +92,12 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
     show(f"report: {trained.folder / 'report.md'}")
+
+
+def train_for(args: argparse.Namespace, config: Method[Any], recipe: str | None = None) -> Any:
+    """Train; an interruption then names this run's folder."""
+    args.run_folder = config.output
+    return train(config, recipe=recipe)
 
 
 def _run(args: argparse.Namespace) -> None:

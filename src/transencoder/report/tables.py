@@ -1,6 +1,7 @@
 """The score table: start, bi, cross and the gains of each, as Markdown and for the terminal."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,28 @@ def summary_table(result: Result) -> Table:
             table.add_section()
         cells = zip(header, _cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
+    return table
+
+
+def runs_table(results: Mapping[str, Result]) -> Table:
+    """Runs of one recipe that differ in some settings: dev and the tests' average of each form, mean and deviation."""
+    forms = forms_of(next(iter(results.values())))
+    table = Table(title=shown_metrics(next(iter(results.values()))))
+    table.add_column("", no_wrap=True)
+    values = {}
+    for form in forms:
+        values[f"{form} dev"] = [(result["dev"] or {}).get(form) for result in results.values()]
+        for metric, names in tests_by_metric(next(iter(results.values()))).items():
+            title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
+            values[title] = [mean_over(result["scores"].get(form, {}), names) for result in results.values()]
+    for title in values:
+        table.add_column(title, justify="right", no_wrap=True)
+    for i, name in enumerate(results):
+        table.add_row(name, *(number(column[i]) for column in values.values()))
+    if len(results) > 1:
+        table.add_section()
+        for title, of in (("mean", statistics.mean), ("standard deviation", statistics.stdev)):
+            table.add_row(title, *(ABSENT if None in column else number(of(column)) for column in values.values()))  # type: ignore[type-var]
     return table
 
 
