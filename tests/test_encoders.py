@@ -74,6 +74,10 @@ def test_a_hub_id_is_downloaded_with_its_options(bi_folder, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert fetch("some/model", revision="abc", token="t", cache_folder="c") == bi_folder
     assert (asked["name"], asked["revision"], asked["token"], asked["cache_dir"]) == ("some/model", "abc", "t", "c")
+    fetch("some/model@refs/pr/4")
+    assert (asked["name"], asked["revision"]) == ("some/model", "refs/pr/4")
+    fetch("some/model")
+    assert asked["revision"] is None
     assert not any("bin" in pattern or "pt" in pattern for pattern in asked["allow_patterns"]), "no pickles"
 
 

@@ -13,7 +13,7 @@ from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, recipe_toml
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
 from transencoder.settings.writing import method_name
-from transencoder.tasks import TASKS
+from transencoder.tasks import SUITES, TASKS
 
 MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'
 
@@ -324,6 +324,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "pairs": tiny_pairs.select(range(64)),
             "members": tuple(replace(member, **tiny) for member in config.members),
             "cycles": 1,
+            "n_pairs": None,
+            "extra_pairs": None,
             "bi": replace(config.bi, batch_size=32, **small),
             "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, **small),
         }
@@ -362,43 +364,53 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     assert all(value is not None for value in result["dev"].values())
 
 
-def test_the_paper_rows_start_from_the_models_of_table_17_with_the_settings_of_table_16():
-    starts = {
-        "simcse-bert-base": ("princeton-nlp/unsup-simcse-bert-base-uncased", "bert-base-uncased", 128),
-        "simcse-roberta-base": ("princeton-nlp/unsup-simcse-roberta-base", "roberta-base", 128),
-        "simcse-bert-large": ("princeton-nlp/unsup-simcse-bert-large-uncased", "bert-large-uncased", 64),
-        "simcse-roberta-large": ("princeton-nlp/unsup-simcse-roberta-large", "roberta-large", 64),
-    }
-    for row, (start, cross_start, batch_size) in starts.items():
-        config = load_recipe(find_recipe(f"trans-encoder/{row}"))
-        assert config.members == (Member(start=start, cross_start=cross_start, pooling="cls"),)
-        assert config.cycles == 3
-        assert (config.bi.learning_rate, config.bi.batch_size, config.bi.epochs, config.bi.max_length) == (
-            5e-5,
-            batch_size,
-            10,
-            32,
-        )
-        assert (
-            config.cross.learning_rate,
-            config.cross.batch_size,
-            config.cross.epochs,
-            config.cross.max_length,
-        ) == (2e-5, 32, 1, 64)
+TWINS = ("minilm", "plm-mini")
+
+PAPER = [
+    name for name in list_recipes() if name.startswith("trans-encoder/") and not name.split("/")[1].startswith(TWINS)
+]
+"""Recipes of the paper's rows."""
+
+TABLE_17 = {
+    "princeton-nlp/unsup-simcse-bert-base-uncased": "bert-base-uncased",
+    "princeton-nlp/unsup-simcse-roberta-base": "roberta-base",
+    "princeton-nlp/unsup-simcse-bert-large-uncased": "bert-large-uncased",
+    "princeton-nlp/unsup-simcse-roberta-large": "roberta-large",
+    "cambridgeltl/mirror-roberta-base-sentence": "roberta-base",
+    "cambridgeltl/mirror-roberta-base-sentence-drophead": "roberta-base",
+    "Contrastive-Tension/BERT-Base-CT": "bert-base-uncased",
+    "johngiorgi/declutr-base": "roberta-base",
+}
 
 
-def test_the_mutual_and_the_binary_rows_have_the_settings_of_table_16():
+@pytest.mark.parametrize("name", PAPER)
+def test_the_papers_rows_have_the_models_of_table_17_and_the_settings_of_table_16(name):
+    config = load_recipe(find_recipe(name))
+    is_binary, is_large = config.task_kind == "binary", "large" in name
+    assert config.cycles == (5 if is_binary else 3)
+    assert config.cross == FitConfig(learning_rate=2e-5, batch_size=32, epochs=3 if is_binary else 1, max_length=64)
+    batch_size, epochs = 64 if is_large else 128, 15 if is_binary else 10
+    assert config.bi == FitConfig(learning_rate=5e-5, batch_size=batch_size, epochs=epochs, max_length=32)
+    for member in config.members:
+        assert TABLE_17[member.start.partition("@")[0]] == member.cross_start
+        assert is_large == ("large" in member.start)
+        assert member.pooling == ("mean" if "CT" in member.start or "declutr" in member.start else "cls")
+    task = config.pairs
+    assert config.is_symmetric == (task == "sts" or TASKS[task].symmetric)
+    assert config.dev == ("stsb" if task == "sts" else task)
+    assert config.tests == (("sts", "binary") if task == "sts" else (task,))
+    assert is_binary == (task in SUITES["binary"])
+    assert config.output == f"runs/{name}"
+
+
+def test_mutual_and_side_by_side_rows_have_the_members_of_the_single_rows():
     for size in ("base", "large"):
-        mutual = load_recipe(find_recipe(f"trans-encoder/mutual-{size}"))
         singles = [load_recipe(find_recipe(f"trans-encoder/simcse-{name}-{size}")) for name in ("bert", "roberta")]
-        assert mutual.members == tuple(single.members[0] for single in singles)
-        assert (mutual.cycles, mutual.bi, mutual.cross) == (3, singles[0].bi, singles[0].cross)
-    base = load_recipe(find_recipe("trans-encoder/simcse-bert-base"))
-    for name in ("qqp", "qnli", "mrpc"):
-        config = load_recipe(find_recipe(f"trans-encoder/simcse-bert-base-{name}"))
-        assert (config.pairs, config.dev, config.tests, config.cycles) == (name, name, (name,), 5)
-        assert (config.bi, config.cross) == (replace(base.bi, epochs=15), replace(base.cross, epochs=3))
-        assert config.is_symmetric == TASKS[name].symmetric
+        for task in ("", "-qqp", "-qnli", "-mrpc"):
+            for kind, is_shared in (("mutual", True), ("self", False)):
+                config = load_recipe(find_recipe(f"trans-encoder/{kind}-{size}{task}"))
+                assert config.members == tuple(single.members[0] for single in singles)
+                assert config.share_labels == is_shared
 
 
 def test_recipes_are_found_by_name_row_or_path(tmp_path, recipe):

@@ -23,7 +23,8 @@ class Member:
     """One pretrained model taking part (paper, section 2.4)."""
 
     start: str
-    """Where the bi-encoder starts: a folder, a run, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
+    """Where the bi-encoder starts: a folder, a run, a hub id with or without `@revision`, or `minilm` (the packaged
+    all-MiniLM-L6-v2)."""
     cross_start: str | None = None
     """Where the cross-encoder starts. Paper: the plain pretrained model. Without it: `start`."""
     pooling: Pooling | None = None

@@ -27,9 +27,9 @@ def fetch(
     """The local folder of a model, downloaded from the hub when `name` is no folder.
 
     Args:
-        name: A folder, a run's folder, a hub id, or `minilm`.
+        name: A folder, a run's folder, a hub id with or without `@revision`, or `minilm`.
         form: Which of a run's models is meant; None: the only one.
-        revision: Hub revision.
+        revision: Hub revision; None: the one in `name`, if any.
         token: Hub token.
         cache_folder: Where hub downloads go; None: the hub's usual folder.
 
@@ -39,13 +39,16 @@ def fetch(
     resolved = resolve_model(name)
     folder = Path(resolved)
     if not folder.is_dir():
-        folder = _download(name, resolved, revision, token, cache_folder)
+        hub_id, _, own_revision = resolved.partition("@")
+        folder = _download(name, hub_id, revision or own_revision or None, token, cache_folder)
     if (folder / "recipe.toml").exists():
         folder = _model_of_run(name, folder, form)
     if not any(folder.rglob("*.safetensors")):
         raise InputError(
             f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
-            "Convert the model once with transformers' save_pretrained and give that folder"
+            "The hub has many such models converted, in a pull request named `Adding safetensors variant of this "
+            f"model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
+            "transformers' save_pretrained and give that folder"
         )
     if not (folder / "config.json").exists():
         raise InputError(

@@ -95,8 +95,8 @@ def base_models(result: Result, form: Form) -> list[str]:
     config = result["config"]
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
-    ids = [MINILM_HUB_ID if start == MINILM else start for start in starts]
-    return [name for name in ids if isinstance(name, str) and _HUB_ID.fullmatch(name) and not Path(name).exists()]
+    ids = [MINILM_HUB_ID if start == MINILM else str(start).partition("@")[0] for start in starts if start]
+    return [name for name in ids if _HUB_ID.fullmatch(name) and not Path(name).exists()]
 
 
 def _library(form: Form) -> str:
