@@ -8,6 +8,7 @@ from rich.table import Table
 from transencoder import report, runs
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show, size
+from transencoder.errors import InputError
 
 
 def add(commands: Commands) -> None:
@@ -24,8 +25,13 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "report", _report, "write report.md and curves.png of finished runs again")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
     parser = add_command(commands, "results", _results, "write a results page from the records of runs")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="Markdown file to write")
+    parser.add_argument(
+        "--expected",
+        metavar="FILE",
+        help="set the runs beside a paper's tables, such as those of results/expected.toml",
+    )
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -52,4 +58,9 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _results(args: argparse.Namespace) -> None:
+    if args.expected is not None:
+        show(str(report.paper_page(args.expected, args.runs, args.output)))
+        return
+    if not args.runs:
+        raise InputError("no run is given; give run folders, or --expected FILE for a page of a paper's tables")
     show(str(report.results_page(args.runs, args.output)))

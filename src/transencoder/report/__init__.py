@@ -1,6 +1,7 @@
 """What a run says of itself: report, results page, model card and summary table, from its records alone."""
 
 from transencoder.report.model_card import model_card
+from transencoder.report.paper_page import paper_page
 from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
@@ -11,6 +12,7 @@ __all__ = [
     "Result",
     "model_card",
     "notes_of",
+    "paper_page",
     "pretraining_lines",
     "read_result",
     "results_page",

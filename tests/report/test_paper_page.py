@@ -1,0 +1,158 @@
+"""A paper's tables beside runs: every state, and the real file's rows."""
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import InputError
+from transencoder.recipes import list_recipes
+from transencoder.report.expected import read_expected
+from transencoder.report.paper_page import paper_page
+
+EXPECTED = Path(__file__).parents[2] / "results" / "expected.toml"
+SIMPLE = """
+[suites]
+both = ["a", "b"]
+
+[[table]]
+number = "1"
+title = "both"
+tests = ["a", "b"]
+tolerance = 0.5
+rows = [
+    { row = "start", recipe = "m/x", form = "start", scores = [50.0, 60.0], average = 55.0 },
+    { row = "near", recipe = "m/x", form = "bi", scores = [60.0, 70.0], average = 65.0 },
+    { row = "off", recipe = "m/x", form = "cross", scores = [60.0, 70.0], average = 65.0 },
+    { row = "second", recipe = "m/x", form = "bi", whose = 2, scores = [61.0, 71.0], average = 66.0 },
+    { row = "all", recipe = "m/x", form = "bi", whose = "ensemble", scores = [62.0, 72.0], average = 67.0 },
+    { row = "absent", recipe = "m/none", form = "bi", scores = [62.0, 72.0], average = 67.0 },
+]
+
+[[table]]
+number = "2"
+title = "columns of several recipes"
+tests = ["both", "c"]
+tolerance = 0.5
+rows = [{ row = "several", recipe = "m/on-{test}", form = "bi", scores = [62.0, 72.0], average = 67.0 }]
+
+[[table]]
+number = "3"
+title = "seeds"
+tests = ["both"]
+tolerance = 0.5
+rows = [{ row = "seeds", recipe = "m/seeds", form = "bi", scores = [62.0], deviation = 0.2 }]
+
+[[hours]]
+recipe = "m/x"
+hours = 1.25
+gpus = 2
+
+[[claim]]
+where = "Table 8"
+row = "MSE"
+recipe = "m/none"
+says = "copies"
+"""
+
+
+@pytest.fixture
+def page(tmp_path, result):
+    """Write the expected file and runs, and give the page's lines by their first cell."""
+
+    def write(expected, *runs):
+        (tmp_path / "expected.toml").write_text(expected)
+        for number, changes in enumerate(runs):
+            folder = tmp_path / f"run-{number}"
+            folder.mkdir()
+            (folder / "result.json").write_text(json.dumps(result | changes))
+        folders = [tmp_path / f"run-{number}" for number in range(len(runs))]
+        text = paper_page(tmp_path / "expected.toml", [*folders, tmp_path / "no-run"], tmp_path / "page.md").read_text()
+        lines, name = {}, ""
+        for line in text.splitlines():
+            name = "header" if line.startswith("## ") else name
+            if line.startswith("| "):
+                cells = [cell.strip() for cell in line.strip("|").split("|")]
+                name = cells[0] or name
+                lines.setdefault(name, []).append(cells[1:])
+        return lines
+
+    return write
+
+
+def scores(a, b):
+    return {"a": a, "b": b}
+
+
+def test_each_row_has_its_state_and_its_runs(page):
+    member = {"cycles": [], "best": {}, "dev": None, "analysis": None}
+    run = {
+        "recipe": "m/x",
+        "seconds": 7200.0,
+        "scores": {"start": scores(50.2, 60.2), "bi": scores(60.8, 70.8), "cross": scores(62.0, 72.0)},
+        "members": [
+            member | {"scores": {"bi": scores(1.0, 2.0)}},
+            member | {"scores": {"bi": scores(61.0, 71.1)}},
+        ],
+        "ensemble": {"dev": None, "scores": {"bi": scores(62.0, 71.0)}},
+    }
+    lines = page(SIMPLE, run)
+    assert lines["start"][1][:5] == ["ours", "50.20", "60.20", "55.20", "+0.20"]
+    states = {name: lines[name][-1][-2] for name in ("start", "near", "off", "second", "all", "absent", "several")}
+    assert states == {
+        "start": "OK",
+        "near": "near",
+        "off": "off",
+        "second": "OK",
+        "all": "OK",
+        "absent": "not run",
+        "several": "not run",
+    }
+    assert lines["near"][1][-1].endswith("run-0`")
+    assert lines["absent"][0][1:3] == ["62.00", "72.00"] and len(lines["absent"]) == 1
+    assert lines["`m/x`"][0][:2] == ["1.25 on 2 GPUs", "2.00"]
+    assert lines["Table 8: MSE"][0] == ["copies", "not run", "not run", "`m/none`"]
+
+
+def test_columns_of_several_recipes_are_partly_run(page):
+    lines = page(SIMPLE, {"recipe": "m/on-both", "scores": {"bi": scores(60.0, 64.0)}})
+    assert lines["several"][1][1:-1] == ["62.00", "–", "–", "–", "partly"]
+
+
+def test_several_runs_of_a_recipe_are_their_mean(page):
+    runs = [{"recipe": "m/seeds", "scores": {"bi": scores(value, value)}} for value in (61.8, 62.0, 62.5)]
+    ours = page(SIMPLE, *runs)["seeds"][1]
+    assert ours[0] == f"ours ± {statistics.stdev([61.8, 62.0, 62.5]):.2f}"
+    assert ours[1:4] == ["62.10", "+0.10", "OK"]
+
+
+def test_runs_of_no_recipe_stand_for_nothing(page, result):
+    result.pop("recipe", None)
+    assert page(SIMPLE, {})["near"] == [["paper", "60.00", "70.00", "65.00", "", "not run", "`m/x`"]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[50.0, 60.0]", "[50.0]", "table 1, start: 1 scores for 2 tests"),
+        ('form = "start", ', "", "form"),
+        ("[[table]]", "[[table]", "not TOML"),
+    ],
+)
+def test_what_is_not_to_be_read_is_refused(page, old, new, message):
+    with pytest.raises(InputError, match=message):
+        page(SIMPLE.replace(old, new, 1))
+
+
+def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns():
+    expected, recipes = read_expected(EXPECTED), list_recipes()
+    misprinted = {"3+4 SimCSE-large ensemble"}
+    for table in expected.table:
+        for row in table.rows:
+            assert all(row.recipe.format(test=test) in recipes for test in table.tests), row
+            if row.average is not None and row.row not in misprinted:
+                assert statistics.mean(row.scores) == pytest.approx(row.average, abs=0.0151), row
+    assert all(each.recipe in recipes for each in (*expected.hours, *expected.claim))
+    assert sum(len(table.rows) for table in expected.table) == 142
+    assert {table.number for table in expected.table} == {"1", "4", "5", "6", "7", "9", "11", "12", "13", "14"}
