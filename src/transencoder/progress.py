@@ -1,9 +1,15 @@
 """Progress of long work, told to whoever shows it: nobody by default, the command line while it runs."""
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LINES = 30.0
 
 Advance = Callable[[int], None]
 
@@ -47,6 +53,36 @@ def use(progress: Progress) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+class Lines:
+    """A log line now and then, for output that is kept in a file."""
+
+    @contextmanager
+    def task(self, description: str, total: int) -> Iterator[Advance]:
+        """Log how far it is every 30 seconds, with the time left."""
+        started = shown = time.monotonic()
+        n_done = 0
+
+        def advance(n_more: int) -> None:
+            nonlocal shown, n_done
+            n_done += n_more
+            now = time.monotonic()
+            if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
+                shown = now
+                left = duration((now - started) * (total - n_done) / n_done)
+                logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
+
+        yield advance
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit a reader would choose."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.1f} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 class _Silent:

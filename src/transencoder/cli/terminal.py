@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -13,11 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 
 from transencoder import progress
-from transencoder.report.text import duration
 
 logger = logging.getLogger(__name__)
 
-_SECONDS_BETWEEN_LINES = 30.0
 _WIDTH_OF_FILES = 200
 _QUIET_LIBRARIES = {
     "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
@@ -45,7 +42,7 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
             if not is_verbose:
                 stack.enter_context(_quiet_libraries())
             if not is_quiet:
-                stack.enter_context(progress.use(_Bars(console) if console.is_terminal else _Lines()))
+                stack.enter_context(progress.use(_Bars(console) if console.is_terminal else progress.Lines()))
             yield
     finally:
         root.removeHandler(handler)
@@ -126,23 +123,3 @@ class _Bars:
             self._bars.remove_task(task_id)
             if not self._bars.task_ids:
                 self._bars.stop()
-
-
-class _Lines:
-    """A log line now and then, for output that is kept in a file."""
-
-    @contextmanager
-    def task(self, description: str, total: int) -> Iterator[progress.Advance]:
-        started = shown = time.monotonic()
-        n_done = 0
-
-        def advance(n_more: int) -> None:
-            nonlocal shown, n_done
-            n_done += n_more
-            now = time.monotonic()
-            if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
-                shown = now
-                left = duration((now - started) * (total - n_done) / n_done)
-                logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
-
-        yield advance

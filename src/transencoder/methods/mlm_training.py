@@ -31,8 +31,8 @@ from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words
 from transencoder.methods.scoring import Metrics, score_stage
 from transencoder.pairs.rows import plural
+from transencoder.progress import duration
 from transencoder.report.result import Result
-from transencoder.report.text import duration
 from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache

@@ -14,7 +14,7 @@ from transencoder.methods.method import Method
 from transencoder.methods.placement import placed
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs.rows import plural
-from transencoder.report.text import duration
+from transencoder.progress import duration
 
 _PAIR_TOKENS = 32
 """Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""

@@ -10,7 +10,7 @@ from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
 from transencoder.methods.start import StartMethod
 from transencoder.pairs.rows import plural
-from transencoder.report.text import duration
+from transencoder.progress import duration
 
 
 @dataclass(frozen=True)

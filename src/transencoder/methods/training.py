@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
@@ -12,15 +13,17 @@ from transencoder.config import FitConfig
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError
-from transencoder.methods.chains import best_chain, chains_of, ensemble_of, member_record
+from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
+from transencoder.methods.crew import Part, crew, join, n_workers
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.planning import prepare
 from transencoder.methods.scoring import measure
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.report.result import Result
+from transencoder.report.result import EnsembleRecord, Result
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
+from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -70,13 +73,12 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         RunError: The run folder is locked, foreign, or its disk is full.
     """
     distributed.start()
-    started = time.monotonic()
+    started, as_given = time.monotonic(), config
     given, config, starts = prepare(config)
-    with open_run(given, config) as run:
+    with open_run(given, config) as run, crew(as_given, n_workers(config), run):
         remove_unfinished(run)
         data = read_data(config, run.folder / BAD_ROWS)
-        lab = pretrained(_make_lab(run, config, data, starts))
-        chains = chains_of(lab, data, distil(lab, config.cycles or 1))
+        lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
         chain = chains[kept]
         result = result_of(
@@ -100,13 +102,37 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
             for form, model in chain.best.items():
                 result["best"][form]["member"] = model.member + 1
             result["start_member"] = chain.start.member + 1
-        if len(chains) > 1:
+        if ensemble is not None:
+            result["ensemble"] = ensemble
             result["member"] = kept + 1
             result["members"] = [member_record(chain) for chain in chains]
-            result["ensemble"] = ensemble_of(lab, data, chains)
         finish(run, result, chain.best, [chain.best for chain in chains])
     distributed.barrier()
     return _trained(Path(config.output), result, config.device)
+
+
+def assist(part: Part) -> None:
+    """What a worker does: the stages of its members, in the run that another process has open.
+
+    Raises:
+        RunError: That process is gone.
+    """
+    given, config, starts = prepare(part.config)
+
+    def work(run: Run) -> None:
+        _distilled(run, config, read_data(config, None), starts)
+
+    details = {"device": config.device, "threads": torch.get_num_threads()}
+    join(part, work, method_name(type(given)), config.output, details)
+
+
+def _distilled(
+    run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]
+) -> tuple[Lab, list[Chain], EnsembleRecord | None]:
+    """Every stage of the run: the members' models, cycle by cycle, and what they are worth, alone and together."""
+    lab = pretrained(_make_lab(run, config, data, starts))
+    chains = chains_of(lab, data, distil(lab, config.cycles or 1))
+    return lab, chains, ensemble_of(lab, data, chains) if len(chains) > 1 else None
 
 
 def _notes(config: TransEncoder, lab: Lab) -> list[str]:

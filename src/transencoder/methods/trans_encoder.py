@@ -44,6 +44,10 @@ class TransEncoder(Method["Trained"]):
     alternate_members: bool = False
     """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
     (section 2.4, footnote 5); else all learn in each cycle."""
+    workers: int | None = None
+    """With several members: how many are trained at once, each in a process of its own, with the GPU of its number or
+    its share of the threads; None: one for each GPU, in turn on one or on a CPU. Given equal threads, it changes no
+    result."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = None
@@ -87,7 +91,7 @@ class TransEncoder(Method["Trained"]):
             self._check_alternation()
         if not 0.0 <= self.start_weight < 1.0:
             raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
-        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs"):
+        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs", "workers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")

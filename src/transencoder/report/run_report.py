@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from transencoder.config import Form
+from transencoder.progress import duration
 from transencoder.report.curves import plot_curves
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, read_result, training_data
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics
 from transencoder.report.text import (
     data_line,
-    duration,
     notes_of,
     number,
     pretraining_lines,

@@ -77,15 +77,6 @@ def gain(value: float | None, start: float | None) -> str:
     return "nan" if math.isnan(difference) else f"{difference:+.2f}"
 
 
-def duration(seconds: float) -> str:
-    """A time in the unit a reader would choose."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
-
-
 def metric_title(metric: str) -> str:
     """What the numbers are."""
     return _METRIC_TITLES.get(metric, metric)

@@ -2,6 +2,7 @@
 
 from transencoder.runs.canonical import canonical_json, stage_key, stage_seed
 from transencoder.runs.cleaning import CleanSummary, clean_run
+from transencoder.runs.crew import Crew
 from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
 from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
@@ -11,6 +12,7 @@ from transencoder.runs.run import Run
 
 __all__ = [
     "CleanSummary",
+    "Crew",
     "Run",
     "RunSummary",
     "StageRecord",

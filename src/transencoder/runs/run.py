@@ -4,17 +4,19 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from transencoder.errors import RunError
 from transencoder.runs.canonical import plain, stage_key
+from transencoder.runs.crew import Crew
 from transencoder.runs.disk_full import disk_full_error, disk_full_explained
 from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, remove_folder
 from transencoder.runs.listing import RESULT_NAME, recipe_hash
-from transencoder.runs.lock import release_lock
+from transencoder.runs.lock import release_lock, take_lock
 from transencoder.runs.log import LogWriter, interrupted_seconds, now, read_log
 from transencoder.runs.opening import describe_run, take_folder
 from transencoder.runs.ranks import Ranks, no_barrier, no_broadcast
@@ -30,6 +32,8 @@ from transencoder.runs.records import (
 )
 
 _logger = logging.getLogger(__name__)
+
+_WAIT_SECONDS = 0.1
 
 
 class Run:
@@ -48,6 +52,8 @@ class Run:
         """The name of the method, for instance `trans-encoder`."""
         self.environment: dict[str, Any] = {}
         """What the run runs on: the content of environment.json."""
+        self.crew: Crew | None = None
+        """Who else computes stages of this run."""
         self._ranks = ranks
         self._recipe_hash = ""
         self._lock: int | None = None
@@ -91,6 +97,31 @@ class Run:
         run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
         return run
 
+    @classmethod
+    def join(
+        cls, folder: str | Path, place: str, method: str, crew: Crew, *, details: Mapping[str, object] | None = None
+    ) -> Self:
+        """Compute some stages of a run that another process has open: it has the lock and writes the result.
+
+        Args:
+            folder: the run folder.
+            place: a folder in it that this process locks, so that it is the only one in its part.
+            method: the method's name.
+            crew: which stages others compute.
+            details: what else belongs in the environment of these stages.
+
+        Raises:
+            RunError: when another process has the place.
+        """
+        run = cls(Path(folder), method=method, ranks=Ranks())
+        own = run.folder / place
+        own.mkdir(parents=True, exist_ok=True)
+        run._lock = take_lock(own)
+        run._log = LogWriter(run.folder)
+        run.environment = {"method": method, **describe_environment(details)}
+        run.crew = crew
+        return run
+
     def stage(
         self,
         name: str,
@@ -115,6 +146,8 @@ class Run:
         """
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
+        if self.crew is not None and self.crew.is_elsewhere(name):
+            return self._records.setdefault(key, _awaited(self.crew, name, key, folder))
         with self._failure_noted("stage", name=name, key=key):
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
@@ -247,3 +280,18 @@ class Run:
             self.log(event, **fields)
         except (OSError, RunError) as error:
             _logger.warning("%s could not be logged in %s: %s", event, self.folder, error)
+
+
+def _awaited(crew: Crew, name: str, key: str, folder: Path) -> StageRecord:
+    """The record of a stage that another process computes, as soon as it is whole."""
+    has_waited = False
+    while True:
+        try:
+            record = read_record(folder, key)
+        except DamagedStageError:
+            record = None  # whose stage it is does it again
+        if record is not None:
+            return replace(record, reused=not has_waited)
+        crew.check(name)
+        has_waited = True
+        time.sleep(_WAIT_SECONDS)

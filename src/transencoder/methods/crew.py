@@ -1,0 +1,153 @@
+"""Members side by side: processes that each compute the stages of some members, while this one does the rest."""
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+
+from transencoder import distributed
+from transencoder.errors import InputError, RunError
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.runs import Crew, Run
+
+_MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
+_ENDED_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker is told."""
+
+    config: TransEncoder
+    """As the user gave it; the device is the worker's own."""
+    number: int
+    """From 0."""
+    n_workers: int
+    parent: int
+    """Process id; without that process a worker ends."""
+
+    @property
+    def place(self) -> str:
+        """The worker's folder in the run folder."""
+        return f"workers/{self.number + 1}"
+
+
+def n_workers(config: TransEncoder) -> int:
+    """How many processes train members; 1: this one alone.
+
+    Args:
+        config: With its device.
+
+    Raises:
+        InputError: Several, under torchrun, whose processes train each model together.
+    """
+    if len(config.members) == 1 or config.alternate_members:
+        return 1
+    is_spread = distributed.world_size() > 1
+    if is_spread and (config.workers or 1) > 1:
+        raise InputError(f"workers is {config.workers}, under torchrun, whose processes share each model; leave it out")
+    n_gpus = torch.cuda.device_count() if str(config.device).startswith("cuda") else 1
+    return min(config.workers or (1 if is_spread else max(n_gpus, 1)), len(config.members))
+
+
+def owner(stage: str, n_workers: int) -> int | None:
+    """The worker that computes a stage: the one of its member; None: no worker."""
+    found = _MEMBER.search(stage)
+    return None if found is None else (int(found[1]) - 1) % n_workers
+
+
+@contextmanager
+def crew(given: TransEncoder, n_workers: int, run: Run) -> Iterator[None]:
+    """Have workers compute the members' stages of a run while it is open; with one worker this process does all.
+
+    Args:
+        given: The config as the user gave it.
+        n_workers: How many.
+        run: The run.
+
+    Raises:
+        RunError: A worker died; the others are ended, and what is finished is kept.
+    """
+    if n_workers == 1:
+        yield
+        return
+    parts = [Part(given, number, n_workers, os.getpid()) for number in range(n_workers)]
+    processes = [_started(part) for part in parts]
+    run.crew = Crew(
+        is_elsewhere=lambda stage: owner(stage, n_workers) is not None,
+        check=lambda stage: _check(processes, stage),
+    )
+    try:
+        yield
+    finally:
+        run.crew = None
+        _end(processes)
+
+
+def join(part: Part, work: Callable[[Run], None], method: str, folder: str, details: Mapping[str, object]) -> None:
+    """A worker's side: open the run beside the process that has it, and work until its own stages are done.
+
+    Args:
+        part: What the worker is told.
+        work: Goes through all stages of the run, those of others waited for.
+        method: The method's name.
+        folder: The run folder.
+        details: What belongs in the environment of its stages.
+    """
+
+    def check(_: str) -> None:
+        if os.getppid() != part.parent:
+            raise RunError("the process that has the run is gone; run its command again")
+
+    mine = Crew(is_elsewhere=lambda stage: owner(stage, part.n_workers) != part.number, check=check)
+    with Run.join(folder, part.place, method, mine, details=details) as run:
+        work(run)
+
+
+def _started(part: Part) -> "subprocess.Popen[bytes]":
+    config, environment = part.config, dict(os.environ)
+    if torch.cuda.is_available() and not str(config.device or "cuda").startswith("cpu"):
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+        names = seen.split(",")
+        environment["CUDA_VISIBLE_DEVICES"] = names[part.number % len(names)]
+        config = replace(config, device=None)
+    else:
+        environment["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // part.n_workers))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "transencoder.methods.worker"],
+        stdin=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,  # a Ctrl-C is ours to deal with
+    )
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps(replace(part, config=config)))
+    process.stdin.close()
+    return process
+
+
+def _check(processes: "list[subprocess.Popen[bytes]]", stage: str) -> None:
+    for number, process in enumerate(processes, 1):
+        code = process.poll()
+        if code is not None and (code != 0 or owner(stage, len(processes)) == number - 1):
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise RunError(
+                f"worker {number} of {len(processes)} {how} while {stage} was waited for. Finished stages are kept: "
+                "run the same command again, and it goes on from the last checkpoints"
+            )
+
+
+def _end(processes: "list[subprocess.Popen[bytes]]") -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(_ENDED_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

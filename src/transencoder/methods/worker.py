@@ -1,0 +1,47 @@
+"""The process of a worker, `python -m transencoder.methods.worker`: told its part on stdin, it ends with its parent."""
+
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+
+from transencoder import progress
+from transencoder.errors import TransencoderError
+from transencoder.methods.crew import Part
+from transencoder.methods.training import assist
+
+_WATCH_SECONDS = 0.5
+
+
+def main() -> int:
+    """Compute the stages of the worker's members.
+
+    Returns:
+        Exit code: 0, or 1 where it said on stderr what went wrong.
+    """
+    part: Part = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from the process that started this one
+    threading.Thread(target=_end_with, args=(part.parent,), daemon=True).start()
+    logging.basicConfig(
+        level=logging.ERROR, format=f"%(asctime)s worker {part.number + 1}: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger(progress.__name__).setLevel(logging.INFO)
+    try:
+        with progress.use(progress.Lines()):
+            assist(part)
+    except TransencoderError as error:
+        logging.getLogger(__name__).error("%s", error)
+        return 1
+    return 0
+
+
+def _end_with(parent: int) -> None:
+    """End at once when the parent is gone: whoever runs the command again must find nobody in its stages."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

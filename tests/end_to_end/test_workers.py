@@ -1,0 +1,121 @@
+"""Members side by side in worker processes: the same bytes as in turn, a dead worker reported, a dead parent followed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SETTINGS = (
+    "--cycles 1 --precision fp32 --device cpu --bi.learning-rate 1e-3 --bi.batch-size 8 --bi.epochs 2 "
+    "--cross.learning-rate 1e-3 --cross.batch-size 8 --cross.epochs 2 --cross.checkpoint-steps 2 --bi.checkpoint-steps 2"
+).split()
+
+
+@pytest.fixture
+def start(tmp_path, tiny_files, tiny_bi_encoder, tiny_plm):
+    """Begin a run of two members in a process of its own, one thread a process."""
+    members = ["--start", tiny_bi_encoder, "--cross-start", tiny_plm, "--start", tiny_bi_encoder, "--pooling", "cls"]
+    data = ["--pairs", tiny_files / "pairs.tsv", "--dev", tiny_files / "dev.tsv", "--tests", tiny_files / "test.tsv"]
+    begun = []
+
+    def begin(name, *options):
+        command = [sys.executable, "-m", "transencoder", "train", "trans-encoder", *data, *members, *SETTINGS]
+        process = subprocess.Popen(
+            [*map(str, command), "--output", str(tmp_path / name), *options],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        begun.append(process)
+        return process
+
+    yield begin
+    for process in begun:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def finished(process):
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors[-4000:]
+
+
+def weights(folder):
+    paths = sorted(Path(folder).glob("members/*/*/model.safetensors"))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def wait_until(is_so, seconds=120):
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def log(folder):
+    try:
+        return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    except (FileNotFoundError, ValueError):
+        return []
+
+
+def has_begun(folder, stage):
+    return any(entry["event"] == "stage_started" and entry["name"] == stage for entry in log(folder))
+
+
+def pid_of(folder, worker):
+    return json.loads((folder / "workers" / str(worker) / ".lock").read_text())["pid"]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_bytes_as_turns_also_after_deaths(start, tmp_path):
+    finished(start("in-turn"))
+    expected = weights(tmp_path / "in-turn")
+    assert len(expected) == 4
+
+    folder = tmp_path / "side-by-side"
+    process = start("side-by-side", "--workers", "2")
+    wait_until(lambda: has_begun(folder, "member-2/cycle-1/cross-encoder"))
+    os.kill(pid_of(folder, 2), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "worker 2 of 2 was killed by signal 9 while member-" in errors
+    assert "run the same command again" in errors and "Traceback" not in errors
+
+    process = start("side-by-side", "--workers", "2")
+    wait_until(lambda: has_begun(folder, "member-1/cycle-1/bi-encoder"))
+    pids = [pid_of(folder, worker) for worker in (1, 2)]
+    assert all(map(is_alive, pids))
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(map(is_alive, pids)), seconds=20)
+
+    finished(start("side-by-side", "--workers", "2"))
+    assert weights(folder) == expected
+    result, in_turn = (json.loads((each / "result.json").read_text()) for each in (folder, tmp_path / "in-turn"))
+    for name in ("members", "ensemble", "scores"):
+        assert without_seconds(result[name]) == without_seconds(in_turn[name])
+    owners = {entry["name"] for entry in log(folder) if entry["event"] == "stage_started"}
+    assert {"cycle-1/labels-for-bi", "member-2/cycle-1/bi-encoder", "scores/member-1/bi"} <= owners
+    finished(start("side-by-side", "--workers", "1"))  # how many workers there were is no setting of any stage
+    assert json.loads((folder / "result.json").read_text())["stages"][0]["reused"]
+
+
+def without_seconds(record):
+    if isinstance(record, dict):
+        return {name: without_seconds(value) for name, value in record.items() if name != "seconds"}
+    return [without_seconds(item) for item in record] if isinstance(record, list) else record
