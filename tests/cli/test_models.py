@@ -145,6 +145,22 @@ def test_evaluate_measures_tasks_and_their_average(run, loaded, monkeypatch):
     assert "average" in run("evaluate", "long", "--tasks", "sts12", "stsb")[1]
 
 
+def test_evaluate_measures_several_models_each_and_together(run, loaded, pairs):
+    command = ("evaluate", "long", "short", "--pairs", pairs)
+    record = json.loads(run(*command, "--weights", "1", "3", "--json")[1])
+    assert {name: each["average"] for name, each in record["each"].items()} == {
+        "long": pytest.approx(100.0),
+        "short": pytest.approx(-100.0),
+    }
+    assert record["average"] == pytest.approx(-100 * 0.75**0.5)  # of 0.625, 0.5, 0.5
+    assert [name for name, _ in loaded] == ["long", "short"], "each model scores once"
+    rows = list(csv.reader(run(*command, "--weights", "3", "1", "--csv")[1].splitlines()))
+    assert rows[0] == ["set", "metric", "long", "short", "ensemble"]
+    assert rows[1][:2] == [str(pairs), "spearman"] and float(rows[1][4]) == pytest.approx(100.0)
+    assert all(title in run(*command)[1] for title in ("long", "short", "ensemble"))
+    assert "--weights has 1 numbers for 2 models" in run(*command, "--weights", "1")[2]
+
+
 def test_evaluate_gives_no_average_over_different_metrics(run, loaded, monkeypatch):
     monkeypatch.setattr(
         "transencoder.evaluation.evaluate_tasks", lambda *_, **__: {"stsb": 70.0, "askubuntu": 50.0, "scidocs": 60.0}
