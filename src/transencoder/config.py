@@ -88,6 +88,11 @@ class FitConfig:
     """Batches a step."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
+    lora_rank: int | None = None
+    """Rank of LoRA adapters on the encoder's linear layers, merged at the end: less memory for large models, whose
+    rates are then higher, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
+    lora_alpha: float | None = None
+    """Scale of what LoRA adds, by its rank; None: twice the rank."""
     bucket_batches: int = 64
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
 
@@ -97,7 +102,7 @@ class FitConfig:
 
         Fields that came later count when they are not at their defaults, so that older stages keep their keys.
         """
-        later = {"optimizer": "adamw", "schedule": "linear"}
+        later = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
         return {name: value for name, value in asdict(self).items() if later.get(name) != value} | {
             "checkpoint_steps": None
         }
@@ -108,6 +113,9 @@ class FitConfig:
             _at_least(name, getattr(self, name), 1)
         _at_least("gradient_accumulation_steps", self.gradient_accumulation_steps, 1)
         _at_least("bucket_batches", self.bucket_batches, 1)
+        _at_least("lora_rank", self.lora_rank, 1)
+        if self.lora_alpha is not None and not (self.lora_rank and 0.0 < self.lora_alpha < math.inf):
+            raise InputError(f"lora_alpha is {self.lora_alpha}; it must be a finite number above 0, with a lora_rank")
         _at_least("learning_rate", self.learning_rate, 0.0)
         _at_least("weight_decay", self.weight_decay, 0.0)
         _at_least("max_grad_norm", self.max_grad_norm, 0.0)
@@ -150,7 +158,7 @@ class PretrainingConfig:
     def as_fit(self, cross: FitConfig) -> FitConfig:
         """How it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
-        return replace(cross, **own, dropout=None)
+        return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None)
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:

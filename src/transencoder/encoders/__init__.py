@@ -1,11 +1,20 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
-from transencoder.encoders.forms import checked_device, load_bi, load_cross, load_trained, n_positions, transplant
+from transencoder.encoders.forms import (
+    backbone,
+    checked_device,
+    load_bi,
+    load_cross,
+    load_trained,
+    n_positions,
+    transplant,
+)
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 
 __all__ = [
+    "backbone",
     "checked_device",
     "count_parameters",
     "fetch",

@@ -153,7 +153,7 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
     Raises:
         InputError: The two encoders differ in a weight's name or shape; `target` is as it was.
     """
-    weights, own = _backbone(source).state_dict(), _backbone(target).state_dict()
+    weights, own = backbone(source).state_dict(), backbone(target).state_dict()
     shapes, own_shapes = ({name: tuple(value.shape) for name, value in part.items()} for part in (weights, own))
     for name in shapes | own_shapes:
         found, wanted = shapes.get(name), own_shapes.get(name)
@@ -163,7 +163,7 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
                 f"and {wanted or 'missing'} in the other. Use initialisation refreshing, or give the same model as "
                 "start and cross_start"
             )
-    _backbone(target).load_state_dict(weights, strict=False)
+    backbone(target).load_state_dict(weights, strict=False)
 
 
 @contextmanager
@@ -197,7 +197,8 @@ def n_positions(model: nn.Module) -> float:
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
 
 
-def _backbone(model: nn.Module) -> nn.Module:
+def backbone(model: nn.Module) -> nn.Module:
+    """The encoder without head and pooling, of a sentence-transformers model or a plain one."""
     if isinstance(model, SentenceTransformer | CrossEncoder):
         assert model.transformers_model is not None, "every model here has a transformer"
         model = model.transformers_model

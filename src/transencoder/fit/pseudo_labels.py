@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from safetensors.torch import load_model, save_model
 from sentence_transformers import (
     CrossEncoder,
     CrossEncoderTrainer,
@@ -25,9 +26,12 @@ from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig, Precision
+from transencoder.fit.lora import LoRA
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
+
+_STUDENT = "student.safetensors"
 
 DevMetrics = Callable[[Any], dict[str, float]]
 """Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
@@ -94,6 +98,9 @@ def fit(
     started = time.monotonic()
     student.max_seq_length = config.max_length
     set_dropout(student, config.dropout)
+    lora = None
+    if config.lora_rank is not None:
+        lora = LoRA(student, config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
@@ -125,6 +132,8 @@ def fit(
     run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length, log_folder)
     n_steps = trainer.state.global_step
     keep.load_best()
+    if lora is not None:
+        lora.merge()
     student.eval()
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
 
@@ -156,8 +165,14 @@ class _Quiet:
         return self.batches
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The model in a checkpoint, without a card: for a small model writing it took 8 times as long as the rest."""
-        self.model.save_pretrained(output_dir, create_model_card=False)
+        """The weights in a checkpoint, adapters among them; what else a model has does not change."""
+        assert output_dir is not None
+        Path(output_dir).mkdir(parents=True, exist_ok=True)
+        save_model(self.model, str(Path(output_dir) / _STUDENT))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """The weights of a checkpoint, into the model that there is: the trainer would make another one."""
+        load_model(self.model, Path(resume_from_checkpoint) / _STUDENT)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """No card here: `report.model_card` writes it from the run's records."""

@@ -24,6 +24,9 @@ from transencoder.tokens import TokenCache, Tokens
 
 logger = logging.getLogger(__name__)
 
+_OPTIONAL = ("dropout", "lora_rank", "lora_alpha")
+"""Fields of a fit's config that mean something when they are None."""
+
 
 def trainer_arguments(
     arguments_class: type[TrainingArguments],
@@ -127,7 +130,8 @@ def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
 
 def batch_size(config: FitConfig) -> int:
     """The batch size of a config that is filled."""
-    empty = [field.name for field in fields(config) if getattr(config, field.name) is None and field.name != "dropout"]
+    names = [field.name for field in fields(config) if field.name not in _OPTIONAL]
+    empty = [name for name in names if getattr(config, name) is None]
     if config.batch_size is None or empty:
         raise InputError(f"{', '.join(empty)} of the fit's config are not set; methods.defaults.fill sets them")
     return config.batch_size

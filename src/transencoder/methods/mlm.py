@@ -81,6 +81,8 @@ class MLM(Sentences, Method["TrainedMLM"]):
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
         if not 0.0 <= self.held_out < 1.0:
             raise InputError(f"held_out is {self.held_out}; it is a share of the text, 0 to below 1")
+        if self.fit.lora_rank is not None:
+            raise InputError("fit.lora_rank is given, and a language model trains all its weights: leave it out")
         if (self.fit.max_length or 0) < _SHORTEST_BLOCK:
             raise InputError(f"fit.max_length is {self.fit.max_length}; it must be at least {_SHORTEST_BLOCK}")
         if self.from_scratch:
