@@ -106,6 +106,21 @@ def test_a_cross_encoder_that_regresses_its_logit_labels_with_it(tiny_method):
     assert "without a sigmoid" in (run.folder / "report.md").read_text()
 
 
+def test_the_cross_encoder_may_be_tested_at_another_length(tiny_method, tmp_path):
+    long = tmp_path / "long.tsv"
+    same = "balo bama " * 12
+    rows = [f"{same}{word}\t{same}gelo\t{i}\n" for i, word in enumerate(["gelo", "kama", "dima"])]
+    long.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    shared = {"tests": (str(long),), "output": str(tmp_path / "run"), "cross": replace(FAST, max_length=16)}
+    runs = [train(tiny_method(**shared, cross_test_length=length)) for length in (None, 96)]
+    keys = [{stage["name"]: stage["key"] for stage in run.result["stages"]} for run in runs]
+    assert {name for name in keys[0] if keys[0][name] != keys[1][name]} == {"scores/cross"}
+    assert runs[0].cross_encoder.max_seq_length == 16
+    stages = tmp_path / "run" / "stages"
+    cut, whole = (np.load(stages / f"scores-cross-{key['scores/cross'][:12]}" / "long.npy") for key in keys)
+    assert (len(set(cut)), len(set(whole))) == (1, 3), "at 16 tokens the three pairs are the same"
+
+
 def test_each_loss_makes_other_models_and_keeps_the_stages_before_it(tiny_method, tmp_path):
     def keys(**changes):
         stages = train(tiny_method(output=str(tmp_path / "run"), **changes)).result["stages"]

@@ -3,18 +3,21 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer, SimilarityFunction
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.checkpoints import KeepBest
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
-from transencoder.evaluation import evaluate
+from transencoder.evaluation import evaluate, spearman
+from transencoder.methods.labelled import Scored
+from transencoder.methods.released import released_metrics
 from transencoder.report.result import read_result
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
@@ -145,6 +148,32 @@ def test_the_ensembles_metrics_are_those_of_the_mean_of_scores(trained, members,
         metric = evaluate(MeanScorer(scorers), pairs)
         assert metric == pytest.approx(found[form] if where == "dev" else found[form]["test"], abs=1e-4)
     assert set(found) - {"start_as_is"} == {"start", "bi", "cross"}
+
+
+def test_the_released_codes_metric_of_an_ensemble_is_the_best_of_four_similarities(config, tiny_files, tmp_path):
+    run = train(replace(config, ensemble_metric="released", cycles=1, output=str(tmp_path / "released")))
+    pairs = read_pairs(str(tiny_files / "test.tsv"))
+    sides = [pairs[f"sentence{i}"][:] for i in (1, 2)]
+    models = [SentenceTransformer(str(run.folder / f"members/{i}/bi-encoder"), device="cpu") for i in (1, 2)]
+    metrics = []
+    for name in ("cosine", "manhattan", "euclidean", "dot"):
+        similarity = SimilarityFunction.to_similarity_pairwise_fn(name)
+        scores = np.mean([similarity(*(model.encode(side) for side in sides)) for model in models], axis=0)
+        metrics.append(spearman(pairs["score"][:], scores))
+    assert run.result["ensemble"]["scores"]["bi"]["test"] == pytest.approx(max(metrics), abs=1e-3)
+    teams = [CrossScorer(CrossEncoder(str(run.folder / f"members/{i}/cross-encoder"), device="cpu")) for i in (1, 2)]
+    assert run.result["ensemble"]["scores"]["cross"]["test"] == pytest.approx(
+        evaluate(MeanScorer(teams), pairs), abs=1e-2
+    )
+
+
+def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_pairs):
+    scored = Scored("x", tiny_pairs, "roc_auc", {})
+    records = [SimpleNamespace(result={"x": value}) for value in (70.0, 90.0)]
+    models = [SimpleNamespace(form="bi")] * 2
+    assert released_metrics(None, models, records, {"x": scored}) == {"x": 80.0}
+    records[0].result["x"] = None
+    assert released_metrics(None, models, records, {"x": scored}) == {"x": None}
 
 
 def test_report_cards_and_page_know_all_members(trained, tmp_path):

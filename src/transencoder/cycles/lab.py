@@ -109,11 +109,11 @@ def make_scorer(lab: Lab, model: Encoder) -> Scorer:
     )
 
 
-def load(lab: Lab, model: Model) -> Encoder:
-    """A start or a trained model, in memory."""
+def load(lab: Lab, model: Model, max_length: int | None = None) -> Encoder:
+    """A start or a trained model, in memory; with another maximal length than it has, where one is given."""
     if not model.cycle:
         return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=model.pooling, device=lab.device)
-    return load_trained(model.folder, lab.device)
+    return load_trained(model.folder, lab.device, max_length=max_length)
 
 
 class _Settings(Protocol):
@@ -137,6 +137,10 @@ class _Settings(Protocol):
     def alternate_members(self) -> bool: ...
     @property
     def label_both_orders(self) -> bool: ...
+    @property
+    def cross_test_length(self) -> int | None: ...
+    @property
+    def ensemble_metric(self) -> Literal["mean", "released"]: ...
     @property
     def head(self) -> Head: ...
     @property

@@ -8,6 +8,7 @@ from transencoder.config import Form
 from transencoder.cycles import Lab, Model
 from transencoder.methods.data import Data
 from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
+from transencoder.methods.released import released_metrics
 from transencoder.methods.scoring import Metrics, ensemble_metrics, score, score_start_as_is
 from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
 from transencoder.runs import StageRecord
@@ -35,6 +36,10 @@ class Chain:
     def scores(self) -> dict[str, Metrics]:
         """Test metrics."""
         return {name: record.result for name, record in self.tests.items()}
+
+    def model(self, name: str) -> Model:
+        """`start`, or the best model of a form."""
+        return self.start if name == "start" else self.best[name]  # type: ignore[index]
 
 
 def chains_of(lab: Lab, data: Data, cycles: list[list[Model]]) -> list[Chain]:
@@ -71,11 +76,13 @@ def ensemble_of(lab: Lab, data: Data, chains: Sequence[Chain]) -> EnsembleRecord
     for name in dict.fromkeys(name for chain in chains for name in chain.tests):
         records = [chain.tests.get(name) or chain.tests["start"] for chain in chains]  # the start is as it is
         scores[name] = ensemble_metrics(records, weights, tests)
+        if lab.settings.ensemble_metric == "released" and name != "start_as_is":
+            scores[name] |= released_metrics(lab, [chain.model(name) for chain in chains], records, tests)
     if data.dev is None:
         return {"dev": None, "scores": scores}
     dev: Metrics = {}
     for name in ("start", *chains[0].best):
-        models = [chain.start if name == "start" else chain.best[name] for chain in chains]  # type: ignore[index]
+        models = [chain.model(name) for chain in chains]
         records = [_score_on_dev(lab, data, model, f"{lab.members[model.member].prefix}{name}") for model in models]
         dev[name] = ensemble_metrics(records, weights, {"dev": data.dev})["dev"]
     return {"dev": dev, "scores": scores}
@@ -136,7 +143,10 @@ def _tests(lab: Lab, data: Data, start: Model, best: dict[Form, Model], prefix: 
     )
     if as_is is not None:
         found["start_as_is"] = as_is
-    return found | {form: score(lab, model, f"{prefix}{form}", tests) for form, model in best.items()}
+    lengths: dict[Form, int | None] = {"cross": lab.settings.cross_test_length}
+    return found | {
+        form: score(lab, model, f"{prefix}{form}", tests, lengths.get(form)) for form, model in best.items()
+    }
 
 
 def _dev(lab: Lab, data: Data, start: Model, best: dict[Form, Model], prefix: str) -> Metrics | None:

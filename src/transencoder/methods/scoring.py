@@ -30,15 +30,23 @@ def measure(scored: Scored, scorer: Scorer) -> float:
     return evaluate(scorer, scored.pairs, scored.metric)
 
 
-def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored]) -> StageRecord:
-    """Metrics of a model on labelled sets, in the run's precision and lengths: the stage's result."""
+def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored], max_length: int | None = None) -> StageRecord:
+    """Metrics of a model on labelled sets, in the run's precision and lengths: the stage's result.
+
+    Args:
+        lab: What the run works with.
+        model: What is measured.
+        name: Of the stage, after `scores/`.
+        sets: What it is measured on.
+        max_length: Tokens of a text or pair in the place of a trained model's own.
+    """
     conditions = {
         "precision": lab.settings.precision,
-        "max_length": None if model.cycle else lab.settings.bi.max_length,
+        "max_length": max_length if model.cycle else lab.settings.bi.max_length,
         "pooling": model.pooling,
         "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
     }
-    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model)))
+    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model, max_length)))
 
 
 def score_start_as_is(

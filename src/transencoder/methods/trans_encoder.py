@@ -70,6 +70,11 @@ class TransEncoder(Method["Trained"]):
     """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
     """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
+    cross_test_length: int | None = None
+    """Tokens of a pair when the cross-encoder is tested; None: as it was trained (paper). Released code: 512."""
+    ensemble_metric: Literal["mean", "released"] = "mean"
+    """Of several members: the metric of their mean score (paper), or what the released code does: for bi-encoders the
+    best of four similarities on each graded test set, chosen on that set, and for binary ones the mean of the AUCs."""
     head: Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
     pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
@@ -91,7 +96,7 @@ class TransEncoder(Method["Trained"]):
             self._check_alternation()
         if not 0.0 <= self.start_weight < 1.0:
             raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
-        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs", "workers"):
+        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs", "workers", "cross_test_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")

@@ -1,0 +1,106 @@
+"""Ensembles as Trans-Encoder's released code measures them, for parity: not what its paper's text says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from transencoder import distributed
+from transencoder.cycles import Lab, Model, load
+from transencoder.evaluation import agreement
+from transencoder.methods.labelled import Scored
+from transencoder.methods.scoring import Metrics
+from transencoder.runs import StageRecord
+from transencoder.scorers import BiScorer
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what the similarities are."""
+
+SIMILARITIES = ("cosine", "manhattan", "euclidean", "dot")
+
+
+def released_metrics(
+    lab: Lab, models: Sequence[Model], records: Sequence[StageRecord], sets: dict[str, Scored]
+) -> Metrics:
+    """Where the released code's metric of an ensemble differs from that of the mean score.
+
+    On binary sets it is the mean of the members' AUCs; on graded sets, for bi-encoders, the best of four similarities,
+    each averaged over the members: a choice made on the test set. For cross-encoders on graded sets there is no
+    difference, and no entry.
+
+    Args:
+        lab: What the run works with.
+        models: One of each member, all of one form.
+        records: Their scores on the sets: what `scoring.score` gave.
+        sets: The labelled sets.
+    """
+    found: Metrics = {}
+    graded = {name: scored for name, scored in sets.items() if scored.metric == "spearman"}
+    for name in sets.keys() - graded.keys():
+        values = [record.result[name] for record in records]
+        found[name] = None if None in values else float(np.mean(values))
+    if models[0].form != "bi" or not graded:
+        return found
+    stages = [_similarities(lab, model, graded) for model in models]
+    for name, scored in graded.items():
+        means = np.mean([np.load(stage.folder / f"{name}.npy") for stage in stages], axis=0)
+        found[name] = max(agreement(scored.pairs, similarity, scored.metric) for similarity in means)
+    return found
+
+
+def _similarities(lab: Lab, model: Model, sets: dict[str, Scored]) -> StageRecord:
+    """Four similarities of the pairs of each set: a stage."""
+
+    def compute(folder: Path) -> dict[str, Any]:
+        encoder = load(lab, model)
+        assert isinstance(encoder, SentenceTransformer)
+        scorer = BiScorer(encoder, precision=lab.settings.precision, cache=lab.cache)
+        for name, scored in sets.items():
+            values = similarities(scorer, scored)
+            if distributed.rank() == 0:
+                np.save(folder / f"{name}.npy", values)
+        return {}
+
+    return lab.run.stage(
+        f"similarities/{model.name}",
+        config={
+            "version": _CODE_VERSION,
+            "precision": lab.settings.precision,
+            "max_length": None if model.cycle else lab.settings.bi.max_length,
+            "pooling": model.pooling,
+            "sets": list(sets),
+        },
+        inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
+        compute=compute,
+    )
+
+
+def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
+    """Of each pair the cosine, the negative Manhattan and Euclidean distances, and the dot product.
+
+    Args:
+        scorer: Embeds the sentences.
+        scored: n pairs.
+
+    Returns:
+        float64 (4, n), higher meaning more alike, in the order of `SIMILARITIES`.
+    """
+    pairs = scored.pairs.select_columns(["sentence1", "sentence2"])
+    sentences = scorer.cache.sentences(scorer.model, pairs, scorer.prompt)
+    with TemporaryDirectory(prefix="transencoder-") as folder:
+        embeddings = np.array(scorer.embed(sentences.tokens, Path(folder)), np.float64)
+    first, second = np.moveaxis(embeddings[sentences.index], 1, 0)
+    dots = np.einsum("ij,ij->i", first, second)
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    difference = first - second
+    return np.stack(
+        [
+            dots / np.maximum(norms, 1e-12),
+            -np.abs(difference).sum(axis=1),
+            -np.linalg.norm(difference, axis=1),
+            dots,
+        ]
+    )
