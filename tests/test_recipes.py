@@ -324,8 +324,9 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "pairs": tiny_pairs.select(range(64)),
             "members": tuple(replace(member, **tiny) for member in config.members),
             "cycles": 1,
-            "n_pairs": None,
-            "extra_pairs": None,
+            "n_pairs": 40 if config.extra_pairs else None,
+            "extra_pairs": tiny_pairs.select(range(64, 96)) if config.extra_pairs else None,
+            "n_extra_pairs": 24 if config.extra_pairs else None,
             "bi": replace(config.bi, batch_size=32, **small),
             "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, **small),
         }

@@ -87,7 +87,10 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:
     if not isinstance(vary, dict) or not all(isinstance(values, list) and values for values in vary.values()):
-        raise InputError(f"{path}: vary is {vary!r}. It must be a table of lists, such as seed = [1, 2, 3].")
+        raise InputError(
+            f"{path}: vary is {vary!r}. It must be a table of lists, such as seed = [1, 2, 3], or, in quotes, "
+            '"bi.epochs" = [5, 10].'
+        )
     return {
         name: [value if isinstance(value, str) else json.dumps(value) for value in values]
         for name, values in vary.items()

@@ -58,6 +58,7 @@ def training(monkeypatch, tmp_path):
         "config": {},
         "analysis": None,
         "notes": [],
+        "cycles": [{}],
         "best": {form: {"cycle": 1, "dev": None, "path": f"{form}-encoder"} for form in ("bi", "cross")},
     }
     seen, recipes = [], []

@@ -135,7 +135,7 @@ def test_varied_settings_are_runs_of_their_own_and_a_table(run, training, recipe
     code, out, _ = run("recipes", "run", recipe, "--vary", "seed=1,2", "--vary", "bi.epochs=3,5", "--output", "o")
     assert code == 0
     assert [(config.seed, config.bi.epochs) for config in training.seen] == [(1, 3), (1, 5), (2, 3), (2, 5)]
-    assert [config.output for config in training.seen][:2] == ["o/seed-1,bi.epochs-3", "o/seed-1,bi.epochs-5"]
+    assert [config.output for config in training.seen][:2] == ["o-seed-1,bi.epochs-3", "o-seed-1,bi.epochs-5"]
     assert all(text in out for text in ("seed-2,bi.epochs-5", "81.50", "standard deviation", "0.00"))
 
 
@@ -148,7 +148,14 @@ def test_a_recipe_may_vary_settings_itself(run, training, recipe):
         (2, "raw"),
         (2, "clip"),
     ]
+    assert training.recipes == [None] * 4
     training.seen.clear()
+    assert run("recipes", "run", "simcse-bert-base-seeds")[0] == 0
+    assert training.recipes[-5] == "trans-encoder/simcse-bert-base-seeds --vary seed=2021"
+    training.seen.clear()
+    assert "Use: transencoder recipes run" in run("train", "trans-encoder", "--recipe", recipe)[2]
+    assert "--sweep cannot choose" in run("recipes", "run", recipe, "--sweep", "cycles=1,2")[2]
+    assert "# varied: seed = 1, 2" in run("recipes", "show", recipe, "--full")[1]
     assert run("recipes", "run", recipe, "--vary", "seed=7", "--dry-run")[0] == 0
     assert [each.seed for each in training.seen] == [7, 7]
     recipe.write_text(recipe.read_text().replace("[1, 2]", "3"))
@@ -168,8 +175,14 @@ def test_a_sweep_chooses_on_dev_and_scores_the_tests_of_its_choice_alone(run, tr
     options = ("--set", "dev=d.tsv", "--set", "tests=stsb", "--output", "o")
     code, out, err = run("recipes", "run", recipe, "--sweep", "bi.epochs=3,5,9", *options)
     assert (code, err) == (0, "")
-    assert [(each.bi.epochs, each.tests) for each in training.seen] == [(3, ()), (5, ()), (9, ()), (5, ("stsb",))]
+    assert [(each.bi.epochs, each.score_tests) for each in training.seen] == [
+        (3, False),
+        (5, False),
+        (9, False),
+        (5, True),
+    ]
     assert len({each.output for each in training.seen}) == 3
+    assert all(each.tests == ("stsb",) for each in training.seen)
     assert "best on dev: bi.epochs-5" in out
 
 
@@ -180,6 +193,11 @@ def test_a_sweep_chooses_on_dev_and_scores_the_tests_of_its_choice_alone(run, tr
         (("--sweep", "seed=1,2", "--vary", "cycles=1,2"), "--vary makes a table and --sweep a choice"),
         (("--vary", "seed"), "--vary seed: give a setting and values"),
         (("--vary", "seed=1,,2"), "--vary seed=1,,2: give a setting and values"),
+        (("--vary", "seed=1", "--vary", "seed=2"), "--vary seed is given twice. Give all values at once"),
+        (
+            ("--sweep", "seed=1,2", "--set", "dev=d", "--set", "tests=t", "--set", "test_every_eval=true"),
+            "out of sight",
+        ),
         (("--vary", "sede=1"), "--set sede: there is no such setting; the nearest is seed"),
     ],
 )

@@ -94,7 +94,7 @@ def test_workers_give_the_same_bytes_as_turns_also_after_deaths(start, tmp_path)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 3
     assert "worker 2 of 2 was killed by signal 9 while member-" in errors
-    assert "run the same command again" in errors and "Traceback" not in errors
+    assert "the same command goes on from the last checkpoints" in errors and "Traceback" not in errors
 
     process = start("side-by-side", "--workers", "2")
     wait_until(lambda: has_begun(folder, "member-1/cycle-1/bi-encoder"))
@@ -109,6 +109,10 @@ def test_workers_give_the_same_bytes_as_turns_also_after_deaths(start, tmp_path)
     result, in_turn = (json.loads((each / "result.json").read_text()) for each in (folder, tmp_path / "in-turn"))
     for name in ("members", "ensemble", "scores"):
         assert without_seconds(result[name]) == without_seconds(in_turn[name])
+    first, second = (f"member-{member}/cycle-1/bi-encoder" for member in (1, 2))
+    done = {(entry["event"], entry["name"]): entry["time"] for entry in log(folder) if "name" in entry}
+    assert done["stage_started", second] < done["stage_done", first], "side by side, not in turn"
+    assert done["stage_started", first] < done["stage_done", second]
     owners = {entry["name"] for entry in log(folder) if entry["event"] == "stage_started"}
     assert {"cycle-1/labels-for-bi", "member-2/cycle-1/bi-encoder", "scores/member-1/bi"} <= owners
     finished(start("side-by-side", "--workers", "1"))  # how many workers there were is no setting of any stage

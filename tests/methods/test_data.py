@@ -2,6 +2,7 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.methods.data import read_data
+from transencoder.report.text import data_line
 
 
 def test_gold_scores_never_reach_training(tiny_method, tiny_pairs, tiny_files):
@@ -113,8 +114,10 @@ def test_so_many_pairs_are_drawn_with_the_seed_and_extra_ones_follow(tiny_method
     assert first.record["fingerprint"] == again.record["fingerprint"] != other.record["fingerprint"]
     drawn = first.training["sentence1"][:]
     assert [text.startswith("extra ") for text in drawn] == [False] * 40 + [True] * 5
-    counts = {"rows": 45, "drawn_from": 96, "extra_rows": 5, "extra_source": str(extra)}
-    assert {name: first.record[name] for name in counts} == counts
+    assert (first.record["rows"], first.record["drawn_from"]) == (45, 96)
+    assert [first.record["extra"][name] for name in ("rows", "drawn_from", "source")] == [5, 9, str(extra)]
+    shown = data_line(first.record)
+    assert "40 rows drawn from the 96 of" in shown and "and 5 rows drawn from the 9 of" in shown
     with pytest.raises(InputError, match="n_extra_pairs is 10, but .*extra.tsv has 9; give at most that"):
         read_data(tiny_method(**config | {"n_extra_pairs": 10}), None)
     with pytest.raises(InputError, match="n_extra_pairs needs extra_pairs"):
@@ -140,4 +143,21 @@ def test_a_tasks_pairs_may_be_the_extra_ones(tiny_method, tmp_path):
         (folder / f"{split}.jsonl").write_text(f'{{"premise": "{split} a", "hypothesis": "b", "label": -1}}\n')
     data = read_data(tiny_method(extra_pairs="snli", data_dir=str(tmp_path / "data")), None)
     assert data.training["sentence1"][-3:] == ["train a", "validation a", "test a"]
-    assert (data.record["extra_rows"], data.record["extra_source"]) == (3, "snli")
+    assert (data.record["extra"]["rows"], data.record["extra"]["source"]) == (3, "snli")
+
+
+def test_bad_rows_of_the_extra_pairs_are_set_aside_too(tiny_method, tiny_files, tmp_path):
+    extra = tmp_path / "extra.tsv"
+    extra.write_text("sentence1\tsentence2\nkama\tdima\nalone\nlelo\tlemo\n")
+    config = tiny_method(extra_pairs=str(extra), skip_bad_rows=True)
+    data = read_data(config, tmp_path / "bad-rows.tsv")
+    assert (data.record["extra"]["rows"], data.record["bad_rows"]) == (2, 1)
+    assert "alone" in (tmp_path / "bad-extra-rows.tsv").read_text()
+
+
+def test_tests_that_are_not_scored_still_keep_training_apart(tiny_method, tmp_path):
+    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\nbalo\tbama\nkama\tdima\n")
+    (tmp_path / "test.tsv").write_text("sentence1\tsentence2\tscore\nbalo\tfema\t1\nfemo\tgelo\t0\n")
+    config = {"pairs": str(tmp_path / "pairs.tsv"), "tests": (str(tmp_path / "test.tsv"),), "score_tests": False}
+    data = read_data(tiny_method(**config, exclude_test_sentences=True), None)
+    assert (data.training["sentence1"][:], data.tests) == (["kama"], [])

@@ -51,10 +51,11 @@ def _evaluate(args: argparse.Namespace) -> None:
             "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are for "
             "--pairs; a task has its own"
         )
+    weights_of(args)  # wrong ones are refused before anything is scored
     metrics, measure = _tasks(args) if args.tasks else _pairs(args)
     found = _measured(args, measure)
     if args.json:
-        show(json.dumps(_without_nan(_record(args.models, metrics, found))))
+        show(json.dumps(_without_nan(_record(args, metrics, found))))
     elif args.csv:
         show(_csv(metrics, found).rstrip())
     else:
@@ -127,12 +128,20 @@ def _averages(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float
     return {name: average(scores) if has_mean else None for name, scores in found.items()}
 
 
-def _record(models: list[str], metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def _record(
+    args: argparse.Namespace, metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
     """`scores` and `average` are the only model's, or the ensemble's, which has the models' own below `each`."""
     averages, last = _averages(metrics, found), list(found)[-1]
-    record: dict[str, Any] = {"models": models, "metrics": metrics, "scores": found[last], "average": averages[last]}
+    record: dict[str, Any] = {
+        "models": args.models,
+        "metrics": metrics,
+        "scores": found[last],
+        "average": averages[last],
+    }
     if len(found) > 1:
-        record["each"] = {name: {"scores": found[name], "average": averages[name]} for name in models}
+        record["weights"] = weights_of(args)
+        record["each"] = {name: {"scores": found[name], "average": averages[name]} for name in args.models}
     return record
 
 

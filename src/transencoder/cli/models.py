@@ -1,6 +1,7 @@
 """`score` and `label`: what models say of pairs."""
 
 import argparse
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -111,7 +112,7 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
     """
     from sentence_transformers import SentenceTransformer
 
-    from transencoder.encoders import checked_device, fetch, load_trained, weights_fingerprint
+    from transencoder.encoders import checked_device, fetch, gives_logits, load_trained, weights_fingerprint
     from transencoder.labels import Teacher
     from transencoder.scorers import BiScorer, CrossScorer, named_prompt
     from transencoder.tokens import TokenCache
@@ -124,7 +125,14 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
     if isinstance(model, SentenceTransformer):
         scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=prompt)
     else:
-        scorer = CrossScorer(model, precision=args.precision, both_orders=args.both_orders, cache=cache, prompt=prompt)
+        scorer = CrossScorer(
+            model,
+            precision=args.precision,
+            both_orders=args.both_orders,
+            cache=cache,
+            prompt=prompt,
+            as_logit=gives_logits(model),
+        )
     return Teacher(name=name, scorer=scorer, fingerprint=weights_fingerprint(folder))
 
 
@@ -144,6 +152,8 @@ def weights_of(args: argparse.Namespace) -> list[float]:
     weights: list[float] = args.weights or [1.0] * len(args.models)
     if len(weights) != len(args.models):
         raise InputError(f"--weights has {len(weights)} numbers for {len(args.models)} models; give one for each")
+    if not all(0.0 < weight < math.inf for weight in weights):
+        raise InputError(f"--weights are {', '.join(map(str, weights))}; give each a finite number above 0")
     return weights
 
 

@@ -1,7 +1,7 @@
 """`recipes list|show|run`: the recipes that come with the project."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from transencoder.cli.options import Commands, add_command
-from transencoder.cli.sweeps import choose, tabulate
+from transencoder.cli.sweeps import Variant, choose, tabulate
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
 from transencoder.errors import InputError
@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=A,B,C",
-        help="one run for each value, in a folder of its own below the output, and a table of them; repeatable",
+        help="one run for each value, in a folder of its own beside the output, and a table of them; repeatable",
     )
     parser.add_argument(
         "--sweep",
@@ -56,7 +56,9 @@ def _list(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     path = find_recipe(args.name)
-    show((recipe_toml(load_recipe(path)) if args.full else path.read_text("utf-8")).rstrip("\n"))
+    vary = read_recipe(path).vary
+    full = recipe_toml(load_recipe(path)) + "".join(f"# varied: {name} = {', '.join(vary[name])}\n" for name in vary)
+    show((full if args.full else path.read_text("utf-8")).rstrip("\n"))
 
 
 def _run(args: argparse.Namespace) -> None:
@@ -68,48 +70,53 @@ def _run(args: argparse.Namespace) -> None:
     if args.vary and args.sweep:
         raise InputError("--vary makes a table and --sweep a choice; give one of them")
     recipes = {path: name for name, path in list_recipes().items()}
-    planned = [(path, _configs(path, args)) for path in map(find_recipe, args.names)]
-    for i, (path, configs) in enumerate(planned):
+    planned = [(path, _variants(path, args)) for path in map(find_recipe, args.names)]
+    for i, (path, runs) in enumerate(planned):
         name = None if args.set or args.vary or args.sweep else recipes.get(path)
         if args.dry_run:
-            _plan([config for _, each in planned[:i] for config in each.values()], configs, args)
+            _plan([run.config for _, each in planned[:i] for run in each], runs, args)
         elif args.sweep:
-            choose(configs, args)
-        elif len(configs) > 1:
-            tabulate(configs, args, name)
+            choose(runs, args)
+        elif runs[0].name:
+            tabulate(runs, args, name)
         else:
-            train_or_plan(next(iter(configs.values())), args, name)
+            train_or_plan(runs[0].config, args, name)
 
 
-def _plan(before: Sequence[Method[Any]], configs: Mapping[str, Method[Any]], args: argparse.Namespace) -> None:
+def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse.Namespace) -> None:
     """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
     waits_for = [each.output for each in before if not Path(each.output).exists()]
-    for config in configs.values():
+    for config in (run.config for run in runs):
         if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(config)]:
             show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
         else:
             train_or_plan(config, args)
 
 
-def _configs(path: Path, args: argparse.Namespace) -> dict[str, Method[Any]]:
+def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
     """The runs of a recipe: one, called by the empty name, or one for each combination of varied settings."""
     recipe = read_recipe(path)
     args.recipe, args.method = str(path), recipe.method
+    if recipe.vary and args.sweep:
+        raise InputError(f"{path} varies {', '.join(recipe.vary)} itself, as a table; --sweep cannot choose among them")
     vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
     flags = {} if args.output is None else {"output": args.output}
-    configs = {name: config_from(args, flags, overrides) for name, overrides in variants(vary).items()}
-    return {
-        name: config if not name else replace(config, output=f"{config.output}/{name}")
-        for name, config in configs.items()
-    }
+    runs = []
+    for name, overrides in variants(vary).items():
+        config = config_from(args, flags, overrides)
+        output = f"{config.output}-{name}" if name else config.output
+        runs.append(Variant(name, overrides, replace(config, output=output)))
+    return runs
 
 
 def _typed(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
     """`--vary seed=1,2` -> the setting and its values."""
-    found = {}
+    found: dict[str, list[str]] = {}
     for each in given:
         name, equals, values = each.partition("=")
         if not equals or not all(value.strip() for value in values.split(",")):
             raise InputError(f"{flag} {each}: give a setting and values: {flag} bi.epochs=3,5,10")
+        if name.strip() in found:
+            raise InputError(f"{flag} {name.strip()} is given twice. Give all values at once: {flag} seed=1,2,3")
         found[name.strip()] = [value.strip() for value in values.split(",")]
     return found

@@ -2,8 +2,8 @@
 
 import argparse
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transencoder.cli.terminal import show
@@ -12,11 +12,22 @@ from transencoder.errors import InputError
 from transencoder.methods import Method
 
 
-def choose(configs: Mapping[str, Method[Any]], args: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class Variant:
+    """One of the runs of a recipe."""
+
+    name: str
+    """Such as `seed-1,bi.epochs-3`; empty for the only run."""
+    overrides: list[str]
+    """What makes it: `seed=1`, `bi.epochs=3`."""
+    config: Method[Any]
+
+
+def choose(runs: Sequence[Variant], args: argparse.Namespace) -> None:
     """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals.
 
     Args:
-        configs: Name -> config, of runs that differ in what is to be chosen.
+        runs: They differ in what is to be chosen.
         args: Of the command.
 
     Raises:
@@ -24,9 +35,12 @@ def choose(configs: Mapping[str, Method[Any]], args: argparse.Namespace) -> None
     """
     from transencoder.report.tables import runs_table
 
+    configs = {run.name: run.config for run in runs}
     if any(config.dev is None for config in configs.values()):
         raise InputError("--sweep chooses on the dev set, and there is none; give one: --set dev=FILE, or take --vary")
-    blind = {name: replace(config, tests=(), test_every_eval=False) for name, config in configs.items()}
+    if any(config.test_every_eval for config in configs.values()):
+        raise InputError("--sweep keeps the tests out of sight, and test_every_eval scores them; leave one of them out")
+    blind = {name: replace(config, score_tests=False) for name, config in configs.items()}
     results = {name: train_for(args, config).result for name, config in blind.items()}
     show(runs_table(results))
     chosen = max(results, key=lambda name: _dev(results[name]))
@@ -34,17 +48,21 @@ def choose(configs: Mapping[str, Method[Any]], args: argparse.Namespace) -> None
     train_or_plan(configs[chosen], args)
 
 
-def tabulate(configs: Mapping[str, Method[Any]], args: argparse.Namespace, recipe: str | None) -> None:
+def tabulate(runs: Sequence[Variant], args: argparse.Namespace, recipe: str | None) -> None:
     """Train each and show a table of all.
 
     Args:
-        configs: Name -> config.
+        runs: In the order of the table.
         args: Of the command.
         recipe: Name of the recipe that these are the runs of.
     """
     from transencoder.report.tables import runs_table
 
-    show(runs_table({name: train_for(args, config, recipe).result for name, config in configs.items()}))
+    results = {}
+    for run in runs:
+        options = " ".join(f"--vary {override}" for override in run.overrides)  # what makes this run alone
+        results[run.name] = train_for(args, run.config, recipe and f"{recipe} {options}").result
+    show(runs_table(results))
 
 
 def _dev(result: Any) -> float:

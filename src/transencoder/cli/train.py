@@ -67,6 +67,10 @@ def config_from(
         path = find_recipe(args.recipe)
         recipe = read_recipe(path)
         method, table, origin = recipe.method, recipe.table, str(path)
+        if recipe.vary and not overrides:
+            raise InputError(
+                f"{path}: several runs, which vary {', '.join(recipe.vary)}. Use: transencoder recipes run"
+            )
     if method != args.method:
         raise InputError(f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}")
     for override in (*args.set, *overrides):

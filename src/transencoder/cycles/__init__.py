@@ -1,7 +1,7 @@
 """Trans-Encoder's cycles: bi -> cross -> bi, each student a stage of the run."""
 
 from transencoder.cycles.distillation import distil
-from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, start_model
+from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first, start_model
 from transencoder.cycles.pretraining import pretrained
 from transencoder.cycles.students import may_leave_range
 
@@ -13,6 +13,7 @@ __all__ = [
     "load",
     "make_scorer",
     "may_leave_range",
+    "own_first",
     "pretrained",
     "start_model",
 ]

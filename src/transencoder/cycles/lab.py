@@ -1,9 +1,9 @@
 """What the cycles work with: the data, the settings, the starts, the models that they make."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
@@ -19,10 +19,12 @@ from transencoder.config import (
     Precision,
     PretrainingConfig,
 )
-from transencoder.encoders import load_bi, load_trained, weights_fingerprint
+from transencoder.encoders import gives_logits, load_bi, load_trained, weights_fingerprint
 from transencoder.runs import Run, StageRecord
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.tokens import Encoder, TokenCache
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def make_scorer(lab: Lab, model: Encoder) -> Scorer:
         precision=lab.settings.precision,
         cache=lab.cache,
         both_orders=lab.settings.label_both_orders and lab.settings.is_symmetric,
-        as_logit=lab.settings.cross_loss == "mse",
+        as_logit=gives_logits(model),
     )
 
 
@@ -114,6 +116,20 @@ def load(lab: Lab, model: Model, max_length: int | None = None) -> Encoder:
     if not model.cycle:
         return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=model.pooling, device=lab.device)
     return load_trained(model.folder, lab.device, max_length=max_length)
+
+
+def own_first(lab: Lab, members: Sequence[int], make: Callable[[int], Made]) -> list[Made]:
+    """What is made for each of some members, in their order, what other processes make being waited for last.
+
+    Args:
+        lab: What the run works with.
+        members: Positions among the lab's members; one may come several times.
+        make: Makes it for the n-th of these, from 0.
+    """
+    made: dict[int, Made] = {}
+    for i in sorted(range(len(members)), key=lambda i: lab.run.is_elsewhere(lab.members[members[i]].prefix)):
+        made[i] = make(i)
+    return [made[i] for i in range(len(members))]
 
 
 class _Settings(Protocol):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from transencoder import distributed
-from transencoder.cycles.lab import Lab, LabMember
+from transencoder.cycles.lab import Lab, LabMember, own_first
 from transencoder.fit import pretrain
 from transencoder.runs import stage_seed
 
@@ -17,7 +17,8 @@ _NAME = "cross-start/pretraining"
 
 def pretrained(lab: Lab) -> Lab:
     """The lab whose cross-encoders start from masked language models of its pairs, where members want that."""
-    return replace(lab, members=tuple(_pretrained(lab, member) for member in lab.members))
+    made = own_first(lab, range(len(lab.members)), lambda i: _pretrained(lab, lab.members[i]))
+    return replace(lab, members=tuple(made))
 
 
 def _pretrained(lab: Lab, member: LabMember) -> LabMember:

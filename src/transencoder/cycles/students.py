@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from torch import nn
 from transformers import AutoModel
 
 from transencoder import distributed
 from transencoder.config import BiLoss, CrossLoss, Form, LabelPolicy
-from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer
-from transencoder.encoders import load_bi, load_cross, transplant
+from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
+from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import fit
 from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import (
@@ -57,9 +56,12 @@ def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: li
     """
     if lab.settings.share_labels:
         lesson = _lesson(lab, form, cycle, teachers)
-        return [_student(lab, lab.members[member], lesson) for member in members]
-    lessons = {teacher.member: _lesson(lab, form, cycle, [teacher]) for teacher in teachers}
-    return [_student(lab, lab.members[member], lessons[member]) for member in members]
+        return own_first(lab, members, lambda i: _student(lab, lab.members[members[i]], lesson))
+
+    def alone(i: int) -> Model:
+        return _student(lab, lab.members[members[i]], _lesson(lab, form, cycle, [teachers[i]]))
+
+    return own_first(lab, members, alone)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class _Voice:
 def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> tuple[StageRecord, float]:
     """The labels that all teachers make together, and what it cost to make them."""
     voices = _voices(lab, form, teachers)
-    scored = [_score(lab, voice.model) for voice in voices]
+    scored = own_first(lab, [voice.model.member for voice in voices], lambda i: _score(lab, voices[i].model))
     policies = [voice.policy for voice in voices]
     whose = "" if lab.settings.share_labels else lab.members[teachers[0].member].prefix
     record = lab.run.stage(
@@ -240,7 +242,7 @@ def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Enco
             device=lab.device,
         )
         if settings.cross_loss == "mse":
-            student.activation_fn = nn.Identity()  # what it learns, and plain `predict` then gives, is the logit
+            as_logits(student)
         if member.pretrained is not None:
             transplant(AutoModel.from_pretrained(member.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":

@@ -2,8 +2,10 @@
 
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
 from transencoder.encoders.forms import (
+    as_logits,
     backbone,
     checked_device,
+    gives_logits,
     load_bi,
     load_cross,
     load_trained,
@@ -14,12 +16,14 @@ from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 
 __all__ = [
+    "as_logits",
     "backbone",
     "checked_device",
     "count_parameters",
     "fetch",
     "fresh_masked",
     "fresh_tokenizer",
+    "gives_logits",
     "language_model_head",
     "load_bi",
     "load_cross",

@@ -126,6 +126,27 @@ def load_trained(
     return model
 
 
+_SCORE = "transencoder_score"
+"""Entry of a transformer's config that says what the score of a cross-encoder is."""
+
+
+def as_logits(model: CrossEncoder) -> None:
+    """Make a cross-encoder's score its output itself, here, in plain `predict`, and when it is saved and loaded."""
+    model.activation_fn = nn.Identity()
+    setattr(_transformer(model).config, _SCORE, "logit")
+
+
+def gives_logits(model: CrossEncoder) -> bool:
+    """Whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
+    return getattr(_transformer(model).config, _SCORE, None) == "logit"
+
+
+def _transformer(model: CrossEncoder) -> PreTrainedModel:
+    transformer = model.transformers_model
+    assert isinstance(transformer, PreTrainedModel), "every model here has a transformer"
+    return transformer
+
+
 def checked_device(name: str) -> str:
     """The device, where torch knows it and this machine has it.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transencoder.config import Form
-from transencoder.cycles import Lab, Model
+from transencoder.cycles import Lab, Model, own_first
 from transencoder.methods.data import Data
 from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
 from transencoder.methods.released import released_metrics
@@ -46,7 +46,11 @@ def chains_of(lab: Lab, data: Data, cycles: list[list[Model]]) -> list[Chain]:
     """One chain for each member, or a single one for members in turn."""
     if lab.settings.alternate_members:
         return [_chain(lab, data, cycles, "", _best_start(lab, data))]
-    return [_chain(lab, data, _of_member(cycles, i), member.prefix, member.bi) for i, member in enumerate(lab.members)]
+
+    def chain(i: int) -> Chain:
+        return _chain(lab, data, _of_member(cycles, i), lab.members[i].prefix, lab.members[i].bi)
+
+    return own_first(lab, range(len(lab.members)), chain)
 
 
 def best_chain(chains: Sequence[Chain]) -> int:
@@ -82,8 +86,7 @@ def ensemble_of(lab: Lab, data: Data, chains: Sequence[Chain]) -> EnsembleRecord
         return {"dev": None, "scores": scores}
     dev: Metrics = {}
     for name in ("start", *chains[0].best):
-        models = [chain.model(name) for chain in chains]
-        records = [_score_on_dev(lab, data, model, f"{lab.members[model.member].prefix}{name}") for model in models]
+        records = _on_dev(lab, data, [chain.model(name) for chain in chains], name)
         dev[name] = ensemble_metrics(records, weights, {"dev": data.dev})["dev"]
     return {"dev": dev, "scores": scores}
 
@@ -155,6 +158,15 @@ def _dev(lab: Lab, data: Data, start: Model, best: dict[Form, Model], prefix: st
         return None
     found = _score_on_dev(lab, data, start, f"{prefix}start").result["dev"]
     return {"start": found} | {form: model.dev for form, model in best.items()}
+
+
+def _on_dev(lab: Lab, data: Data, models: list[Model], name: str) -> list[StageRecord]:
+    """Dev scores of one model of each member."""
+
+    def scored(i: int) -> StageRecord:
+        return _score_on_dev(lab, data, models[i], f"{lab.members[models[i].member].prefix}{name}")
+
+    return own_first(lab, [model.member for model in models], scored)
 
 
 def _score_on_dev(lab: Lab, data: Data, model: Model, name: str) -> StageRecord:

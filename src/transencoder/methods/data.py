@@ -17,6 +17,10 @@ from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
 from transencoder.report.result import DataRecord, RunData
+from transencoder.runs import stage_seed
+
+BAD_EXTRA_ROWS = "bad-extra-rows.tsv"
+"""In the run folder, beside the bad rows of the training text itself."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,12 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
     dev, tests = read_labelled(config)
     pairs, record = _drawn_pairs(config, config.pairs, "n_pairs", tests, bad_rows_file)
     if config.extra_pairs is not None:
-        extra, extra_record = _drawn_pairs(config, config.extra_pairs, "n_extra_pairs", tests, None)
+        bad_extra_rows = None if bad_rows_file is None else bad_rows_file.with_name(BAD_EXTRA_ROWS)
+        extra, extra_record = _drawn_pairs(config, config.extra_pairs, "n_extra_pairs", tests, bad_extra_rows)
         pairs, record = _together(pairs, record, extra, extra_record)
     if tests and not config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=False)
-    return Data(pairs, record, "pairs", dev, tests)
+    return Data(pairs, record, "pairs", dev, tests if config.score_tests else [])
 
 
 def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Data:
@@ -81,7 +86,7 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         rows, record = _apart(rows, record, tests, exclude=False)  # of those that were drawn
     if isinstance(config, StartMethod) and len(rows) * config.rows_per_text < 2:
         raise InputError(f"{record['source']} has 1 row; there must be at least 2, for each other's negatives")
-    return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests)
+    return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests if config.score_tests else [])
 
 
 def _check_order(config: TransEncoder) -> None:
@@ -107,17 +112,18 @@ def _drawn_pairs(
     if tests and config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=True)
     n_pairs: int | None = getattr(config, field)
-    return (pairs, record) if n_pairs is None else _drawn(pairs, record, n_pairs, field, config.seed)
+    return (pairs, record) if n_pairs is None else _drawn(pairs, record, n_pairs, field, stage_seed(config.seed, field))
 
 
 def _together(
     pairs: Dataset, record: DataRecord, extra: Dataset, extra_record: DataRecord
 ) -> tuple[Dataset, DataRecord]:
-    """Two sets of pairs as one, the second one's counts added to the first one's."""
+    """Two sets of pairs as one: counts of what was left out are of both, the second one's record is kept whole."""
     rows = concatenate_datasets([pairs, extra])
-    counts: dict[str, Any] = {"extra_rows": len(extra), "extra_source": extra_record["source"]}
+    counts: dict[str, Any] = {"extra": extra_record}
     counts["missing_rows"] = record.get("missing_rows", 0) + extra_record.get("missing_rows", 0)
     counts["excluded_rows"] = record.get("excluded_rows", 0) + extra_record.get("excluded_rows", 0)
+    counts["bad_rows"] = record.get("bad_rows", 0) + extra_record.get("bad_rows", 0)
     counts["transductive"] = record.get("transductive", False) or extra_record.get("transductive", False)
     return rows, record | data_record(record["source"], rows) | counts  # type: ignore[return-value]
 

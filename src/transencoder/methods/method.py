@@ -28,6 +28,8 @@ class Method(ABC, Generic[Outcome_co]):
     """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
     tests: tuple[str, ...] = ()
     """Tasks, suites or labelled files scored once, at the end."""
+    score_tests: bool = True
+    """Whether the tests are scored; else they are only told apart from the training text (exclude_test_sentences)."""
     task_kind: Literal["graded", "binary"] = "graded"
     """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and Table 16's defaults."""
     precision: Precision = "auto"
@@ -59,8 +61,8 @@ class Method(ABC, Generic[Outcome_co]):
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
-        if self.test_every_eval and not (self.tests and self.dev is not None):
-            raise InputError("test_every_eval needs tests and dev; give both, or leave it out")
+        if self.test_every_eval and not (self.tests and self.score_tests and self.dev is not None):
+            raise InputError("test_every_eval needs tests and dev, and score_tests true; give them, or leave it out")
 
     @abstractmethod
     def run(self, recipe: str | None = None) -> Outcome_co:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Model
-from transencoder.methods.data import Data
+from transencoder.methods.data import BAD_EXTRA_ROWS, Data
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.report import model_card, write_report
@@ -29,7 +30,7 @@ BAD_ROWS = "bad-rows.tsv"
 MEMBERS = "members"
 """Where in the run folder the models of each of several members lie: `members/2/bi-encoder`."""
 
-_OUTPUTS = (*FOLDERS.values(), MEMBERS, "report.md", "curves.png", BAD_ROWS)
+_OUTPUTS = (*FOLDERS.values(), MEMBERS, "report.md", "curves.png", BAD_ROWS, BAD_EXTRA_ROWS)
 """What belongs to a result besides its record."""
 
 
@@ -206,11 +207,7 @@ def _plain(config: Method[Any]) -> dict[str, Any]:
     values = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if (
-            field.name in ("pairs", "sentences", "documents", "dev")
-            and value is not None
-            and not isinstance(value, str)
-        ):
+        if isinstance(value, Dataset):
             value = f"a Dataset of {len(value)} rows"
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = dataclasses.asdict(value)

@@ -9,7 +9,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from transencoder import distributed
-from transencoder.cycles import Lab, Model, load
+from transencoder.cycles import Lab, Model, load, own_first
 from transencoder.evaluation import agreement
 from transencoder.methods.labelled import Scored
 from transencoder.methods.scoring import Metrics
@@ -44,7 +44,7 @@ def released_metrics(
         found[name] = None if None in values else float(np.mean(values))
     if models[0].form != "bi" or not graded:
         return found
-    stages = [_similarities(lab, model, graded) for model in models]
+    stages = own_first(lab, [model.member for model in models], lambda i: _similarities(lab, models[i], graded))
     for name, scored in graded.items():
         means = np.mean([np.load(stage.folder / f"{name}.npy") for stage in stages], axis=0)
         found[name] = max(agreement(scored.pairs, similarity, scored.metric) for similarity in means)

@@ -12,14 +12,14 @@ from transencoder import distributed
 from transencoder.config import FitConfig
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunError
 from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
-from transencoder.methods.crew import Part, crew, join, n_workers
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.planning import prepare
 from transencoder.methods.scoring import measure
 from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.methods.workers import Part, join, n_workers, spent, workers
 from transencoder.report.result import EnsembleRecord, Result
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
@@ -75,10 +75,12 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     distributed.start()
     started, as_given = time.monotonic(), config
     given, config, starts = prepare(config)
-    with open_run(given, config) as run, crew(as_given, n_workers(config), run):
+    n_processes = n_workers(as_given)
+    with open_run(given, config) as run:
         remove_unfinished(run)
         data = read_data(config, run.folder / BAD_ROWS)
-        lab, chains, ensemble = _distilled(run, config, data, starts)
+        with workers(replace(as_given, precision=config.precision), data.record["fingerprint"], n_processes, run):
+            lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
         chain = chains[kept]
         result = result_of(
@@ -93,6 +95,8 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
             recipe=recipe,
             notes=_notes(config, lab),
         )
+        if n_processes > 1:
+            result["seconds"] = max(time.monotonic() - started, spent(run.stages, n_processes))
         if chain.pretraining is not None:
             result["pretraining"] = chain.pretraining
         if config.same_form:
@@ -115,12 +119,15 @@ def assist(part: Part) -> None:
     """What a worker does: the stages of its members, in the run that another process has open.
 
     Raises:
-        RunError: That process is gone.
+        RunError: That process is gone, or it read other pairs.
     """
     given, config, starts = prepare(part.config)
+    data = read_data(config, None)
+    if data.record["fingerprint"] != part.pairs:
+        raise RunError(f"{data.record['source']} changed while it was read; run the command again")
 
     def work(run: Run) -> None:
-        _distilled(run, config, read_data(config, None), starts)
+        _distilled(run, config, data, starts)
 
     details = {"device": config.device, "threads": torch.get_num_threads()}
     join(part, work, method_name(type(given)), config.output, details)

@@ -9,8 +9,8 @@ import time
 
 from transencoder import progress
 from transencoder.errors import TransencoderError
-from transencoder.methods.crew import Part
 from transencoder.methods.training import assist
+from transencoder.methods.workers import Part
 
 _WATCH_SECONDS = 0.5
 

@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from transencoder.errors import InputError
 
@@ -86,15 +86,26 @@ def read_expected(path: str | Path) -> Expected:
     except ValueError as error:
         raise InputError(f"{path}: not TOML: {error}. Correct the file at that place.") from error
     try:
-        tables = [PaperTable(**each | {"rows": [Row(**row) for row in each["rows"]]}) for each in content["table"]]
+        tables = [_table(each) for each in content["table"]]
         others = {"hours": [Hours(**each) for each in content.get("hours", [])]}
         claims = [Claim(**each) for each in content.get("claim", [])]
     except (TypeError, KeyError) as error:
         raise InputError(f"{path}: {error}; take results/expected.toml as an example") from error
     for table in tables:
         for row in table.rows:
+            where = f"{path}: table {table.number}, {row.row}"
             if len(row.scores) != len(table.tests):
-                raise InputError(
-                    f"{path}: table {table.number}, {row.row}: {len(row.scores)} scores for {len(table.tests)} tests"
-                )
+                raise InputError(f"{where}: {len(row.scores)} scores for {len(table.tests)} tests; give one for each")
+            if row.form not in ("start", "bi", "cross"):
+                raise InputError(f"{where}: form is {row.form!r}; it must be start, bi or cross")
     return Expected(table=tables, claim=claims, suites=content.get("suites", {}), **others)
+
+
+def _table(content: dict[str, Any]) -> PaperTable:
+    number, rows = content.get("number"), []
+    for row in content["rows"]:
+        try:
+            rows.append(Row(**row))
+        except TypeError as error:
+            raise TypeError(f"table {number}, {row.get('row', 'a row without a name')}: {error}") from error
+    return PaperTable(**content | {"rows": rows})

@@ -10,7 +10,7 @@ from transencoder.report.result import (
     FORM_TITLES,
     Result,
     best_start,
-    forms_of,
+    has_cycles,
     mean_over,
     scored_tests,
     tests_by_metric,
@@ -95,8 +95,9 @@ def base_models(result: Result, form: Form) -> list[str]:
     config = result["config"]
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
-    ids = [MINILM_HUB_ID if start == MINILM else str(start).partition("@")[0] for start in starts if start]
-    return [name for name in ids if _HUB_ID.fullmatch(name) and not Path(name).exists()]
+    hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
+    ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
+    return [name for name in ids if _HUB_ID.fullmatch(name)]
 
 
 def _library(form: Form) -> str:
@@ -139,7 +140,7 @@ def _method(result: Result, form: Form) -> list[str]:
     best = result["best"].get(form)
     if best:
         how = "the last one" if best["dev"] is None else f"the best on dev ({number(best['dev'])})"
-        of_cycle = f"of cycle {best['cycle']} of {len(result['cycles'])}, " if len(forms_of(result)) > 1 else ""
+        of_cycle = f"of cycle {best['cycle']} of {len(result['cycles'])}, " if has_cycles(result) else ""
         lines += ["", f"This {FORM_TITLES[form]} is {of_cycle}{how}."]
     return lines
 

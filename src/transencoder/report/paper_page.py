@@ -1,5 +1,6 @@
 """A paper's tables beside the runs of their recipes: paper, ours, difference, and whether that is near enough."""
 
+import logging
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ _INTRODUCTION = (
 )
 
 _NOT_RUN = "not run"
+
+_logger = logging.getLogger(__name__)
 
 
 def paper_page(expected: str | Path, run_folders: Iterable[str | Path], output: str | Path) -> Path:
@@ -55,13 +58,17 @@ _Runs = Mapping[str, list[tuple[str, Result]]]
 def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
     """Recipe -> its finished runs, folder and record."""
     runs: dict[str, list[tuple[str, Result]]] = {}
-    for folder in run_folders:
+    for folder in {Path(folder).resolve(): folder for folder in run_folders}.values():
         try:
             result = read_result(folder)
-        except RunError:
+        except RunError as error:
+            _logger.warning("left out: %s", error)
             continue
-        if "recipe" in result:
-            runs.setdefault(result["recipe"], []).append((shown_source(str(folder)), result))
+        if "recipe" not in result:
+            _logger.warning("left out: %s is no run of an unchanged recipe", folder)
+            continue
+        recipe = result["recipe"].partition(" ")[0]  # without what a varied run is called by
+        runs.setdefault(recipe, []).append((shown_source(str(folder)), result))
     return runs
 
 
@@ -81,24 +88,31 @@ def _row_lines(
 ) -> list[tuple[str, ...]]:
     """The paper's line and, where there are runs, ours below it."""
     printed = [*row.scores, *([row.average] if has_average else [])]
-    paper = f"{row.row}"
+    spread = "" if row.deviation is None else f" ± {row.deviation:.2f}"
     recipes = {test: row.recipe.format(test=test) for test in table.tests}
     found = {test: _scores_of(row, suites.get(test, [test]), runs.get(recipe, [])) for test, recipe in recipes.items()}
     ours = [statistics.mean(values) if values else None for values in found.values()]
     used = dict.fromkeys(folder for recipe in recipes.values() for folder, _ in runs.get(recipe, []))
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(recipes.values()))
     if not any(value is not None for value in ours):
-        return [(paper, "paper", *map(number, printed), "", _NOT_RUN, names)]
+        return [(row.row, f"paper{spread}", *map(number, printed), "", _NOT_RUN, names)]
     complete = [value for value in ours if value is not None]
     average = statistics.mean(complete) if len(complete) == len(ours) else None
     target = row.average if row.average is not None else statistics.mean(row.scores)
     state = "partly" if average is None else _state(average - target, table.tolerance)
     difference = ABSENT if average is None else f"{average - target:+.2f}"
     cells = [*map(number, ours), *([number(average)] if has_average else [])]
-    deviations = [statistics.stdev(values) for values in found.values() if len(values) > 1]
-    spread = f" ± {deviations[0]:.2f}" if row.deviation is not None and deviations else ""
-    first = (paper, "paper", *map(number, printed), "", "", names)
-    return [first, ("", f"ours{spread}", *cells, difference, state, ", ".join(f"`{folder}`" for folder in used))]
+    first = (row.row, f"paper{spread}", *map(number, printed), "", "", names)
+    return [
+        first,
+        ("", f"ours{_deviation(row, found)}", *cells, difference, state, ", ".join(f"`{folder}`" for folder in used)),
+    ]
+
+
+def _deviation(row: Row, found: Mapping[str, list[float]]) -> str:
+    """The standard deviation over runs, in the tables of one column that print one."""
+    values = next(iter(found.values()))
+    return "" if row.deviation is None or len(values) < 2 else f" ± {statistics.stdev(values):.2f}"
 
 
 def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> list[float]:
@@ -111,7 +125,7 @@ def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> li
 def _view(row: Row, result: Result) -> Result | None:
     if row.whose is None:
         return result
-    if "members" not in result:
+    if "members" not in result or (isinstance(row.whose, int) and row.whose > len(result["members"])):
         return None
     return of_ensemble(result) if row.whose == "ensemble" else of_member(result, row.whose)
 

@@ -34,10 +34,8 @@ class DataRecord(TypedDict):
     """Documents only: those that were left out because they have too few words."""
     drawn_from: NotRequired[int]
     """Training text only: rows there were, where only some of them were drawn."""
-    extra_rows: NotRequired[int]
-    """Training pairs only: how many of the rows are extra pairs."""
-    extra_source: NotRequired[str]
-    """Training pairs only: where the extra pairs came from."""
+    extra: NotRequired["DataRecord"]
+    """Training pairs only: the extra pairs that are among the rows."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]
@@ -261,6 +259,11 @@ def training_data(result: Result) -> tuple[str, DataRecord]:
     data = result["data"]
     kind = next(kind for kind in ("pairs", "sentences", "documents") if kind in data)
     return kind, data[kind]
+
+
+def has_cycles(result: Result) -> bool:
+    """Whether the run went through cycles, of which one is kept."""
+    return len(result["cycles"]) > 1 or len(forms_of(result)) > 1
 
 
 def forms_of(result: Result) -> list[Form]:

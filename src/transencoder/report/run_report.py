@@ -6,7 +6,7 @@ from pathlib import Path
 from transencoder.config import Form
 from transencoder.progress import duration
 from transencoder.report.curves import plot_curves
-from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, read_result, training_data
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics
 from transencoder.report.text import (
     data_line,
@@ -48,7 +48,7 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
         *([["## Members and ensemble", "", *_members(result)]] if "members" in result else []),
         ["## Notes", "", *[f"- {note}" for note in notes_of(result)]],
         [
-            "## Dev per cycle" if len(forms_of(result)) > 1 else "## Dev",
+            "## Dev per cycle" if has_cycles(result) else "## Dev",
             "",
             *_dev_table(result),
             *([] if plot is None else ["", f"![Dev metric against steps]({plot.name})"]),
@@ -110,13 +110,16 @@ def _dev_table(result: Result) -> list[str]:
     forms = [form for form in _FORMS if form in forms_of(result)]
     rows = [("start", *("" for _ in forms[1:]), number(result["dev"].get("start")))]
     rows += [
-        (f"cycle {cycle['cycle']}" if len(forms) > 1 else "trained", *(_dev_cell(result, form, i) for form in forms))
+        (
+            f"cycle {cycle['cycle']}" if has_cycles(result) else "trained",
+            *(_dev_cell(result, form, i) for form in forms),
+        )
         for i, cycle in enumerate(result["cycles"])
     ]
     return [
         *markdown_table(("", *(FORM_TITLES[form] for form in forms)), rows),
         "",
-        *(["The kept model of each form is in bold; the start is a bi-encoder."] if len(forms) > 1 else []),
+        *(["The kept model of each form is in bold; the start is a bi-encoder."] if has_cycles(result) else []),
     ]
 
 

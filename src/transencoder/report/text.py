@@ -12,6 +12,7 @@ from transencoder.report.result import (
     Result,
     best_start,
     forms_of,
+    has_cycles,
     mean_over,
     tests_by_metric,
     training_data,
@@ -35,6 +36,11 @@ _SETTING_WORDS = (
     "policy",
     "pooling",
     "init",
+    "form",
+    "loss",
+    "share",
+    "n_pairs",
+    "extra",
     "precision",
     "head",
     "temperature",
@@ -105,12 +111,16 @@ def data_line(record: DataRecord) -> str:
     """A data set in a few words: rows, source, fingerprint, and how models are measured on it."""
     fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
     measured = f", measured by {record['metric']}" if "metric" in record else ""
+    extra = record.get("extra")
+    if extra is None:
+        return f"{_rows(record, record['rows'])}, fingerprint `{fingerprint}`{measured}"
+    own = _rows(record, record["rows"] - extra["rows"])
+    return f"{own} and {_rows(extra, extra['rows'])}, fingerprint `{fingerprint}`"
+
+
+def _rows(record: DataRecord, n_rows: int) -> str:
     drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
-    extra = ""
-    if "extra_rows" in record:
-        extra = f", {record['extra_rows']:,} of them extra ones of `{shown_source(record['extra_source'])}`"
-    rows = f"{record['rows']:,} rows{drawn} of `{shown_source(record['source'])}`{extra}"
-    return f"{rows}, fingerprint `{fingerprint}`{measured}"
+    return f"{n_rows:,} rows{drawn} of `{shown_source(record['source'])}`"
 
 
 def settings_line(result: Result) -> str:
@@ -221,10 +231,10 @@ def _selection_notes(result: Result) -> Iterator[str]:
     if "mlm" in result["best"]:
         yield "The last weights were kept; tests take the mean over a text's tokens, of the start too."
     elif result["data"]["dev"] is None:
-        of_cycle = " of the last cycle" if len(forms_of(result)) > 1 else ""
+        of_cycle = " of the last cycle" if has_cycles(result) else ""
         yield f"There was no dev set: the last checkpoint{of_cycle} was kept, not the best one."
     else:
-        chosen = "Checkpoints and cycles were" if len(forms_of(result)) > 1 else "The checkpoint was"
+        chosen = "Checkpoints and cycles were" if has_cycles(result) else "The checkpoint was"
         yield f"{chosen} chosen on the dev set, whose scores are labels."
     if not any(result["scores"].values()):
         yield "No test set was scored."

@@ -59,6 +59,7 @@ class Run:
         self._lock: int | None = None
         self._log: LogWriter | None = None
         self._records: dict[str, StageRecord] = {}
+        self._opened = now()
 
     @classmethod
     def open(
@@ -147,7 +148,7 @@ class Run:
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
         if self.crew is not None and self.crew.is_elsewhere(name):
-            return self._records.setdefault(key, _awaited(self.crew, name, key, folder))
+            return self._records.setdefault(key, self._awaited(self.crew, name, key, folder))
         with self._failure_noted("stage", name=name, key=key):
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
@@ -165,6 +166,10 @@ class Run:
                 record = self._ranks.from_first(lambda: self._conclude(folder, draft, result))
         self._records.setdefault(key, record)
         return record
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Whether another process computes the stage of that name; then there is other work to do first."""
+        return self.crew is not None and self.crew.is_elsewhere(name)
 
     @property
     def stages(self) -> list[dict[str, Any]]:
@@ -245,6 +250,18 @@ class Run:
         self.log("stage_reused", name=name, key=key)
         return record
 
+    def _awaited(self, crew: Crew, name: str, key: str, folder: Path) -> StageRecord:
+        """The record of a stage that another process computes, as soon as it is whole."""
+        while True:
+            try:
+                record = read_record(folder, key)
+            except (DamagedStageError, FileNotFoundError):
+                record = None  # whose stage it is does it again
+            if record is not None:
+                return replace(record, reused=record.started < self._opened)
+            crew.check(name)
+            time.sleep(_WAIT_SECONDS)
+
     def _conclude(self, folder: Path, draft: StageDraft, result: Mapping[str, Any]) -> StageRecord:
         """Write the record of a stage that was just computed."""
         earlier = interrupted_seconds(read_log(self.folder), draft.key)
@@ -280,18 +297,3 @@ class Run:
             self.log(event, **fields)
         except (OSError, RunError) as error:
             _logger.warning("%s could not be logged in %s: %s", event, self.folder, error)
-
-
-def _awaited(crew: Crew, name: str, key: str, folder: Path) -> StageRecord:
-    """The record of a stage that another process computes, as soon as it is whole."""
-    has_waited = False
-    while True:
-        try:
-            record = read_record(folder, key)
-        except DamagedStageError:
-            record = None  # whose stage it is does it again
-        if record is not None:
-            return replace(record, reused=not has_waited)
-        crew.check(name)
-        has_waited = True
-        time.sleep(_WAIT_SECONDS)

@@ -5,9 +5,10 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -25,7 +26,9 @@ class Part:
     """What a worker is told."""
 
     config: TransEncoder
-    """As the user gave it; the device is the worker's own."""
+    """As the user gave it, but for its precision; the device is the worker's own."""
+    pairs: str
+    """Fingerprint of the training pairs."""
     number: int
     """From 0."""
     n_workers: int
@@ -42,18 +45,37 @@ def n_workers(config: TransEncoder) -> int:
     """How many processes train members; 1: this one alone.
 
     Args:
-        config: With its device.
+        config: As the user gave it: a device that is named is the only one.
 
     Raises:
-        InputError: Several, under torchrun, whose processes train each model together.
+        InputError: Several are asked for where there can be one only.
     """
-    if len(config.members) == 1 or config.alternate_members:
+    alone = ""
+    if distributed.world_size() > 1:
+        alone = "under torchrun, whose processes share each model"
+    elif "-" in (config.pairs, config.extra_pairs):
+        alone = "with pairs from stdin, which one process alone can read"
+    if alone and (config.workers or 1) > 1:
+        raise InputError(f"workers is {config.workers}, {alone}; leave it out")
+    if alone or len(config.members) == 1 or config.alternate_members:
         return 1
-    is_spread = distributed.world_size() > 1
-    if is_spread and (config.workers or 1) > 1:
-        raise InputError(f"workers is {config.workers}, under torchrun, whose processes share each model; leave it out")
-    n_gpus = torch.cuda.device_count() if str(config.device).startswith("cuda") else 1
-    return min(config.workers or (1 if is_spread else max(n_gpus, 1)), len(config.members))
+    n_gpus = torch.cuda.device_count() if config.device is None else 1
+    return min(config.workers or max(n_gpus, 1), len(config.members))
+
+
+def spent(stages: Iterable[Mapping[str, Any]], n_workers: int) -> float:
+    """Seconds that stages take by the clock: those of the workers go side by side.
+
+    Args:
+        stages: As `Run.stages` lists them.
+        n_workers: How many processes train members.
+    """
+    seconds: dict[int | None, float] = {}
+    for stage in stages:
+        who = owner(stage["name"], n_workers) if n_workers > 1 else None
+        seconds[who] = seconds.get(who, 0.0) + stage["seconds"]
+    own = seconds.pop(None, 0.0)
+    return own + max(seconds.values(), default=0.0)
 
 
 def owner(stage: str, n_workers: int) -> int | None:
@@ -63,11 +85,12 @@ def owner(stage: str, n_workers: int) -> int | None:
 
 
 @contextmanager
-def crew(given: TransEncoder, n_workers: int, run: Run) -> Iterator[None]:
+def workers(config: TransEncoder, pairs: str, n_workers: int, run: Run) -> Iterator[None]:
     """Have workers compute the members' stages of a run while it is open; with one worker this process does all.
 
     Args:
-        given: The config as the user gave it.
+        config: As the user gave it, but for its precision, which may not be each GPU's own.
+        pairs: Fingerprint of the training pairs: a worker that reads others ends.
         n_workers: How many.
         run: The run.
 
@@ -77,13 +100,14 @@ def crew(given: TransEncoder, n_workers: int, run: Run) -> Iterator[None]:
     if n_workers == 1:
         yield
         return
-    parts = [Part(given, number, n_workers, os.getpid()) for number in range(n_workers)]
-    processes = [_started(part) for part in parts]
-    run.crew = Crew(
-        is_elsewhere=lambda stage: owner(stage, n_workers) is not None,
-        check=lambda stage: _check(processes, stage),
-    )
+    processes: list[subprocess.Popen[bytes]] = []
     try:
+        for number in range(n_workers):
+            processes.append(_started(Part(config, pairs, number, n_workers, os.getpid())))
+        run.crew = Crew(
+            is_elsewhere=lambda stage: owner(stage, n_workers) is not None,
+            check=lambda stage: _check(processes, stage),
+        )
         yield
     finally:
         run.crew = None
@@ -135,10 +159,10 @@ def _check(processes: "list[subprocess.Popen[bytes]]", stage: str) -> None:
     for number, process in enumerate(processes, 1):
         code = process.poll()
         if code is not None and (code != 0 or owner(stage, len(processes)) == number - 1):
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} (see above)"
             raise RunError(
                 f"worker {number} of {len(processes)} {how} while {stage} was waited for. Finished stages are kept: "
-                "run the same command again, and it goes on from the last checkpoints"
+                "the same command goes on from the last checkpoints"
             )
 
 

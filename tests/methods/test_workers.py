@@ -1,0 +1,76 @@
+"""Who computes which stage, and how many processes there are."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from transencoder import Member, TransEncoder, distributed
+from transencoder.errors import InputError, RunError
+from transencoder.methods.workers import _check, n_workers, owner, spent
+
+THREE = tuple(Member(start=name) for name in "xyz")
+
+
+@pytest.mark.parametrize(
+    ("stage", "owners"),
+    [
+        ("member-1/cycle-2/bi-encoder", (0, 0)),
+        ("member-2/start/scores", (1, 1)),
+        ("member-3/cross-start/pretraining", (0, 2)),
+        ("scores/member-3/start-on-dev", (0, 2)),
+        ("cycle-1/labels-for-bi", (None, None)),
+        ("scores/start", (None, None)),
+    ],
+)
+def test_a_members_stages_are_its_workers_and_all_others_nobodys(stage, owners):
+    assert (owner(stage, 2), owner(stage, 3)) == owners
+
+
+def config(**changes):
+    return TransEncoder(**{"pairs": "a.tsv", "members": THREE, "output": "run"} | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_gpus", "expected"),
+    [
+        ({}, 0, 1),
+        ({}, 2, 2),
+        ({}, 8, 3),
+        ({"workers": 2}, 0, 2),
+        ({"workers": 9}, 0, 3),
+        ({"device": "cuda:0"}, 4, 1),
+        ({"pairs": "-"}, 4, 1),
+        ({"members": THREE[:1], "workers": 2}, 4, 1),
+        ({"alternate_members": True, "workers": 2}, 4, 1),
+    ],
+)
+def test_as_many_workers_as_are_of_use(changes, n_gpus, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+    assert n_workers(config(**changes)) == expected
+
+
+def test_workers_that_cannot_be_are_refused(monkeypatch):
+    with pytest.raises(InputError, match="workers is 2, with pairs from stdin.*leave it out"):
+        n_workers(config(pairs="-", workers=2))
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    assert n_workers(config()) == 1
+    with pytest.raises(InputError, match="workers is 2, under torchrun"):
+        n_workers(config(workers=2))
+
+
+def test_time_side_by_side_counts_once():
+    stages = [("member-1/a", 5.0), ("member-2/a", 7.0), ("labels", 1.0), ("member-1/b", 4.0)]
+    listed = [{"name": name, "seconds": seconds} for name, seconds in stages]
+    assert spent(listed, 2) == 10.0
+    assert spent(listed, 1) == 17.0
+
+
+def test_a_worker_that_ended_before_its_stage_is_reported():
+    done = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 0)]
+    for process in done:
+        process.wait()
+    _check(done, "cycle-1/labels-for-bi")  # nobody's: the other process may still come to it
+    with pytest.raises(RunError, match=r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"):
+        _check(done, "member-2/x")
