@@ -33,6 +33,36 @@ def test_a_finished_stage_is_computed_once(open_run, write_number):
     assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
 
+def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number):
+    compute = write_number(1)
+    stage = {"config": {"lr": 0.1}, "inputs": ["data"], "compute": compute}
+    with Run.open(tmp_path / "first", RECIPE, "test") as run:
+        first = run.stage("cycle-1/bi", **stage)
+    lenders = [tmp_path / "absent", tmp_path / "first"]
+    with Run.open(tmp_path / "second", RECIPE, "test", lenders=lenders) as run:
+        second = run.stage("cycle-1/bi", **stage)
+        other = run.stage("cycle-1/bi", config={"lr": 0.2}, inputs=["data"], compute=compute)
+    assert compute.calls == 2, "once in the first run, and for the stage that it does not have"
+    assert (second.key, second.outputs, second.reused) == (first.key, first.outputs, True)
+    assert second.folder.parent == tmp_path / "second" / "stages" and not other.reused
+    assert "stage_borrowed" in events(tmp_path / "second")
+    shutil.rmtree(tmp_path / "first")
+    with Run.open(tmp_path / "second", RECIPE, "test", lenders=lenders) as run:
+        assert run.stage("cycle-1/bi", **stage).reused
+
+
+def test_a_damaged_or_unfinished_stage_of_another_run_is_not_copied(tmp_path, write_number):
+    compute = write_number(1)
+    stage = {"config": {}, "compute": compute}
+    with Run.open(tmp_path / "first", RECIPE, "test") as run:
+        damaged, unfinished = (run.stage(name, **stage).folder for name in ("damaged", "unfinished"))
+    (damaged / "model" / "weights.bin").write_bytes(b"x")
+    (unfinished / "stage.json").unlink()
+    with Run.open(tmp_path / "second", RECIPE, "test", lenders=[tmp_path / "first"]) as run:
+        assert not any(run.stage(name, **stage).reused for name in ("damaged", "unfinished"))
+    assert compute.calls == 4
+
+
 def test_the_result_is_the_same_fresh_and_reused(open_run):
     def compute(folder):
         return {"curve": ((1, 2.5),), "path": folder.parent.parent / "x"}

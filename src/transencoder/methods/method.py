@@ -48,6 +48,8 @@ class Method(ABC, Generic[Outcome_co]):
     """Format of the training text where its name does not say: tsv, csv, jsonl or parquet."""
     split: str | None = None
     """Split of the training text, a hub id or folder, such as train; None: the only one there is."""
+    reuse_from: tuple[str, ...] = ()
+    """Other run folders: a stage that is finished there, with the same key, is copied and not computed again."""
     exclude_test_sentences: bool = False
     """Inductive setting: leave out of training what contains a sentence of any test set."""
     data_dir: str | None = None

@@ -47,6 +47,7 @@ def open_run(given: Method[Any], config: Method[Any]) -> Run:
         method_name(type(given)),
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
+        lenders=config.reuse_from,
         rank=distributed.rank(),
         barrier=distributed.barrier,
         broadcast=distributed.broadcast,

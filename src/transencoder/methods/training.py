@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
@@ -23,7 +22,6 @@ from transencoder.methods.workers import Part, join, n_workers, spent, workers
 from transencoder.report.result import EnsembleRecord, Result
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
-from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -121,7 +119,7 @@ def assist(part: Part) -> None:
     Raises:
         RunError: That process is gone, or it read other pairs.
     """
-    given, config, starts = prepare(part.config)
+    _, config, starts = prepare(part.config)
     data = read_data(config, None)
     if data.record["fingerprint"] != part.pairs:
         raise RunError(f"{data.record['source']} changed while it was read; run the command again")
@@ -129,8 +127,7 @@ def assist(part: Part) -> None:
     def work(run: Run) -> None:
         _distilled(run, config, data, starts)
 
-    details = {"device": config.device, "threads": torch.get_num_threads()}
-    join(part, work, method_name(type(given)), config.output, details)
+    join(part, config, work)
 
 
 def _distilled(

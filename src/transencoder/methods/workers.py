@@ -16,6 +16,7 @@ from transencoder import distributed
 from transencoder.errors import InputError, RunError
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.runs import Crew, Run
+from transencoder.settings import method_name
 
 _MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
 _ENDED_SECONDS = 10.0
@@ -114,15 +115,13 @@ def workers(config: TransEncoder, pairs: str, n_workers: int, run: Run) -> Itera
         _end(processes)
 
 
-def join(part: Part, work: Callable[[Run], None], method: str, folder: str, details: Mapping[str, object]) -> None:
+def join(part: Part, config: TransEncoder, work: Callable[[Run], None]) -> None:
     """A worker's side: open the run beside the process that has it, and work until its own stages are done.
 
     Args:
         part: What the worker is told.
+        config: Its config with its device, variables filled in.
         work: Goes through all stages of the run, those of others waited for.
-        method: The method's name.
-        folder: The run folder.
-        details: What belongs in the environment of its stages.
     """
 
     def check(_: str) -> None:
@@ -130,7 +129,9 @@ def join(part: Part, work: Callable[[Run], None], method: str, folder: str, deta
             raise RunError("the process that has the run is gone; run its command again")
 
     mine = Crew(is_elsewhere=lambda stage: owner(stage, part.n_workers) != part.number, check=check)
-    with Run.join(folder, part.place, method, mine, details=details) as run:
+    details = {"device": config.device, "threads": torch.get_num_threads()}
+    method = method_name(type(config))
+    with Run.join(config.output, part.place, method, mine, details=details, lenders=config.reuse_from) as run:
         work(run)
 
 

@@ -1,7 +1,9 @@
 """A stage's record: what it was asked, what came out, and the proof that the files are still the same."""
 
 import json
+import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +126,30 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
     for name, output in record.outputs.items():
         _check_output(folder / name, output)
     return record
+
+
+def borrow(source: Path, folder: Path, key: str) -> StageRecord | None:
+    """Copy a stage that is finished in another run, every file checked, or return None where it is not.
+
+    Args:
+        source: Its folder there.
+        folder: Where it is to be here.
+        key: Its key.
+    """
+    try:
+        if read_record(source, key) is None:
+            return None
+    except (DamagedStageError, NotADirectoryError):
+        return None
+    unfinished = folder.with_name(f"{TEMPORARY}{folder.name}")
+    remove_folder(unfinished)
+    remove_folder(folder)  # an attempt that was interrupted
+    shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME))
+    for path in files_under(unfinished):
+        sync_and_hash(path)
+    os.replace(unfinished, folder)
+    sync_folder(folder.parent)
+    return read_record(folder, key)
 
 
 def drop_leftovers(folder: Path) -> None:

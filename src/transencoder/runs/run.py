@@ -25,6 +25,7 @@ from transencoder.runs.records import (
     DamagedStageError,
     StageDraft,
     StageRecord,
+    borrow,
     drop_leftovers,
     read_record,
     stage_folder_name,
@@ -60,6 +61,7 @@ class Run:
         self._log: LogWriter | None = None
         self._records: dict[str, StageRecord] = {}
         self._opened = now()
+        self._lenders: list[Path] = []
 
     @classmethod
     def open(
@@ -70,6 +72,7 @@ class Run:
         *,
         details: Mapping[str, object] | None = None,
         outputs: Sequence[str] = (),
+        lenders: Sequence[str | Path] = (),
         rank: int = 0,
         barrier: Callable[[], None] = no_barrier,
         broadcast: Callable[[Any], Any] = no_broadcast,
@@ -85,6 +88,7 @@ class Run:
             method: the method's name.
             details: what else belongs in the environment, for instance the device.
             outputs: what a result has besides its record: files and folders of the run folder.
+            lenders: other run folders, whose finished stages are copied where they have the same key.
             rank: this process's number; 0 locks and writes.
             barrier: returns when every rank has called it.
             broadcast: returns rank 0's value on every rank.
@@ -95,12 +99,20 @@ class Run:
         """
         run = cls(Path(folder), method=method, ranks=Ranks(rank=rank, barrier=barrier, broadcast=broadcast))
         run._recipe_hash = recipe_hash(method, recipe_toml)
+        run._lenders = [Path(lender) for lender in lenders]
         run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
         return run
 
     @classmethod
     def join(
-        cls, folder: str | Path, place: str, method: str, crew: Crew, *, details: Mapping[str, object] | None = None
+        cls,
+        folder: str | Path,
+        place: str,
+        method: str,
+        crew: Crew,
+        *,
+        details: Mapping[str, object] | None = None,
+        lenders: Sequence[str | Path] = (),
     ) -> Self:
         """Compute some stages of a run that another process has open: it has the lock and writes the result.
 
@@ -110,11 +122,13 @@ class Run:
             method: the method's name.
             crew: which stages others compute.
             details: what else belongs in the environment of these stages.
+            lenders: other run folders, as for `open`.
 
         Raises:
             RunError: when another process has the place.
         """
         run = cls(Path(folder), method=method, ranks=Ranks())
+        run._lenders = [Path(lender) for lender in lenders]
         own = run.folder / place
         own.mkdir(parents=True, exist_ok=True)
         run._lock = take_lock(own)
@@ -242,6 +256,7 @@ class Run:
             self.log("stage_damaged", name=name, key=key, reason=str(error))
             remove_folder(folder)
             record = None
+        record = record or self._borrowed(name, key, folder)
         if record is None:
             folder.mkdir(parents=True, exist_ok=True)
             self.log("stage_started", name=name, key=key)
@@ -249,6 +264,15 @@ class Run:
         drop_leftovers(folder)
         self.log("stage_reused", name=name, key=key)
         return record
+
+    def _borrowed(self, name: str, key: str, folder: Path) -> StageRecord | None:
+        """The stage as another run has it, copied into this one."""
+        for lender in self._lenders:
+            record = borrow(lender / STAGES_NAME / folder.name, folder, key)
+            if record is not None:
+                self.log("stage_borrowed", name=name, key=key, lender=str(lender))
+                return record
+        return None
 
     def _awaited(self, crew: Crew, name: str, key: str, folder: Path) -> StageRecord:
         """The record of a stage that another process computes, as soon as it is whole."""
