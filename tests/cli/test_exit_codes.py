@@ -81,7 +81,7 @@ def test_logs_go_to_stderr_as_much_as_asked(option, shown, run, training):
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monkeypatch):
-    monkeypatch.setattr("transencoder.cli.terminal._SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr("transencoder.progress._SECONDS_BETWEEN_LINES", 0.0)
 
     def work(config, recipe=None):
         with progress.task("label pairs", total=4) as advance:

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import checkpoints, train
 from transencoder.errors import RunError
+from transencoder.fit import pseudo_labels
 from transencoder.methods import outcome
 from transencoder.tokens import TokenCache
 
@@ -47,12 +48,16 @@ def half_a_model(model, folder, *_):
     (Path(folder) / "config.json").write_text("{")
 
 
+def half_of_its_weights(_, path):
+    Path(path).write_bytes(b"half")
+
+
 WRITES = {
     "the best weights of a checkpoint": (checkpoints, "save_file", 2, None),
     "a checkpoint reaching the disk": (checkpoints, "_sync", 9, None),
     "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
-    "a checkpoint's model, or the model": (SentenceTransformer, "save_pretrained", 2, half_a_model),
-    "the model of a stage": (SentenceTransformer, "save_pretrained", 3, half_a_model),
+    "the student of a checkpoint": (pseudo_labels, "save_model", 2, half_of_its_weights),
+    "the model of a stage": (SentenceTransformer, "save_pretrained", 1, half_a_model),
     "the model for the user": (outcome.shutil, "copytree", 2, None),
     "the model card": (outcome, "atomic_write_text", 1, None),
     "the report": (outcome, "write_report", 1, None),
