@@ -59,7 +59,7 @@ def main() -> None:
     text = options.output / "text"
     if not (text / "documents.txt").exists():
         write_text(options.data / "sentences" / "english-mixed" / "train.jsonl.gz", text)
-    starts = {"plm-mini": options.plm_mini, "minilm-3": options.output / "minilm-3"}
+    starts = {"plm-mini": options.plm_mini, "minilm-3": options.output / "models" / "minilm-3"}
     if not starts["minilm-3"].exists():
         write_first_layers(starts["minilm-3"])
     for name in options.starts:
