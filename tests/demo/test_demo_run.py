@@ -21,6 +21,7 @@ RESULT = {
     "config": {},
     "analysis": None,
     "notes": [],
+    "cycles": [{}],
     "best": {form: {"cycle": 1, "dev": None, "path": f"{form}-encoder"} for form in ("bi", "cross")},
     "scores": {"start": {"test": 50.0}, "bi": {"test": 47.25}, "cross": {"test": 51.5}},
 }
