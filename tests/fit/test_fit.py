@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, load_model
 
 from transencoder.config import FitConfig
 from transencoder.encoders import load_bi, load_cross
@@ -243,6 +243,23 @@ def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, 
     assert fitted.curve == curve
     assert fitted.best_step == best_step
     assert saved(model) == whole
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(form, fit_tiny, saved, tiny_bi_encoder, tmp_path):
+    whole, _ = fit_tiny(form, folder="whole")
+
+    def stop(model):
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        fit_tiny(form, dev=stop)
+    (checkpoint,) = (tmp_path / "checkpoints").glob("checkpoint-*")
+    student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
+    load_model(student, checkpoint / "student.safetensors")
+    (checkpoint / "student.safetensors").unlink()
+    student.save_pretrained(str(checkpoint), create_model_card=False)
+    model, _ = fit_tiny(form)
+    assert saved(model) == saved(whole)
 
 
 def test_the_checkpoint_holds_the_best_weights_so_far(form, fit_tiny, tmp_path):
