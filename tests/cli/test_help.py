@@ -46,6 +46,7 @@ def test_all_commands_are_there():
         "label",
         "pairs",
         "views",
+        "truncate",
         "recipes",
         "recipes list",
         "recipes show",

@@ -7,13 +7,13 @@ import traceback
 from collections.abc import Sequence
 
 from transencoder import __version__
-from transencoder.cli import demo, evaluate, models, pairs, recipes, runs, terminal, train, views
+from transencoder.cli import demo, evaluate, models, pairs, recipes, runs, terminal, train, truncate, views
 from transencoder.config import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS = (train, models, evaluate, pairs, views, recipes, runs, demo)
+_COMMANDS = (train, models, evaluate, pairs, views, truncate, recipes, runs, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from transencoder.encoders.forms import (
 )
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
+from transencoder.encoders.truncation import truncate
 
 __all__ = [
     "as_logits",
@@ -31,5 +32,6 @@ __all__ = [
     "load_trained",
     "n_positions",
     "transplant",
+    "truncate",
     "weights_fingerprint",
 ]

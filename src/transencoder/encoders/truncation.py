@@ -1,0 +1,68 @@
+"""A smaller model made of some of another's layers: where small students start."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import transformers
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel
+
+from transencoder.encoders.forms import backbone, load_trained
+from transencoder.errors import InputError
+
+
+def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
+    """Write a model that has some of another's transformer layers; embeddings, pooling and heads stay as they are.
+
+    Args:
+        folder: A sentence-transformers model, or a plain one; what is written is of the same form, in fp32.
+        layers: Which layers to keep, from 0, in rising order.
+        output: The folder to write, which is not there yet.
+
+    Raises:
+        InputError: A layer that the model does not have, layers that cannot be taken apart, or `output` is there.
+    """
+    if output.exists():
+        raise InputError(f"{output} is there already; give a new folder, or remove it")
+    model, plain = _load(folder)
+    modules = _layers_of(plain, folder)
+    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= len(modules):
+        raise InputError(
+            f"layers are {', '.join(map(str, layers)) or 'none'}; {folder} has layers 0 to {len(modules) - 1}: give "
+            "some of them, each once, in rising order"
+        )
+    for i in reversed(range(len(modules))):
+        if i not in layers:
+            del modules[i]
+    plain.config.num_hidden_layers = len(modules)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".truncated-", dir=output.parent) as temporary:
+        made = Path(temporary) / "model"
+        model.save_pretrained(str(made))
+        if model is plain:
+            AutoTokenizer.from_pretrained(folder).save_pretrained(str(made))
+        os.replace(made, output)
+
+
+def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:
+    """The model as it was saved, and its transformer."""
+    if (folder / "modules.json").exists() or (folder / "config_sentence_transformers.json").exists():
+        model = load_trained(folder, "cpu")
+        assert isinstance(model.transformers_model, PreTrainedModel), "every model here has a transformer"
+        return model, model.transformers_model
+    config = transformers.AutoConfig.from_pretrained(folder)
+    architecture = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+    plain: PreTrainedModel = architecture.from_pretrained(folder, dtype="float32")
+    return plain, plain
+
+
+def _layers_of(model: PreTrainedModel, folder: Path) -> nn.ModuleList:
+    n_layers = model.config.num_hidden_layers
+    lists = (module for module in backbone(model).modules() if isinstance(module, nn.ModuleList))
+    found = next((each for each in lists if len(each) == n_layers), None)
+    if found is None:
+        raise InputError(f"{folder} has no list of {n_layers} layers to choose from (they may share their weights)")
+    return found
