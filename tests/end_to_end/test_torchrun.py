@@ -15,10 +15,10 @@ from pathlib import Path
 import torch.distributed as dist
 from transencoder import FitConfig, Member, PretrainingConfig, train, TransEncoder
 
-folder, pairs, dev, start, cross_start = sys.argv[1:]
+folder, pairs, dev, start, cross_start, n_members = sys.argv[1:]
 fast = FitConfig(learning_rate=1e-3, batch_size=8, epochs=1, eval_steps=4, checkpoint_steps=4)
-trained = train(TransEncoder(pairs=pairs, dev=dev, tests=(dev,), members=(Member(start=start, cross_start=cross_start),),
-    pretraining=PretrainingConfig(epochs=1, batch_size=8), bi=fast, cross=fast, output=folder + "/run", cycles=1,
+members = (Member(start=start, cross_start=cross_start), Member(start=cross_start, weight=2.0))[:int(n_members)]
+trained = train(TransEncoder(pairs=pairs, dev=dev, tests=(dev,), members=members, pretraining=PretrainingConfig(epochs=1, batch_size=8), bi=fast, cross=fast, output=folder + "/run", cycles=1,
     precision="fp32", device="cpu"))
 values = b"".join(tensor.numpy().tobytes() for model in (trained.bi_encoder, trained.cross_encoder)
     for tensor in model.state_dict().values())
@@ -123,7 +123,7 @@ def torchrun(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_train_one_run(torchrun, tiny_files, tiny_bi_encoder, tiny_plm, tmp_path):
-    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm)
+    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm, "1")
     assert first["weights"] == second["weights"]
     assert [path.relative_to(tmp_path) for path in tmp_path.rglob("result.json")] == [Path("run/result.json")]
     on_disk = json.loads((tmp_path / "run" / "result.json").read_text())
@@ -136,6 +136,24 @@ def test_two_processes_train_one_run(torchrun, tiny_files, tiny_bi_encoder, tiny
     assert 3 < pretrained["losses"][0][1] < 7  # of one process: a sum over both would be twice that
     log = [json.loads(line)["event"] for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert log.count("run_opened") == log.count("run_finished") == 1
+
+
+@pytest.mark.slow
+def test_two_processes_train_two_members_by_mutual_distillation(
+    torchrun, tiny_files, tiny_bi_encoder, tiny_plm, tmp_path
+):
+    first, second = torchrun(TRAIN, tiny_files / "pairs.tsv", tiny_files / "dev.tsv", tiny_bi_encoder, tiny_plm, "2")
+    assert first["weights"] == second["weights"]
+    on_disk = json.loads((tmp_path / "run" / "result.json").read_text())
+    for name in ("cycles", "best", "dev", "scores", "members", "ensemble"):
+        assert first["result"][name] == second["result"][name] == on_disk[name], name
+    assert len(on_disk["members"]) == 2
+    stages = [stage["name"] for stage in on_disk["stages"]]
+    assert len(stages) == len(set(stages))
+    for member in (1, 2):
+        assert on_disk["members"][member - 1]["cycles"][0]["bi"]["curve"][-1][0] == 6
+        for form in ("bi", "cross"):
+            assert list((tmp_path / "run" / "members" / str(member) / f"{form}-encoder").glob("*.safetensors"))
 
 
 @pytest.mark.slow
