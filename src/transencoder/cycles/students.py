@@ -55,17 +55,17 @@ def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: li
         teachers: Whose labels they learn; for bi-encoders the starts teach too, as far as the settings say so.
     """
     if lab.settings.share_labels:
-        lesson = _lesson(lab, form, cycle, teachers)
-        return own_first(lab, members, lambda i: _student(lab, lab.members[members[i]], lesson))
+        supervision = _supervise(lab, form, cycle, teachers)
+        return own_first(lab, members, lambda i: _student(lab, lab.members[members[i]], supervision))
 
     def alone(i: int) -> Model:
-        return _student(lab, lab.members[members[i]], _lesson(lab, form, cycle, [teachers[i]]))
+        return _student(lab, lab.members[members[i]], _supervise(lab, form, cycle, [teachers[i]]))
 
     return own_first(lab, members, alone)
 
 
 @dataclass(frozen=True)
-class _Lesson:
+class _Supervision:
     """What the students of a cycle learn."""
 
     form: Form
@@ -82,34 +82,34 @@ class _Lesson:
         return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
 
 
-def _lesson(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> _Lesson:
+def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> _Supervision:
     labels, seconds = _labels(lab, form, cycle, teachers)
-    return _Lesson(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
+    return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
 
 
-def _student(lab: Lab, member: LabMember, lesson: _Lesson) -> Model:
-    name = lesson.name(member)
-    initial = _initial_keys(lab, member, lesson)
+def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
+    name = supervision.name(member)
+    initial = _initial_keys(lab, member, supervision)
     record = lab.run.stage(
         name,
-        config=_fit_config(lab, member, lesson.form),
-        inputs=[lesson.labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *initial],
-        compute=lambda folder: _fit(lab, member, lesson, folder),
+        config=_fit_config(lab, member, supervision.form),
+        inputs=[supervision.labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *initial],
+        compute=lambda folder: _fit(lab, member, supervision, folder),
     )
     return Model(
-        lesson.form,
+        supervision.form,
         record.folder / "model",
         record.key,
         name,
-        lesson.cycle,
+        supervision.cycle,
         fitted=record.result,
-        seconds=lesson.labelling_seconds + record.seconds,
+        seconds=supervision.labelling_seconds + record.seconds,
         member=member.bi.member,
     )
 
 
 @dataclass(frozen=True)
-class _Voice:
+class _WeightedTeacher:
     """A teacher's part in the labels."""
 
     model: Model
@@ -119,36 +119,36 @@ class _Voice:
 
 def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> tuple[StageRecord, float]:
     """The labels that all teachers make together, and what it cost to make them."""
-    voices = _voices(lab, form, teachers)
-    scored = own_first(lab, [voice.model.member for voice in voices], lambda i: _score(lab, voices[i].model))
-    policies = [voice.policy for voice in voices]
+    weighted = _weighted_teachers(lab, form, teachers)
+    scored = own_first(lab, [each.model.member for each in weighted], lambda i: _score(lab, weighted[i].model))
+    policies = [each.policy for each in weighted]
     whose = "" if lab.settings.share_labels else lab.members[teachers[0].member].prefix
     record = lab.run.stage(
         f"{whose}cycle-{cycle}/labels-for-{form}",
         config={
             "version": _CODE_VERSION,
             "policy": policies[0] if len(set(policies)) == 1 else policies,
-            "weights": [voice.weight for voice in voices],
+            "weights": [each.weight for each in weighted],
         },
         inputs=[stage.key for stage in scored],
-        compute=lambda folder: _label(lab, voices, scored, folder),
+        compute=lambda folder: _label(lab, weighted, scored, folder),
     )
     return record, record.seconds + sum(stage.seconds for stage in scored)
 
 
-def _voices(lab: Lab, form: Form, teachers: list[Model]) -> list[_Voice]:
+def _weighted_teachers(lab: Lab, form: Form, teachers: list[Model]) -> list[_WeightedTeacher]:
     """The teachers and, with their share in a bi-encoder's labels, their starts."""
     start_weight = lab.settings.start_weight if form == "bi" else 0.0
     total = sum(lab.members[teacher.member].weight for teacher in teachers)
 
-    def voice(model: Model, share: float) -> _Voice:
+    def weigh(model: Model, share: float) -> _WeightedTeacher:
         member = lab.members[model.member]
-        return _Voice(model, share * (member.weight / total), member.policy or lab.settings.label_policy)
+        return _WeightedTeacher(model, share * (member.weight / total), member.policy or lab.settings.label_policy)
 
-    voices = [voice(teacher, 1.0 - start_weight) for teacher in teachers]
+    weighted = [weigh(teacher, 1.0 - start_weight) for teacher in teachers]
     if start_weight:
-        voices += [voice(lab.members[teacher.member].bi, start_weight) for teacher in teachers]
-    return voices
+        weighted += [weigh(lab.members[teacher.member].bi, start_weight) for teacher in teachers]
+    return weighted
 
 
 def _score(lab: Lab, model: Model) -> StageRecord:
@@ -175,12 +175,12 @@ def _score(lab: Lab, model: Model) -> StageRecord:
     )
 
 
-def _label(lab: Lab, voices: list[_Voice], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
+def _label(lab: Lab, weighted: list[_WeightedTeacher], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
     labels = combine(
-        {voice.model.name: np.load(record.folder / "scores.npy") for voice, record in zip(voices, scored, strict=True)},
-        {voice.model.name: voice.policy for voice in voices},
-        {voice.model.name: voice.weight for voice in voices},
-        {voice.model.name: voice.model.key for voice in voices},
+        {each.model.name: np.load(record.folder / "scores.npy") for each, record in zip(weighted, scored, strict=True)},
+        {each.model.name: each.policy for each in weighted},
+        {each.model.name: each.weight for each in weighted},
+        {each.model.name: each.model.key for each in weighted},
     )
     if distributed.rank() == 0:
         labels.write(folder / "labels.parquet", lab.pairs)
@@ -188,10 +188,10 @@ def _label(lab: Lab, voices: list[_Voice], scored: list[StageRecord], folder: Pa
     return {"teachers": as_record(labels.provenance)}
 
 
-def _fit(lab: Lab, member: LabMember, lesson: _Lesson, folder: Path) -> dict[str, Any]:
-    form, name = lesson.form, lesson.name(member)
+def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -> dict[str, Any]:
+    form, name = supervision.form, supervision.name(member)
     seed = stage_seed(lab.settings.seed, name)
-    student = _initialise(lab, member, lesson, seed)
+    student = _initialise(lab, member, supervision, seed)
 
     def dev_metrics(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -203,7 +203,7 @@ def _fit(lab: Lab, member: LabMember, lesson: _Lesson, folder: Path) -> dict[str
         student,
         _losses(lab)[form],
         lab.pairs,
-        read_targets(lesson.labels.folder / "labels.parquet"),
+        read_targets(supervision.labels.folder / "labels.parquet"),
         dev_metrics if lab.dev is not None else None,
         member.fits[form],
         folder=folder / "checkpoints",
@@ -225,11 +225,11 @@ def read_targets(path: Path) -> np.ndarray:
     return targets
 
 
-def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Encoder:
+def _initialise(lab: Lab, member: LabMember, supervision: _Supervision, seed: int) -> Encoder:
     """Refreshing: from the member's starts; sequential: with the encoder of its own teacher (section 5.2)."""
     settings = lab.settings
     student: Encoder
-    if lesson.form == "bi":
+    if supervision.form == "bi":
         student = load_bi(
             member.bi.folder, max_length=settings.bi.max_length, pooling=member.bi.pooling, device=lab.device
         )
@@ -246,7 +246,7 @@ def _initialise(lab: Lab, member: LabMember, lesson: _Lesson, seed: int) -> Enco
         if member.pretrained is not None:
             transplant(AutoModel.from_pretrained(member.pretrained.folder / "model"), student)
     if settings.initialisation == "sequential":
-        transplant(load(lab, lesson.teachers[member.bi.member]), student)
+        transplant(load(lab, supervision.teachers[member.bi.member]), student)
     return student
 
 
@@ -290,10 +290,10 @@ def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
     }
 
 
-def _initial_keys(lab: Lab, member: LabMember, lesson: _Lesson) -> list[str]:
-    keys = [member.bi.key if lesson.form == "bi" else member.cross_fingerprint]
-    if lesson.form == "cross" and member.pretrained is not None:
+def _initial_keys(lab: Lab, member: LabMember, supervision: _Supervision) -> list[str]:
+    keys = [member.bi.key if supervision.form == "bi" else member.cross_fingerprint]
+    if supervision.form == "cross" and member.pretrained is not None:
         keys.append(member.pretrained.key)
     if lab.settings.initialisation == "sequential":
-        keys.append(lesson.teachers[member.bi.member].key)
+        keys.append(supervision.teachers[member.bi.member].key)
     return keys
