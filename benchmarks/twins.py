@@ -1,0 +1,140 @@
+"""The Trans-Encoder paper's ablations in small: a table over seeds and the dev curves, from the records of runs.
+
+    transencoder recipes run RECIPE --vary seed=1,2,3
+    python benchmarks/twins.py runs/trans-encoder/RECIPE-seed-*
+
+Adds the runs to results/twins.json, where those of earlier calls stay, and writes results/twins.md and twins.png.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
+from transencoder.report.tables import markdown_table
+
+FORMS = ("start", "bi", "cross")
+
+Record = dict[str, dict[str, dict[str, Any]]]
+"""Recipe -> what varies in it, the seed last -> the run's row."""
+
+
+def main() -> None:
+    """Add the runs to the record; write the table and the plot of all."""
+    options = _options()
+    kept = options.results / "twins.json"
+    record: Record = json.loads(kept.read_text()) if kept.exists() else {}
+    for folder in options.runs:
+        result = read_result(folder)
+        recipe, _, varied = result["recipe"].partition(" ")
+        record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
+    options.results.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    (options.results / "twins.md").write_text(table(record) + "\n")
+    plot(record, options.results / "twins.png")
+    print(table(record))
+
+
+def row(result: Result) -> dict[str, Any]:
+    """What is kept of a run: each member's scores, dev metrics and curves, what it cost and where it ran."""
+    views = {"": result}
+    if "members" in result:
+        views = {f"member {i}": of_member(result, i) for i in range(1, len(result["members"]) + 1)}
+        views["ensemble"] = of_ensemble(result)
+    return {
+        "scores": {whose: view["scores"] for whose, view in views.items()},
+        "dev": {whose: view["dev"] for whose, view in views.items()},
+        "curves": {whose: view["cycles"] for whose, view in views.items() if whose != "ensemble"},
+        "tests": tests_by_metric(result),
+        "seed": result["seed"],
+        "minutes": result["seconds"] / 60,
+        "commit": result["environment"].get("commit"),
+        "threads": result["environment"].get("threads"),
+    }
+
+
+def table(record: Record) -> str:
+    """One line for each recipe, variation and member: mean and standard deviation over seeds."""
+    lines = []
+    for recipe, runs in sorted(record.items()):
+        for variation, group in _over_seeds(runs).items():
+            for whose in group[0]["scores"]:
+                name = " ".join(part for part in (recipe.partition("/")[2], variation) if part)
+                lines.append((name, whose, *_cells(group, whose)))
+    header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "minutes")
+    return "\n".join(markdown_table(header, lines))
+
+
+def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What varies besides the seed -> the rows of all seeds."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for varied, each in runs.items():
+        others = " ".join(part for part in varied.split(" ") if not part.startswith("seed="))
+        groups.setdefault(others, []).append(each)
+    return groups
+
+
+def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
+    """Metrics and the averages by each, then dev, of each form; the first seed's tests are those of all."""
+    metrics, columns = group[0]["tests"], []
+    for form in FORMS:
+        scores = [each["scores"][whose].get(form, {}) for each in group]
+        averages = [[mean_over(score, names) for score in scores] for names in metrics.values()]
+        columns.append(" / ".join(_spread(values) for values in averages))
+    devs = [_spread([(each["dev"][whose] or {}).get(form) for each in group]) for form in FORMS]
+    minutes = statistics.median(each["minutes"] for each in group)
+    return (" / ".join(metrics), *columns, *devs, str(len(group)), f"{minutes:.1f}")
+
+
+def _spread(values: Iterable[float | None]) -> str:
+    found = [value for value in values if value is not None]
+    if not found:
+        return "–"
+    deviation = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
+    return f"{statistics.mean(found):.2f}{deviation}"
+
+
+def plot(record: Record, path: Path) -> None:
+    """Dev metrics against steps: a panel for each recipe and form, a line for each run, cycle after cycle."""
+    figure = Figure(figsize=(9, 2.4 * len(record)), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(record), 2, squeeze=False)
+    for axes, (recipe, runs) in zip(grid, sorted(record.items()), strict=True):
+        for ax, form in zip(axes, ("cross", "bi"), strict=True):
+            for varied, each in runs.items():
+                for whose, cycles in each["curves"].items():
+                    ax.plot(*_line(cycles, form), linewidth=1, marker=".", label=f"{varied} {whose}".strip())
+            ax.set_title(f"{recipe.partition('/')[2]}, {form}", fontsize=8)
+            ax.set_ylabel("dev", fontsize=8)
+            ax.tick_params(labelsize=7)
+        axes[1].legend(fontsize=5)
+    figure.savefig(path, dpi=120)
+
+
+def _line(cycles: list[dict[str, Any]], form: str) -> tuple[list[int], list[float]]:
+    steps: list[int] = []
+    values: list[float] = []
+    for cycle in cycles:
+        before = steps[-1] if steps else 0
+        for step, value in cycle.get(form, {}).get("curve", []):
+            if value is not None:
+                steps.append(before + step)
+                values.append(value)
+    return steps, values
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="finished runs of recipes")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
