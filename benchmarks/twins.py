@@ -1,6 +1,6 @@
 """The Trans-Encoder paper's ablations in small: a table over seeds and the dev curves, from the records of runs.
 
-    transencoder recipes run RECIPE --vary seed=1,2,3
+    transencoder recipes run RECIPE                        # one that varies its seed
     python benchmarks/twins.py runs/trans-encoder/RECIPE-seed-*
 
 Adds the runs to results/twins.json, where those of earlier calls stay, and writes results/twins.md and twins.png.
