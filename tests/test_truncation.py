@@ -68,6 +68,9 @@ def test_a_folder_that_is_there_and_shared_layers_are_refused(deep, tmp_path):
     (tmp_path / "small").mkdir()
     with pytest.raises(InputError, match="small is there already"):
         truncate(deep, [0], tmp_path / "small")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written .*give another output"):
+        truncate(deep, [0], tmp_path / "file" / "small")
     config = AlbertConfig(
         vocab_size=30, embedding_size=8, hidden_size=8, num_hidden_layers=4, num_attention_heads=2, intermediate_size=8
     )

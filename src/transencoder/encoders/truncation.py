@@ -23,7 +23,8 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
         output: The folder to write, which is not there yet.
 
     Raises:
-        InputError: A layer that the model does not have, layers that cannot be taken apart, or `output` is there.
+        InputError: A layer that the model does not have, layers that cannot be taken apart, or an `output`
+            that is there or cannot be written.
     """
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
@@ -38,6 +39,16 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
         if i not in layers:
             del modules[i]
     plain.config.num_hidden_layers = len(modules)
+    try:
+        _write(model, plain, folder, output)
+    except OSError as error:
+        raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+
+
+def _write(
+    model: SentenceTransformer | CrossEncoder | PreTrainedModel, plain: PreTrainedModel, folder: Path, output: Path
+) -> None:
+    """Under a temporary name first, so that the output is whole or not there."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".truncated-", dir=output.parent) as temporary:
         made = Path(temporary) / "model"
