@@ -10,7 +10,7 @@ from transencoder.config import FitConfig, Member
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, TransEncoder
 from transencoder.pairs import fingerprint
-from transencoder.recipes import find_recipe, list_recipes, load_recipe, recipe_toml
+from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
 from transencoder.settings.writing import method_name
 from transencoder.tasks import SUITES, TASKS
@@ -384,6 +384,9 @@ TABLE_17 = {
 }
 
 
+SIMCSE_ROWS = [f"simcse-{model}-{size}" for model in ("bert", "roberta") for size in ("base", "large")]
+
+
 @pytest.mark.parametrize("name", PAPER)
 def test_the_papers_rows_have_the_models_of_table_17_and_the_settings_of_table_16(name):
     config = load_recipe(find_recipe(name))
@@ -396,10 +399,15 @@ def test_the_papers_rows_have_the_models_of_table_17_and_the_settings_of_table_1
         assert TABLE_17[member.start.partition("@")[0]] == member.cross_start
         assert is_large == ("large" in member.start)
         assert member.pooling == ("mean" if "CT" in member.start or "declutr" in member.start else "cls")
+    ablation = ("loss-", "same-form", "sequential", "seeds", "pairs", "snli", "alternating")
+    parity = {"label_policy": "raw", "cross_test_length": "512"}
+    parity |= {"ensemble_metric": "released"} if len(config.members) > 1 else {}
+    assert read_recipe(find_recipe(name)).parity == ({} if any(part in name for part in ablation) else parity)
     task = config.pairs
     assert config.is_symmetric == (task == "sts" or TASKS[task].symmetric)
     assert config.dev == ("stsb" if task == "sts" else task)
-    assert config.tests == (("sts", "binary") if task == "sts" else (task,))
+    table_12 = [f"trans-encoder/{row}" for row in ("mutual-base", "mutual-large", *SIMCSE_ROWS)]
+    assert config.tests == (("sts", "binary") if name in table_12 else (task,))
     assert is_binary == (task in SUITES["binary"])
     assert config.output == f"runs/{name}"
 

@@ -28,6 +28,8 @@ class Recipe:
     """Fields of the method's config."""
     vary: dict[str, list[str]]
     """Setting -> values, as they are typed: the recipe is one run for each combination; mostly empty."""
+    parity: dict[str, str]
+    """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method[Any]:
@@ -69,7 +71,7 @@ def read_recipe(path: str | Path) -> Recipe:
     """Read a recipe, its values not yet checked.
 
     Raises:
-        InputError: No such file, not TOML, an unknown method, or settings varied without values.
+        InputError: No such file, not TOML, an unknown method, settings varied without values, or no table for parity.
     """
     try:
         table = tomllib.loads(Path(path).read_text("utf-8-sig"))
@@ -82,7 +84,15 @@ def read_recipe(path: str | Path) -> Recipe:
         found = "method is not set" if method is None else f"method is {method!r}"
         hint = f"; the nearest is {nearest(method, list(METHODS))}" if isinstance(method, str) else ""
         raise InputError(f"{path}: {found}. It must be one of: {', '.join(METHODS)}{hint}.")
-    return Recipe(method, table, _varied(table.pop("vary", {}), path))
+    return Recipe(
+        method, table, vary=_varied(table.pop("vary", {}), path), parity=_parity(table.pop("parity", {}), path)
+    )
+
+
+def _parity(parity: Any, path: str | Path) -> dict[str, str]:
+    if not isinstance(parity, dict):
+        raise InputError(f'{path}: parity is {parity!r}. It must be a table of settings, such as label_policy = "raw".')
+    return {name: _typed(value) for name, value in parity.items()}
 
 
 def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:
@@ -91,10 +101,11 @@ def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:
             f"{path}: vary is {vary!r}. It must be a table of lists, such as seed = [1, 2, 3], or, in quotes, "
             '"bi.epochs" = [5, 10].'
         )
-    return {
-        name: [value if isinstance(value, str) else json.dumps(value) for value in values]
-        for name, values in vary.items()
-    }
+    return {name: [_typed(value) for value in values] for name, values in vary.items()}
+
+
+def _typed(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def list_recipes() -> dict[str, Path]:

@@ -131,6 +131,24 @@ def test_recipes_run_takes_overrides(run, training, recipe):
     assert (training.seen[0].cycles, training.seen[0].output) == (2, "none")
 
 
+def test_parity_is_the_released_code_in_a_folder_of_its_own(run, training, recipe):
+    recipe.write_text(recipe.read_text() + '[parity]\nlabel_policy = "raw"\ncross_test_length = 512\n')
+    assert run("recipes", "run", recipe)[0] == 0
+    assert run("recipes", "run", recipe, "--parity")[0] == 0
+    assert run("recipes", "run", recipe, "--parity", "--vary", "seed=1,2", "--output", "o")[0] == 0
+    assert [config.label_policy for config in training.seen] == ["clip", "raw", "raw", "raw"]
+    assert training.seen[1].cross_test_length == 512
+    assert [config.output for config in training.seen] == ["run", "run-parity", "o-parity-seed-1", "o-parity-seed-2"]
+
+
+def test_parity_of_a_recipe_without_a_released_code_is_refused(run, training, recipe):
+    code, _, err = run("recipes", "run", recipe, "--parity")
+    assert code == 2 and "has no table [parity]" in err and training.seen == []
+    recipe.write_text("parity = 3\n" + recipe.read_text())
+    code, _, err = run("recipes", "run", recipe, "--parity")
+    assert code == 2 and "parity is 3. It must be a table of settings" in err
+
+
 def test_varied_settings_are_runs_of_their_own_and_a_table(run, training, recipe):
     code, out, _ = run("recipes", "run", recipe, "--vary", "seed=1,2", "--vary", "bi.epochs=3,5", "--output", "o")
     assert code == 0

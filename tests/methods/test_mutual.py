@@ -174,6 +174,8 @@ def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_p
     records = [SimpleNamespace(result={"x": value}) for value in (70.0, 90.0)]
     models = [SimpleNamespace(form="bi")] * 2
     assert released_metrics(None, models, records, {"x": scored}) == {"x": 80.0}
+    crosses = [SimpleNamespace(form="cross")] * 2
+    assert released_metrics(None, crosses, records, {"x": scored}) == {}  # theirs is of the mean score, as the paper's
     records[0].result["x"] = None
     assert released_metrics(None, models, records, {"x": scored}) == {"x": None}
 

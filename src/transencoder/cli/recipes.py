@@ -43,6 +43,11 @@ def add(commands: Commands) -> None:
         metavar="NAME=A,B,C",
         help="try each value with the tests off, choose on dev, and score the tests of that one alone; repeatable",
     )
+    parser.add_argument(
+        "--parity",
+        action="store_true",
+        help="do as the paper's released code where it is not what the paper says, in OUTPUT-parity",
+    )
     add_run_options(parser)
 
 
@@ -73,6 +78,8 @@ def _run(args: argparse.Namespace) -> None:
     planned = [(path, _variants(path, args)) for path in map(find_recipe, args.names)]
     for i, (path, runs) in enumerate(planned):
         name = None if args.set or args.vary or args.sweep else recipes.get(path)
+        if name and args.parity:
+            name += " --parity"
         if args.dry_run:
             _plan([run.config for _, each in planned[:i] for run in each], runs, args)
         elif args.sweep:
@@ -99,12 +106,15 @@ def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
     args.recipe, args.method = str(path), recipe.method
     if recipe.vary and args.sweep:
         raise InputError(f"{path} varies {', '.join(recipe.vary)} itself, as a table; --sweep cannot choose among them")
+    if args.parity and not recipe.parity:
+        raise InputError(f"{path} has no table [parity]: nothing is known of a released code. Leave --parity out.")
+    parity = [f"{name}={value}" for name, value in recipe.parity.items()] if args.parity else []
     vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
     flags = {} if args.output is None else {"output": args.output}
     runs = []
     for name, overrides in variants(vary).items():
-        config = config_from(args, flags, overrides)
-        output = f"{config.output}-{name}" if name else config.output
+        config = config_from(args, flags, parity + overrides)
+        output = "-".join(part for part in (config.output, "parity" if args.parity else "", name) if part)
         runs.append(Variant(name, overrides, replace(config, output=output)))
     return runs
 

@@ -27,8 +27,8 @@ def released_metrics(
 ) -> Metrics:
     """Where the released code's metric of an ensemble differs from that of the mean score.
 
-    On binary sets it is the mean of the members' AUCs; on graded sets, for bi-encoders, the best of four similarities,
-    each averaged over the members: a choice made on the test set. For cross-encoders on graded sets there is no
+    That is for bi-encoders alone: on binary sets the mean of the members' AUCs; on graded sets the best of four
+    similarities, each averaged over the members: a choice made on the test set. For cross-encoders there is no
     difference, and no entry.
 
     Args:
@@ -38,11 +38,13 @@ def released_metrics(
         sets: The labelled sets.
     """
     found: Metrics = {}
+    if models[0].form != "bi":
+        return found
     graded = {name: scored for name, scored in sets.items() if scored.metric == "spearman"}
     for name in sets.keys() - graded.keys():
         values = [record.result[name] for record in records]
         found[name] = None if None in values else float(np.mean(values))
-    if models[0].form != "bi" or not graded:
+    if not graded:
         return found
     stages = own_first(lab, [model.member for model in models], lambda i: _similarities(lab, models[i], graded))
     for name, scored in graded.items():

@@ -58,6 +58,8 @@ class Claim:
     row: str
     recipe: str
     says: str
+    test: str = "sts"
+    """The task, or the suite, whose score, or average, of our runs stands beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
