@@ -93,8 +93,10 @@ def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
 
 
 def _spread(values: Iterable[float | None]) -> str:
-    found = [value for value in values if value is not None]
-    if not found:
+    """Mean and standard deviation; a dash where a run has no such number, as a model that collapsed."""
+    every = list(values)
+    found = [value for value in every if value is not None]
+    if not found or len(found) < len(every):
         return "–"
     deviation = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
     return f"{statistics.mean(found):.2f}{deviation}"

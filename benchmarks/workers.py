@@ -40,7 +40,7 @@ def main() -> None:
         "seconds": seconds,
         "ratio": round(seconds["in-turn"] / seconds["side-by-side"], 2),
         "sha256": found["in-turn"],
-        "all_equal": len({json.dumps(each) for each in found.values()}) == 1,
+        "all_equal": bool(found["killed"]) and len({json.dumps(each) for each in found.values()}) == 1,
         "killed": killed,
         "commit": _result(folder / "in-turn")["environment"]["commit"],
     }

@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from transformers import AlbertConfig, AlbertModel, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertModel
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    ModernBertConfig,
+    ModernBertModel,
+)
 
 from transencoder.cli import main
 from transencoder.encoders import load_bi, load_cross, truncate
@@ -77,6 +86,22 @@ def test_a_folder_that_is_there_and_shared_layers_are_refused(deep, tmp_path):
     AlbertModel(config).save_pretrained(tmp_path / "albert")
     with pytest.raises(InputError, match="no list of 4 layers"):
         truncate(tmp_path / "albert", [0], tmp_path / "other")
+
+
+def test_layers_of_several_kinds_are_refused(tiny_plm, tmp_path):
+    """ModernBERT's first layer lacks a norm that the others have, and its kinds are listed layer by layer."""
+    config = ModernBertConfig(
+        vocab_size=30,
+        pad_token_id=0,
+        hidden_size=8,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=8,
+    )
+    ModernBertModel(config).save_pretrained(tmp_path / "modern")
+    AutoTokenizer.from_pretrained(tiny_plm).save_pretrained(tmp_path / "modern")
+    with pytest.raises(InputError, match=r"of several kinds \(full_attention, sliding_attention\)"):
+        truncate(tmp_path / "modern", [0, 1], tmp_path / "other")
 
 
 def test_the_command_says_what_is_left(deep, tmp_path, capsys):

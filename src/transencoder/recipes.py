@@ -57,14 +57,18 @@ def variants(vary: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
     Args:
         vary: Setting -> values: `{"seed": ["1", "2"]}` gives `seed-1` and `seed-2`.
+
+    Raises:
+        InputError: Two combinations have one name.
     """
     combinations = itertools.product(*([(name, value) for value in values] for name, values in vary.items()))
-    return {
-        ",".join(f"{name}-{value}" for name, value in each).replace("/", "-"): [
-            f"{name}={value}" for name, value in each
-        ]
-        for each in combinations
-    }
+    runs: dict[str, list[str]] = {}
+    for each in combinations:
+        name = ",".join(f"{name}-{value}" for name, value in each).replace("/", "-")
+        if name in runs:
+            raise InputError(f"two of the varied runs would lie in one folder, {name}; give each value once")
+        runs[name] = [f"{name}={value}" for name, value in each]
+    return runs
 
 
 def read_recipe(path: str | Path) -> Recipe:

@@ -211,6 +211,7 @@ def test_every_metric_can_be_asked_for(run):
         (("--tasks", "sts12", "--pairs", "a.tsv"), "not allowed with argument"),
         ((), "one of the arguments --tasks --pairs is required"),
         (("long", "--tasks", "sts12"), "give each once"),
+        (("ensemble", "--tasks", "sts12"), "give it as ./ensemble"),
     ],
 )
 def test_evaluate_refuses_what_does_not_go_together(typed, message, run, loaded):

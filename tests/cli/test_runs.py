@@ -70,3 +70,9 @@ def test_recipes_are_listed_and_shown(run):
 def test_the_demo_runs_where_it_is_told(run, monkeypatch):
     monkeypatch.setattr("transencoder.demo.run_demo", lambda output, show: show(f"in {output}"))
     assert run("demo", "--output", "there")[:2] == (0, "in there\n")
+
+
+def test_a_page_that_cannot_be_written_is_refused(run, folder, tmp_path):
+    code, out, err = run("results", folder, "--output", tmp_path)
+    assert (code, out) == (2, "")
+    assert "cannot be written (Is a directory). Choose another --output." in err

@@ -149,6 +149,12 @@ def test_parity_of_a_recipe_without_a_released_code_is_refused(run, training, re
     assert code == 2 and "parity is 3. It must be a table of settings" in err
 
 
+def test_varied_runs_that_would_share_a_folder_are_refused(run, training, recipe):
+    code, _, err = run("recipes", "run", recipe, "--vary", "members.1.start=a/b,a-b")
+    assert code == 2 and "two of the varied runs would lie in one folder, members.1.start-a-b" in err
+    assert training.seen == []
+
+
 def test_varied_settings_are_runs_of_their_own_and_a_table(run, training, recipe):
     code, out, _ = run("recipes", "run", recipe, "--vary", "seed=1,2", "--vary", "bi.epochs=3,5", "--output", "o")
     assert code == 0

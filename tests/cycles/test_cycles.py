@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import FitConfig, Member, PretrainingConfig, train
 from transencoder.cycles import LabMember, Model, distil
-from transencoder.encoders import gives_logits
+from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
 
@@ -105,6 +105,9 @@ def test_a_cross_encoder_that_regresses_its_logit_labels_with_it(tiny_method):
     rows = list(zip(labels["sentence1"].to_pylist(), labels["sentence2"].to_pylist(), strict=True))
     np.testing.assert_allclose(run.cross_encoder.predict(rows), raw, atol=1e-4)
     assert gives_logits(run.cross_encoder), "and whoever loads it with this package knows"
+    student = load_cross(run.folder / "cross-encoder", device="cpu")
+    assert not gives_logits(student), "one that starts from it learns probabilities, if not told otherwise"
+    assert not hasattr(student.transformers_model.config, "transencoder_score")
     assert "without a sigmoid" in (run.folder / "report.md").read_text()
 
 
@@ -279,7 +282,7 @@ def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
 def scripted_lab(monkeypatch):
     """A lab whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
 
-    def make(devs, patience=None, n_members=1, alternate=False):
+    def make(devs, patience=None, n_members=1, alternate=False, handicap=0):
         made = []
 
         def learn(lab, members, form, cycle, teachers):
@@ -287,7 +290,10 @@ def scripted_lab(monkeypatch):
             value = devs[cycle - 1][form == "bi"]
             fitted = None if value is None else {"best": value}
             names = {member: f"{lab.members[member].prefix}{form}-{cycle}" for member in members}
-            return [Model(form, Path("."), name, name, cycle, fitted, member=i) for i, name in names.items()]
+            return [
+                Model(form, Path("."), name, name, cycle, fitted and {"best": value - handicap * i}, member=i)
+                for i, name in names.items()
+            ]
 
         monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
         settings = type(
@@ -354,6 +360,7 @@ def test_members_in_turn_learn_from_the_one_before(scripted_lab):
         ([(5, 5), (4, 4), (6, 3), (1, 1), (2, 2), (9, 9)], 2, 5),
         ([(5, 5), (4, 4), (3, 3), (2, 2)], None, 4),
         ([(5, 5), (6, 6), (7, 7), (8, 8)], 1, 4),
+        ([(-5, -5), (-1, -5), (-1, -5)], 1, 3),  # better than nothing, and than -5
     ],
 )
 def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
@@ -365,5 +372,5 @@ def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience,
 def test_patience_with_several_members(scripted_lab, alternate, n_cycles):
     """Mutual: the first and second cycle set each member's best; in turn the members are one chain."""
     devs = [(5, 5), (4, 4), (4, 4), (9, 9)] if alternate else [(5, 5), (6, 6), (6, 6), (9, 9)]
-    lab, _ = scripted_lab(devs, 1, n_members=2, alternate=alternate)
+    lab, _ = scripted_lab(devs, 1, n_members=2, alternate=alternate, handicap=0 if alternate else 4)
     assert len(distil(lab, 4)) == n_cycles

@@ -152,6 +152,8 @@ def test_the_ensembles_metrics_are_those_of_the_mean_of_scores(trained, members,
 
 def test_the_released_codes_metric_of_an_ensemble_is_the_best_of_four_similarities(config, tiny_files, tmp_path):
     run = train(replace(config, ensemble_metric="released", cycles=1, output=str(tmp_path / "released")))
+    report = (run.folder / "report.md").read_text()
+    assert "for bi-encoders the best of four similarities" in report and "ensemble_metric released" in report
     pairs = read_pairs(str(tiny_files / "test.tsv"))
     teams = [
         CrossScorer(CrossEncoder(str(run.folder / f"members/{i}/cross-encoder"), device="cpu"), precision="fp32")

@@ -1,8 +1,10 @@
 """What a config refuses, named as the user typed it."""
 
+from pathlib import Path
+
 import pytest
 
-from transencoder import FitConfig, Member, PretrainingConfig, TransEncoder
+from transencoder import FitConfig, Member, PretrainingConfig, TransEncoder, train
 from transencoder.errors import InputError
 
 TWO = (Member(start="x"), Member(start="y"))
@@ -83,3 +85,26 @@ def test_the_defaults_are_the_papers():
     config = TransEncoder(**FIELDS)
     assert (config.initialisation, config.label_policy, config.start_weight) == ("refreshing", "clip", 0.0)
     assert (config.is_symmetric, config.head, config.seed, config.tests) == (True, "pooler", 2021, ())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cross_test_length": 5000}, "cross_test_length is 5000, but .* reads at most 128 tokens"),
+        ({"cross": FitConfig(max_length=5000)}, "cross.max_length is 5000, but"),
+        ({"bi": FitConfig(max_length=5000)}, "bi.max_length is 5000, but"),
+    ],
+)
+def test_a_length_that_a_model_does_not_read_is_refused_before_anything_is_done(tiny_method, changes, message):
+    config = tiny_method(**changes)
+    with pytest.raises(InputError, match=message):
+        train(config)
+    assert not Path(config.output).exists()
+
+
+def test_lora_without_its_package_is_refused_before_anything_is_done(tiny_method, monkeypatch):
+    monkeypatch.setattr("transencoder.fit.lora.find_spec", lambda name: None)
+    config = tiny_method(bi=FitConfig(lora_rank=4))
+    with pytest.raises(InputError, match="lora_rank needs the package peft"):
+        train(config)
+    assert not Path(config.output).exists()

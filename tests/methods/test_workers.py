@@ -1,14 +1,17 @@
 """Who computes which stage, and how many processes there are."""
 
+import io
+import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
-from transencoder.methods.workers import _check, n_workers, owner, spent
+from transencoder.methods.workers import Part, _check, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
 
@@ -74,3 +77,36 @@ def test_a_worker_that_ended_before_its_stage_is_reported():
     _check(done, "cycle-1/labels-for-bi")  # nobody's: the other process may still come to it
     with pytest.raises(RunError, match=r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"):
         _check(done, "member-2/x")
+
+
+def test_what_a_worker_cannot_use_is_no_reason_to_go_on():
+    done = [subprocess.Popen([sys.executable, "-c", "raise SystemExit(2)"])]
+    done[0].wait()
+    with pytest.raises(InputError, match="worker 1 of 1 cannot go on: see above"):
+        _check(done, "member-1/x")
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "expected"),
+    [
+        (None, True, {"CUDA_VISIBLE_DEVICES": "7"}),
+        ("cuda:0", True, {}),
+        ("cpu", True, {"OMP_NUM_THREADS": "2"}),
+        (None, False, {"OMP_NUM_THREADS": "2"}),
+    ],
+)
+def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, expected, monkeypatch):
+    """But for a device that is named, which all share."""
+    seen = {}
+
+    def popen(command, *, env, **_):
+        seen.update({name: env[name] for name in env if env[name] != os.environ.get(name)})
+        return SimpleNamespace(stdin=io.BytesIO())
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    _started(Part(config(device=device), ("x",), 20, 1, 2, 0))
+    assert seen == expected

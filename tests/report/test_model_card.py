@@ -93,3 +93,9 @@ def test_card_and_report_tell_of_pretraining_only_where_there_was_some(result, w
     text = write(result)
     assert "masked words of the pairs: 4,636 steps, cross-entropy 3.79 at first, 2.51 at the end." in text
     assert "pretraining.epochs 4" in text
+
+
+def test_the_card_says_what_the_cross_encoders_scores_are(result):
+    assert "model.predict" in model_card(result, "cross") and "# sigmoid, 0 to 1" in model_card(result, "cross")
+    result["config"]["cross_loss"] = "mse"
+    assert "# the model's raw output, not bounded" in model_card(result, "cross")

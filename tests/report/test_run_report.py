@@ -118,7 +118,7 @@ def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
     result["data"]["pairs"]["bad_rows"] = 1200
     result["config"] |= {"label_both_orders": True, "is_symmetric": True}
     text = report_text(result)
-    assert "1,200 bad rows of the training pairs were skipped" in text
+    assert "1,200 bad rows of the training pairs were skipped; bad-rows.tsv in" in text
     assert "mean of its scores for both orders" in text and "mean of its scores for both orders" in model_card(
         result, "cross"
     )

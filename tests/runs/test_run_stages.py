@@ -33,7 +33,7 @@ def test_a_finished_stage_is_computed_once(open_run, write_number):
     assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
 
-def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number):
+def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number, caplog):
     compute = write_number(1)
     stage = {"config": {"lr": 0.1}, "inputs": ["data"], "compute": compute}
     with Run.open(tmp_path / "first", RECIPE, "test") as run:
@@ -42,6 +42,7 @@ def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number)
     with Run.open(tmp_path / "second", RECIPE, "test", lenders=lenders) as run:
         second = run.stage("cycle-1/bi", **stage)
         other = run.stage("cycle-1/bi", config={"lr": 0.2}, inputs=["data"], compute=compute)
+    assert caplog.messages == [f"{tmp_path / 'absent'} is no run folder: no stage is taken from it"]
     assert compute.calls == 2, "once in the first run, and for the stage that it does not have"
     assert (second.key, second.outputs, second.reused) == (first.key, first.outputs, True)
     assert second.folder.parent == tmp_path / "second" / "stages" and not other.reused

@@ -51,6 +51,8 @@ def _evaluate(args: argparse.Namespace) -> None:
             "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are for "
             "--pairs; a task has its own"
         )
+    if len(args.models) > 1 and ENSEMBLE in args.models:
+        raise InputError(f"a model is called {ENSEMBLE}, as their mean is in the table; give it as ./{ENSEMBLE}")
     weights_of(args)  # wrong ones are refused before anything is scored
     metrics, measure = _tasks(args) if args.tasks else _pairs(args)
     found = _measured(args, measure)

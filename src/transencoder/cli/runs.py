@@ -58,9 +58,13 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _results(args: argparse.Namespace) -> None:
-    if args.expected is not None:
-        show(str(report.paper_page(args.expected, args.runs, args.output)))
-        return
-    if not args.runs:
+    if args.expected is None and not args.runs:
         raise InputError("no run is given; give run folders, or --expected FILE for a page of a paper's tables")
-    show(str(report.results_page(args.runs, args.output)))
+    try:
+        if args.expected is None:
+            page = report.results_page(args.runs, args.output)
+        else:
+            page = report.paper_page(args.expected, args.runs, args.output)
+    except OSError as error:
+        raise InputError(f"{args.output} cannot be written ({error.strerror}). Choose another --output.") from error
+    show(str(page))

@@ -1,5 +1,6 @@
 """The paper's algorithm: bi -> cross -> bi, with one member or with several that are taught by the mean of all."""
 
+import math
 from collections.abc import Sequence
 
 from transencoder.cycles.lab import Lab, Model
@@ -48,5 +49,6 @@ def _devs(lab: Lab, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
     devs: dict[tuple[str, int], float] = {}
     for model in (model for cycle in cycles for model in cycle):
         name = (model.form, 0 if lab.settings.alternate_members else model.member)
-        devs[name] = max(devs.get(name, 0.0), model.dev or 0.0)
+        dev = -math.inf if model.dev is None else model.dev
+        devs[name] = max(devs.get(name, -math.inf), dev)
     return devs

@@ -4,6 +4,7 @@ from transencoder.encoders.files import count_parameters, fetch, weights_fingerp
 from transencoder.encoders.forms import (
     as_logits,
     backbone,
+    check_length,
     checked_device,
     gives_logits,
     load_bi,
@@ -19,6 +20,7 @@ from transencoder.encoders.truncation import truncate
 __all__ = [
     "as_logits",
     "backbone",
+    "check_length",
     "checked_device",
     "count_parameters",
     "fetch",

@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel, set_seed
+from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
 
 from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
@@ -99,6 +99,7 @@ def load_cross(
         model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
     model.float()
     model.activation_fn = nn.Sigmoid()
+    vars(_transformer(model).config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
     return model
 
@@ -207,6 +208,24 @@ def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | Non
     if max_length > (limit := n_positions(model)):
         raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
     model.max_seq_length = max_length
+
+
+def check_length(folder: Path, length: int, name: str) -> None:
+    """Refuse a length that a model has no positions for, before anything is trained.
+
+    Args:
+        folder: The model.
+        length: Tokens of a text or pair.
+        name: The setting that it is from.
+
+    Raises:
+        InputError: The model reads fewer tokens.
+    """
+    with torch.device("meta"):
+        model: nn.Module = AutoModel.from_config(AutoConfig.from_pretrained(folder))  # type: ignore[no-untyped-call]
+    limit = n_positions(model)
+    if length > limit:
+        raise InputError(f"{name} is {length}, but {folder} reads at most {limit} tokens; give at most that")
 
 
 def n_positions(model: nn.Module) -> float:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import transformers
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -29,6 +30,13 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
     model, plain = _load(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder) if model is plain else None
+    types = getattr(plain.config, "layer_types", None)
+    if types and len(kinds := sorted(set(types))) > 1:
+        raise InputError(
+            f"{folder} has layers of several kinds ({', '.join(kinds)}), which cannot be taken apart; "
+            "give a model whose layers are all alike, such as BERT"
+        )
     modules = _layers_of(plain, folder)
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= len(modules):
         raise InputError(
@@ -39,22 +47,22 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
         if i not in layers:
             del modules[i]
     plain.config.num_hidden_layers = len(modules)
+    if types:
+        plain.config.layer_types = types[: len(modules)]
     try:
-        _write(model, plain, folder, output)
+        _write(model, tokenizer, output)
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
 
 
-def _write(
-    model: SentenceTransformer | CrossEncoder | PreTrainedModel, plain: PreTrainedModel, folder: Path, output: Path
-) -> None:
+def _write(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, output: Path) -> None:
     """Under a temporary name first, so that the output is whole or not there."""
     output.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".truncated-", dir=output.parent) as temporary:
         made = Path(temporary) / "model"
         model.save_pretrained(str(made))
-        if model is plain:
-            AutoTokenizer.from_pretrained(folder).save_pretrained(str(made))
+        if tokenizer is not None:
+            tokenizer.save_pretrained(str(made))
         os.replace(made, output)
 
 

@@ -1,6 +1,7 @@
 """Training: students on pseudo-labels or views, and masked language models on pairs or on packed text."""
 
 from transencoder.fit.language_model import masked_loss, train_language_model
+from transencoder.fit.lora import check_lora
 from transencoder.fit.packing import pack
 from transencoder.fit.pretraining import Pretrained, pretrain
 from transencoder.fit.pseudo_labels import DevMetrics, Fitted, fit
@@ -10,6 +11,7 @@ __all__ = [
     "DevMetrics",
     "Fitted",
     "Pretrained",
+    "check_lora",
     "fit",
     "masked_loss",
     "pack",

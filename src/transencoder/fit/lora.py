@@ -13,6 +13,16 @@ from transencoder.tokens import Encoder
 _POOLER = "pooler"
 
 
+def check_lora() -> None:
+    """Refuse LoRA where the package that it needs is not installed.
+
+    Raises:
+        InputError: The package `peft` is not installed.
+    """
+    if find_spec("peft") is None:
+        raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
+
+
 class LoRA:
     """Adapters on every linear layer of an encoder, whose own weights they freeze; heads are trained as they are.
 
@@ -30,8 +40,7 @@ class LoRA:
     """
 
     def __init__(self, student: Encoder, rank: int, alpha: float, seed: int) -> None:
-        if find_spec("peft") is None:
-            raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
+        check_lora()
         from peft import LoraConfig
         from peft.tuners.lora import LoraModel
 

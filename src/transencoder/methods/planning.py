@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from transencoder.config import FitConfig, Member
-from transencoder.encoders import count_parameters, fetch
+from transencoder.encoders import check_length, count_parameters, fetch
 from transencoder.errors import InputError
-from transencoder.fit import steps_in_all
+from transencoder.fit import check_lora, steps_in_all
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.defaults import fill
 from transencoder.methods.method import Method
@@ -139,7 +139,8 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tupl
     """The config with every default written out, the same with its variables expanded, and each member's start folders.
 
     Raises:
-        InputError: A member that cannot be had, by number where there are several.
+        InputError: A member that cannot be had or does not read as many tokens, by number where there are several, or
+            LoRA without its package.
     """
     config, usable = placed(config)
     starts = []
@@ -149,7 +150,24 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tupl
         except InputError as error:
             raise InputError(f"member {number}: {error}" if len(usable.members) > 1 else str(error)) from error
     n_parameters = max(count_parameters(folder) for folders in starts for folder in folders)
-    return fill(config, n_parameters), fill(usable, n_parameters), starts
+    given, usable = fill(config, n_parameters), fill(usable, n_parameters)
+    for start, cross_start in starts:
+        _check_lengths(usable, start, cross_start)
+    if usable.bi.lora_rank or usable.cross.lora_rank:
+        check_lora()
+    return given, usable, starts
+
+
+def _check_lengths(config: TransEncoder, start: Path, cross_start: Path) -> None:
+    lengths = {("bi.max_length", start): config.bi.max_length}
+    if not config.same_form:
+        lengths |= {
+            ("cross.max_length", cross_start): config.cross.max_length,
+            ("cross_test_length", cross_start): config.cross_test_length,
+        }
+    for (name, folder), length in lengths.items():
+        if length is not None:
+            check_length(folder, length, name)
 
 
 def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:

@@ -77,7 +77,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     with open_run(given, config) as run:
         remove_unfinished(run)
         data = read_data(config, run.folder / BAD_ROWS)
-        with workers(replace(as_given, precision=config.precision), data.record["fingerprint"], n_processes, run):
+        with workers(replace(as_given, precision=config.precision), _fingerprints(data), n_processes, run):
             lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
         chain = chains[kept]
@@ -117,17 +117,22 @@ def assist(part: Part) -> None:
     """What a worker does: the stages of its members, in the run that another process has open.
 
     Raises:
-        RunError: That process is gone, or it read other pairs.
+        RunError: That process is gone, or it read other data.
     """
     _, config, starts = prepare(part.config)
     data = read_data(config, None)
-    if data.record["fingerprint"] != part.pairs:
-        raise RunError(f"{data.record['source']} changed while it was read; run the command again")
+    if _fingerprints(data) != part.data:
+        raise RunError("the pairs, the dev set or a test set changed while the run read it; run the command again")
 
     def work(run: Run) -> None:
         _distilled(run, config, data, starts)
 
     join(part, config, work)
+
+
+def _fingerprints(data: Data) -> tuple[str, ...]:
+    sets = [*data.tests] if data.dev is None else [data.dev, *data.tests]
+    return (data.record["fingerprint"], *(each.fingerprint for each in sets))
 
 
 def _distilled(

@@ -1,5 +1,6 @@
 """Members side by side: processes that each compute the stages of some members, while this one does the rest."""
 
+import logging
 import os
 import pickle
 import re
@@ -7,16 +8,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from transencoder import distributed
+from transencoder import distributed, progress
 from transencoder.errors import InputError, RunError
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.runs import Crew, Run
 from transencoder.settings import method_name
+
+REFUSED = 2
+"""Exit code of a worker that met what it cannot use, and said so."""
 
 _MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
 _ENDED_SECONDS = 10.0
@@ -28,8 +32,10 @@ class Part:
 
     config: TransEncoder
     """As the user gave it, but for its precision; the device is the worker's own."""
-    pairs: str
-    """Fingerprint of the training pairs."""
+    data: tuple[str, ...]
+    """Fingerprints of the training pairs, the dev set and the tests."""
+    log_level: int
+    """Progress below it is not shown."""
     number: int
     """From 0."""
     n_workers: int
@@ -86,25 +92,27 @@ def owner(stage: str, n_workers: int) -> int | None:
 
 
 @contextmanager
-def workers(config: TransEncoder, pairs: str, n_workers: int, run: Run) -> Iterator[None]:
+def workers(config: TransEncoder, data: tuple[str, ...], n_workers: int, run: Run) -> Iterator[None]:
     """Have workers compute the members' stages of a run while it is open; with one worker this process does all.
 
     Args:
         config: As the user gave it, but for its precision, which may not be each GPU's own.
-        pairs: Fingerprint of the training pairs: a worker that reads others ends.
+        data: Fingerprints of the pairs, the dev set and the tests: a worker that reads others ends.
         n_workers: How many.
         run: The run.
 
     Raises:
+        InputError: A worker met something that cannot be used; it has said what.
         RunError: A worker died; the others are ended, and what is finished is kept.
     """
     if n_workers == 1:
         yield
         return
     processes: list[subprocess.Popen[bytes]] = []
+    log_level = logging.getLogger(progress.__name__).getEffectiveLevel()
     try:
         for number in range(n_workers):
-            processes.append(_started(Part(config, pairs, number, n_workers, os.getpid())))
+            processes.append(_started(Part(config, data, log_level, number, n_workers, os.getpid())))
         run.crew = Crew(
             is_elsewhere=lambda stage: owner(stage, n_workers) is not None,
             check=lambda stage: _check(processes, stage),
@@ -137,13 +145,12 @@ def join(part: Part, config: TransEncoder, work: Callable[[Run], None]) -> None:
 
 def _started(part: Part) -> "subprocess.Popen[bytes]":
     config, environment = part.config, dict(os.environ)
-    if torch.cuda.is_available() and not str(config.device or "cuda").startswith("cpu"):
+    if not torch.cuda.is_available() or str(config.device).startswith("cpu"):
+        environment["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // part.n_workers))
+    elif config.device is None:
         seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
         names = seen.split(",")
         environment["CUDA_VISIBLE_DEVICES"] = names[part.number % len(names)]
-        config = replace(config, device=None)
-    else:
-        environment["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // part.n_workers))
     process = subprocess.Popen(
         [sys.executable, "-m", "transencoder.methods.worker"],
         stdin=subprocess.PIPE,
@@ -151,7 +158,7 @@ def _started(part: Part) -> "subprocess.Popen[bytes]":
         start_new_session=True,  # a Ctrl-C is ours to deal with
     )
     assert process.stdin is not None
-    process.stdin.write(pickle.dumps(replace(part, config=config)))
+    process.stdin.write(pickle.dumps(part))
     process.stdin.close()
     return process
 
@@ -159,6 +166,8 @@ def _started(part: Part) -> "subprocess.Popen[bytes]":
 def _check(processes: "list[subprocess.Popen[bytes]]", stage: str) -> None:
     for number, process in enumerate(processes, 1):
         code = process.poll()
+        if code == REFUSED:
+            raise InputError(f"worker {number} of {len(processes)} cannot go on: see above")
         if code is not None and (code != 0 or owner(stage, len(processes)) == number - 1):
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} (see above)"
             raise RunError(

@@ -96,6 +96,10 @@ def read_expected(path: str | Path) -> Expected:
     for table in tables:
         for row in table.rows:
             where = f"{path}: table {table.number}, {row.row}"
+            if not all(isinstance(score, int | float) for score in row.scores):
+                raise InputError(f"{where}: scores are {row.scores!r}; they must be numbers")
+            if row.recipe.replace("{test}", "").count("{"):
+                raise InputError(f"{where}: recipe is {row.recipe!r}; nothing but {{test}} may stand in braces")
             if len(row.scores) != len(table.tests):
                 raise InputError(f"{where}: {len(row.scores)} scores for {len(table.tests)} tests; give one for each")
             if row.form not in ("start", "bi", "cross"):
@@ -107,7 +111,7 @@ def _table(content: dict[str, Any]) -> PaperTable:
     number, rows = content.get("number"), []
     for row in content["rows"]:
         try:
-            rows.append(Row(**row))
+            rows.append(Row(**row | {"scores": list(row["scores"])}))
         except TypeError as error:
             raise TypeError(f"table {number}, {row.get('row', 'a row without a name')}: {error}") from error
     return PaperTable(**content | {"rows": rows})

@@ -80,7 +80,7 @@ def model_card(result: Result, form: Form) -> str:
         f"# {FORM_TITLES[form].capitalize()} of {name}",
         f"A {FORM_TITLES[form]}{'' if form == 'mlm' else ' for pairs of sentences'}, trained without labels by "
         f"transencoder's `{result['method']}`. {_STRENGTHS[form]}",
-        f"## Use\n\nPlain {_library(form)} loads it; transencoder is not needed.\n\n{_USES[form]}",
+        f"## Use\n\nPlain {_library(form)} loads it; transencoder is not needed.\n\n{_use(result, form)}",
         "\n".join(["## Method", "", *_method(result, form)]),
         "\n".join(["## Data", "", *_data(result)]),
         "\n".join(["## Metrics", "", *_metrics(result, form)]),
@@ -98,6 +98,13 @@ def base_models(result: Result, form: Form) -> list[str]:
     hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
     ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
     return [name for name in ids if _HUB_ID.fullmatch(name)]
+
+
+def _use(result: Result, form: Form) -> str:
+    gives_logits = result["config"].get("cross_loss") == "mse"
+    return (
+        _USES[form].replace("sigmoid, 0 to 1", "the model's raw output, not bounded") if gives_logits else _USES[form]
+    )
 
 
 def _library(form: Form) -> str:

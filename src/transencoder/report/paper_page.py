@@ -93,7 +93,7 @@ def _row_lines(
     """The paper's line and, where there are runs, ours below it."""
     printed = [*row.scores, *([row.average] if has_average else [])]
     spread = "" if row.deviation is None else f" ± {row.deviation:.2f}"
-    recipes = {test: row.recipe.format(test=test) for test in table.tests}
+    recipes = {test: row.recipe.replace("{test}", test) for test in table.tests}
     names = ", ".join(f"`{name}`" for name in dict.fromkeys(recipes.values()))
     ours = []
     for way, option in _WAYS.items():
@@ -113,10 +113,10 @@ def _our_line(
 ) -> list[tuple[str, ...]]:
     """The line of the runs of each column, none where they have no score."""
     found = {test: _scores_of(row, suites.get(test, [test]), each) for test, each in runs.items()}
-    ours = [statistics.mean(values) if values else None for values in found.values()]
-    complete = [value for value in ours if value is not None]
-    if not complete:
+    if not any(found.values()):
         return []
+    ours = [_mean(values) for values in found.values()]
+    complete = [value for value in ours if value is not None]
     average = statistics.mean(complete) if len(complete) == len(ours) else None
     target = row.average if row.average is not None else statistics.mean(row.scores)
     state = "partly" if average is None else _state(average - target, table.tolerance)
@@ -126,17 +126,22 @@ def _our_line(
     return [("", f"{way}{_deviation(row, found)}", *cells, difference, state, folders)]
 
 
-def _deviation(row: Row, found: Mapping[str, list[float]]) -> str:
+def _deviation(row: Row, found: Mapping[str, list[float | None]]) -> str:
     """The standard deviation over runs, in the tables of one column that print one."""
-    values = next(iter(found.values()))
+    values = [value for value in next(iter(found.values())) if value is not None]
     return "" if row.deviation is None or len(values) < 2 else f" ± {statistics.stdev(values):.2f}"
 
 
-def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> list[float]:
+def _mean(values: list[float | None]) -> float | None:
+    """The mean over runs; None where one has no score, as a model that collapsed."""
+    measured = [value for value in values if value is not None]
+    return statistics.mean(measured) if measured and len(measured) == len(values) else None
+
+
+def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> list[float | None]:
     """What each run gives for a row and a column."""
     views = [_view(row, result) for _, result in runs]
-    values = [mean_over(view["scores"].get(row.form, {}), tests) for view in views if view is not None]
-    return [value for value in values if value is not None]
+    return [mean_over(view["scores"].get(row.form, {}), tests) for view in views if view is not None]
 
 
 def _view(row: Row, result: Result) -> Result | None:

@@ -97,8 +97,14 @@ def _members(result: Result) -> list[str]:
     shares = "equal shares" if len(set(weights)) == 1 else f"weights {', '.join(f'{weight:g}' for weight in weights)}"
     starts = ", ".join(f"member {number} `{start}`" for number, start in enumerate(starts_of(result), 1))
     is_measured = any(result["scores"].values()) or result["dev"]
+    how = f"The ensemble is the mean of their scores, {shares}."
+    if result["config"].get("ensemble_metric") == "released":
+        how += (
+            " Its metrics on the tests are the released code's: for bi-encoders the best of four similarities on each "
+            "graded set, chosen on that set, and on binary sets the mean of the members' metrics."
+        )
     return [
-        f"{starts}. The ensemble is the mean of their scores, {shares}.",
+        f"{starts}. {how}",
         "",
         *(member_table(result) if is_measured else ["Nothing was measured."]),
     ]

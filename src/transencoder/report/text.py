@@ -39,6 +39,11 @@ _SETTING_WORDS = (
     "form",
     "loss",
     "share",
+    "alternate",
+    "weight",
+    "ensemble",
+    "test_length",
+    "lora",
     "n_pairs",
     "extra",
     "precision",
@@ -220,7 +225,8 @@ def _data_notes(result: Result) -> Iterator[str]:
         left_out = f"{texts} that hold a sentence of a test set" if texts == "pairs" else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
-        yield f"{bad:,} bad rows of the training {texts} were skipped; bad-rows.tsv in the run folder has them."
+        files = "bad-rows.tsv" + (" or bad-extra-rows.tsv" if result["config"].get("extra_pairs") else "")
+        yield f"{bad:,} bad rows of the training {texts} were skipped; {files} in the run folder has them."
     if short := record.get("short_rows"):
         yield f"{_counted(short, 'document')} of too few words were left out."
     if missing := record.get("missing_rows"):

@@ -101,6 +101,9 @@ class Run:
         run._recipe_hash = recipe_hash(method, recipe_toml)
         run._lenders = [Path(lender) for lender in lenders]
         run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
+        for lender in run._lenders:
+            if not (lender / STAGES_NAME).is_dir():
+                _logger.warning("%s is no run folder: no stage is taken from it", lender)
         return run
 
     @classmethod
