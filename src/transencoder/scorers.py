@@ -231,3 +231,21 @@ def _finite(scores: np.ndarray, pairs: Dataset) -> np.ndarray:
             "The model is damaged or overflows: try precision fp32, or another model"
         )
     return scores
+
+
+class KeptScores:
+    """A scorer that keeps what it gives.
+
+    Args:
+        scorer: The scorer.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.kept: list[np.ndarray] = []
+        """The scores of each call."""
+
+    def score(self, pairs: Dataset) -> np.ndarray:
+        """As the scorer itself."""
+        self.kept.append(self.scorer.score(pairs))
+        return self.kept[-1]

@@ -87,28 +87,15 @@ def _pairs(args: argparse.Namespace) -> tuple[dict[str, str], _Measure]:
 
 def _measured(args: argparse.Namespace, measure: _Measure) -> dict[str, dict[str, float]]:
     """Model -> set -> metric and, of several models, those of their ensemble; each scores each set once."""
-    from transencoder.scorers import MeanScorer
+    from transencoder.scorers import KeptScores, MeanScorer
 
     weights = weights_of(args)
     with loaded(args) as teachers:
-        kept = {teacher.name: _Kept(teacher.scorer) for teacher in teachers}
+        kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
         found = {name: measure(scorer) for name, scorer in kept.items()}
     if len(kept) > 1:
-        found[ENSEMBLE] = measure(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
+        found[ENSEMBLE] = measure(MeanScorer([_Again(each.kept) for each in kept.values()], weights))
     return found
-
-
-class _Kept:
-    """A scorer that keeps what it gives, set by set."""
-
-    def __init__(self, scorer: "Scorer") -> None:
-        self.scorer = scorer
-        self.scores: list[np.ndarray] = []
-
-    def score(self, pairs: "Dataset") -> np.ndarray:
-        """As the scorer itself."""
-        self.scores.append(self.scorer.score(pairs))
-        return self.scores[-1]
 
 
 class _Again:

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
-from transencoder.pairs.rows import plural
+from transencoder.wording import plural
 
 _CHUNK = 1024
 

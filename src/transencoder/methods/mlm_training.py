@@ -30,12 +30,12 @@ from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, re
 from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words
 from transencoder.methods.scoring import Metrics, score_stage
-from transencoder.pairs.rows import plural
 from transencoder.progress import duration
 from transencoder.report.result import Result
 from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
+from transencoder.wording import plural
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""

@@ -13,8 +13,8 @@ from transencoder.methods.defaults import fill
 from transencoder.methods.method import Method
 from transencoder.methods.placement import placed
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.pairs.rows import plural
 from transencoder.progress import duration
+from transencoder.wording import plural
 
 _PAIR_TOKENS = 32
 """Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""

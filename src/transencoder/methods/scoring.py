@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.config import Precision
@@ -15,7 +14,7 @@ from transencoder.evaluation import agreement, evaluate
 from transencoder.inference import uses_bf16
 from transencoder.methods.labelled import Scored
 from transencoder.runs import Run, StageRecord
-from transencoder.scorers import BiScorer, Scorer
+from transencoder.scorers import BiScorer, KeptScores, Scorer
 from transencoder.tokens import TokenCache
 
 _CODE_VERSION = 1
@@ -130,23 +129,11 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
 def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics:
     found = {}
     for name, scored in sets.items():
-        kept = _KeepScores(scorer)
+        kept = KeptScores(scorer)
         found[name] = measure(scored, kept)
         if distributed.rank() == 0:
-            np.save(folder / f"{scored.name}.npy", kept.scores)
+            np.save(folder / f"{scored.name}.npy", kept.kept[-1])
     return _defined(found)
-
-
-class _KeepScores:
-    """A scorer that keeps what it gave last."""
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-
-    def score(self, pairs: Dataset) -> np.ndarray:
-        """As the scorer itself."""
-        self.scores = self.scorer.score(pairs)
-        return self.scores
 
 
 def _defined(found: Mapping[str, float]) -> Metrics:

@@ -9,8 +9,8 @@ from transencoder.methods.data import read_start_data
 from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
 from transencoder.methods.start import StartMethod
-from transencoder.pairs.rows import plural
 from transencoder.progress import duration
+from transencoder.wording import plural
 
 
 @dataclass(frozen=True)

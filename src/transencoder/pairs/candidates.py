@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from transencoder.wording import plural, shorten
+
 from ..errors import InputError
 from .checks import BadRows, why_no_text
 from .columns import Wanted
 from .read import open_table
-from .rows import BadRow, Row, Table, plural, shorten
+from .rows import BadRow, Row, Table
 from .sources import Place, find_source
 from .store import cache_folder_for_rows, store_rows
 

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from transencoder.wording import plural, shorten
+
 from ..errors import InputError
 from .files import unfinished_file, write_faults
-from .rows import BadRow, Row, Table, plural, shorten
+from .rows import BadRow, Row, Table
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transencoder.wording import plural, shorten
+
 from ..errors import InputError
-from .rows import plural, shorten
 
 logger = logging.getLogger(__name__)
 

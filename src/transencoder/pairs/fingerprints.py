@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transencoder.wording import shorten
+
 from ..errors import InputError
-from .rows import shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

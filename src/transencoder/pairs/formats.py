@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from transencoder.wording import plural, shorten
+
 from ..errors import InputError
 from .columns import Wanted, choose_columns, split_header
-from .rows import BadRow, Row, Table, plural, shorten
+from .rows import BadRow, Row, Table
 from .streams import Lines
 
 if TYPE_CHECKING:

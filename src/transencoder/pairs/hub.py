@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transencoder.wording import shorten
+
 from ..errors import InputError
-from .rows import shorten, warn_of_short_slice
+from .rows import warn_of_short_slice
 
 if TYPE_CHECKING:
     from datasets import Dataset

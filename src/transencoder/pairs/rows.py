@@ -41,22 +41,6 @@ class Table:
     """Scores are written as text (TSV, CSV) and have to be parsed."""
 
 
-def shorten(value: object, limit: int = 80) -> str:
-    """The value's repr on one line, cut to about `limit` characters."""
-    if isinstance(value, str | bytes):
-        text = repr(value[: limit + 1])
-    elif isinstance(value, list | tuple):
-        text = "[" + ", ".join(shorten(item, limit) for item in value[:20]) + (", ..." if len(value) > 20 else "") + "]"
-    else:
-        text = repr(value)
-    return text if len(text) <= limit + 2 else text[:limit] + "..."
-
-
-def plural(count: int, noun: str) -> str:
-    """`1 field`, `3 fields`, with thousands marked."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
 def warn_of_short_slice(name: str, n_rows: int, rows: tuple[int, int | None]) -> None:
     """Say so when a split's slice, such as [0:1000], asks for more rows than there are."""
     start, stop = rows

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from transencoder.wording import shorten
+
 from ..errors import InputError
 from .formats import READERS
 from .hub import load_from_hub
-from .rows import shorten
 from .streams import File
 
 if TYPE_CHECKING:

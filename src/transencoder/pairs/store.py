@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from transencoder.wording import plural
+
 from .checks import BadRows
 from .duplicates import find_duplicates, row_hash
 from .files import unfinished_file, write_faults
 from .fingerprints import fingerprint
-from .rows import BadRow, Row, plural
+from .rows import BadRow, Row
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -1,12 +1,13 @@
 """What a run says of itself: report, results page, model card and summary table, from its records alone."""
 
 from transencoder.report.model_card import model_card
+from transencoder.report.notes import notes_of
 from transencoder.report.paper_page import paper_page
 from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
 from transencoder.report.tables import score_rows, summary_table
-from transencoder.report.text import notes_of, pretraining_lines
+from transencoder.report.text import pretraining_lines
 
 __all__ = [
     "Result",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
+from transencoder.report.notes import notes_of
 from transencoder.report.result import (
     FORM_TITLES,
     Result,
@@ -22,7 +23,6 @@ from transencoder.report.text import (
     gain,
     metric_mark,
     metric_titles,
-    notes_of,
     number,
     pretraining_lines,
     reproduce_lines,

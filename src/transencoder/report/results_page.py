@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from transencoder.errors import RunError
+from transencoder.report.notes import notes_of
 from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
 from transencoder.report.tables import markdown_table
-from transencoder.report.text import metric_mark, metric_titles, notes_of, number, shown_source
+from transencoder.report.text import metric_mark, metric_titles, number, shown_source
 from transencoder.runs import atomic_write_text, read_log
 
 _INTRODUCTION = (

@@ -6,11 +6,11 @@ from pathlib import Path
 from transencoder.config import Form
 from transencoder.progress import duration
 from transencoder.report.curves import plot_curves
+from transencoder.report.notes import notes_of
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics
 from transencoder.report.text import (
     data_line,
-    notes_of,
     number,
     pretraining_lines,
     reproduce_lines,

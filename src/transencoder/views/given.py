@@ -8,8 +8,8 @@ import numpy as np
 from transencoder.errors import InputError
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.pairs.duplicates import row_hash
-from transencoder.pairs.rows import shorten
 from transencoder.views.texts import Randoms
+from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transencoder.errors import InputError
-from transencoder.pairs.rows import shorten
 from transencoder.views.texts import WORD
+from transencoder.wording import shorten
 
 _WORDNET = ("data.noun", "data.verb", "data.adj", "data.adv")
 
