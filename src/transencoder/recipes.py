@@ -13,7 +13,7 @@ from transencoder.errors import InputError
 from transencoder.methods import METHODS, Method
 from transencoder.settings import build, put, recipe_toml
 
-__all__ = ["Recipe", "find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml", "variants"]
+__all__ = ["Recipe", "chained", "find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml", "variants"]
 
 _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
 """Of an installed wheel, and of the source tree."""
@@ -28,6 +28,8 @@ class Recipe:
     """Fields of the method's config."""
     vary: dict[str, list[str]]
     """Setting -> values, as they are typed: the recipe is one run for each combination; mostly empty."""
+    after: list[str]
+    """Recipes that run before it, whose folders it may start from."""
     parity: dict[str, str]
     """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
 
@@ -75,7 +77,7 @@ def read_recipe(path: str | Path) -> Recipe:
     """Read a recipe, its values not yet checked.
 
     Raises:
-        InputError: No such file, not TOML, an unknown method, settings varied without values, or no table for parity.
+        InputError: No such file, not TOML, an unknown method, or a table of the recipe's own that is not of its form.
     """
     try:
         table = tomllib.loads(Path(path).read_text("utf-8-sig"))
@@ -89,8 +91,36 @@ def read_recipe(path: str | Path) -> Recipe:
         hint = f"; the nearest is {nearest(method, list(METHODS))}" if isinstance(method, str) else ""
         raise InputError(f"{path}: {found}. It must be one of: {', '.join(METHODS)}{hint}.")
     return Recipe(
-        method, table, vary=_varied(table.pop("vary", {}), path), parity=_parity(table.pop("parity", {}), path)
+        method,
+        table,
+        vary=_varied(table.pop("vary", {}), path),
+        after=_after(table.pop("after", []), path),
+        parity=_parity(table.pop("parity", {}), path),
     )
+
+
+def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
+    """A recipe and, before it, those that it comes after, and theirs.
+
+    Args:
+        path: Its file.
+        waiting: Recipes that come after it.
+
+    Raises:
+        InputError: One is not to be had, or waits for itself.
+    """
+    if path in waiting:
+        raise InputError(f"{path} comes after itself; mend its after = [...]")
+    before = (chained(find_recipe(name), (*waiting, path)) for name in read_recipe(path).after)
+    return list(dict.fromkeys([*itertools.chain.from_iterable(before), path]))
+
+
+def _after(after: Any, path: str | Path) -> list[str]:
+    if not isinstance(after, list) or not all(isinstance(name, str) for name in after):
+        raise InputError(
+            f'{path}: after is {after!r}. It must be a list of recipes, such as after = ["simcse/plm-mini"].'
+        )
+    return after
 
 
 def _parity(parity: Any, path: str | Path) -> dict[str, str]:

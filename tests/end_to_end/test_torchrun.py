@@ -69,14 +69,16 @@ Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps([whole, ru
 distributed.dist.destroy_process_group()
 """
 
-# A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts.
+# A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts, and
+# SimCSE with its projector, which DDP does not see.
 STARTS = """
 import hashlib, json, sys
 from pathlib import Path
 import torch.distributed as dist
-from transencoder import MLM, DeCLUTR, train
+from transencoder import MLM, DeCLUTR, SimCSE, train
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.mlm import MLMFit
+from transencoder.methods.simcse import SimCSEFit
 
 folder, sentences, documents, start = sys.argv[1:]
 shared = {"precision": "fp32", "device": "cpu", "seed": 1}
@@ -84,7 +86,9 @@ language = train(MLM(sentences=sentences, start=start, output=folder + "/mlm", f
     **shared))
 spans = train(DeCLUTR(documents=documents, start=folder + "/mlm", output=folder + "/declutr", document_words=64,
     fit=DeCLUTRFit(batch_size=12, max_length=64, learning_rate=1e-3), **shared))
-values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder)
+views = train(SimCSE(sentences=sentences, start=folder + "/mlm", output=folder + "/simcse",
+    fit=SimCSEFit(batch_size=12, max_length=16, learning_rate=1e-3), **shared))
+values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder, views.bi_encoder)
     for tensor in model.state_dict().values())
 steps = [language.result["pretraining"]["steps"], spans.result["stages"][1]["name"]]
 Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps([hashlib.sha256(values).hexdigest(), steps]))

@@ -7,7 +7,12 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from transencoder.losses import ContrastiveTensionLoss, InBatchContrastiveTensionLoss, contrastive_tension
+from transencoder.losses import (
+    ContrastiveTensionLoss,
+    InBatchContrastiveTensionLoss,
+    contrastive_tension,
+    in_batch_contrastive_tension,
+)
 
 TEXTS = ["balo", "bama dalo", "gelo kama", "felo"]
 OTHERS = ["balo", "kama", "gelo kama", "lelo"]
@@ -60,6 +65,23 @@ def test_gradient_pulls_the_same_together_and_others_apart():
     p = torch.sigmoid((first.detach() * second).sum(1))
     expected = (p - torch.tensor([1.0, 0.0]))[:, None] * second / 2
     torch.testing.assert_close(first.grad, expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("dim", [2, 16])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_the_in_batch_form_is_its_equation(n, dim, temperature):
+    rng = np.random.default_rng(n + 100 * dim)
+    first, second = rng.normal(size=(n, dim)), rng.normal(size=(n, dim))
+    tensors = [torch.from_numpy(each).float() for each in (first, second)]
+    loss = in_batch_contrastive_tension(*tensors, torch.tensor(1 / temperature))
+    assert loss.item() == pytest.approx(slow_in_batch(first, second, temperature), rel=1e-4, abs=1e-6)
+
+
+def test_the_in_batch_gradient_is_that_of_finite_differences(check_gradient):
+    rng = np.random.default_rng(0)
+    first, second, scale = rng.normal(size=(4, 3)), rng.normal(size=(4, 3)), np.array(1.5)
+    check_gradient(in_batch_contrastive_tension, lambda a, b, c: slow_in_batch(a, b, 1 / c), first, second, scale)
 
 
 def test_the_modules_are_their_equations_on_two_copies(bi):

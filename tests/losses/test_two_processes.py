@@ -8,7 +8,15 @@ from torch import multiprocessing
 
 from transencoder import distributed
 from transencoder.checkpoints import own_parameters
-from transencoder.losses import ContrastiveTensionLoss, DeCLUTRLoss, InfoNCELoss, NTXentLoss, tanh_projector
+from transencoder.losses import (
+    ContrastiveTensionLoss,
+    DeCLUTRLoss,
+    InBatchContrastiveTensionLoss,
+    InfoNCELoss,
+    NTXentLoss,
+    WeightedInfoNCELoss,
+    tanh_projector,
+)
 
 FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
 SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
@@ -22,6 +30,12 @@ def loss_of(name: str, folder: str) -> torch.nn.Module:
         return InfoNCELoss(model, 0.5, tanh_projector(32))
     if name == "declutr":
         return DeCLUTRLoss(model, n_positives=1, temperature=0.5)
+    if name in ("weighted", "elementwise"):
+        complement = SentenceTransformer(folder, device="cpu")
+        settings = {"threshold": 0.3, "noise_ratio": 0.0, "form": name}
+        return WeightedInfoNCELoss(model, complement, 0.5, projector=tanh_projector(32), **settings)
+    if name == "in_batch":
+        return InBatchContrastiveTensionLoss(model, 0.5)
     return NTXentLoss(model, 0.5) if name == "nt_xent" else ContrastiveTensionLoss(model)
 
 
@@ -45,13 +59,16 @@ def work(rank: int, name: str, folder: str, meeting: str, output: str) -> None:
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("name", ["info_nce", "nt_xent", "contrastive_tension", "declutr"])
+ALL = ["info_nce", "nt_xent", "contrastive_tension", "in_batch", "declutr", "weighted", "elementwise"]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_gradients_are_those_of_the_whole_batch(name, tiny_bi_encoder, tmp_path):
     paths = [str(tmp_path / each) for each in ("meeting", "gradients.pt")]
     multiprocessing.spawn(work, args=(name, tiny_bi_encoder, *paths), nprocs=2)
     two = torch.load(paths[1], weights_only=True)
     one = gradients(loss_of(name, tiny_bi_encoder), slice(4))
     assert set(one) == set(two)
-    assert any(not key.startswith("model.") for key in one) == (name in ("info_nce", "contrastive_tension"))
+    assert any(not key.startswith("model.") for key in one) == (name not in ("nt_xent", "declutr"))
     for key in one:
         torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-6)

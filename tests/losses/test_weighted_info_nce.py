@@ -17,22 +17,31 @@ def slow_cosines(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return np.array([[q @ k / math.sqrt((q @ q) * (k @ k)) for k in keys] for q in queries])
 
 
-def slow_weighted(queries: np.ndarray, keys: np.ndarray, weights: np.ndarray, temperature: float) -> float:
+def slow_weighted(
+    queries: np.ndarray, keys: np.ndarray, weights: np.ndarray, temperature: float, first_key: int = 0
+) -> float:
     total = 0.0
-    for i, row in enumerate(slow_cosines(queries, keys)):
-        exponentials = [(1.0 if i == j else weights[i, j]) * math.exp(c / temperature) for j, c in enumerate(row)]
+    for i, row in enumerate(slow_cosines(queries, keys), first_key):
+        of_keys = weights[i - first_key]
+        exponentials = [(1.0 if i == j else of_keys[j]) * math.exp(c / temperature) for j, c in enumerate(row)]
         total -= math.log(exponentials[i] / sum(exponentials))
     return total / len(queries)
 
 
-def slow_elementwise(queries: np.ndarray, keys: np.ndarray, weights: np.ndarray, temperature: float) -> float:
+def slow_elementwise(
+    queries: np.ndarray, keys: np.ndarray, weights: np.ndarray, temperature: float, first_key: int = 0
+) -> float:
     total = 0.0
-    for i, row in enumerate(slow_cosines(queries, keys)):
-        exponentials = [math.exp((1.0 if i == j else weights[i, j]) * c / temperature) for j, c in enumerate(row)]
+    for i, row in enumerate(slow_cosines(queries, keys), first_key):
+        of_keys = weights[i - first_key]
+        exponentials = [math.exp((1.0 if i == j else of_keys[j]) * c / temperature) for j, c in enumerate(row)]
         for j, exponential in enumerate(exponentials):
             p = exponential / sum(exponentials)
             total -= math.log(p) if i == j else math.log(1 - p)
     return total / len(queries) / len(keys)
+
+
+FORMS = [(weighted_info_nce, slow_weighted), (elementwise_info_nce, slow_elementwise)]
 
 
 def draw(n: int, n_keys: int, dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -49,14 +58,33 @@ def bi(tiny_bi_encoder):
     return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
-@pytest.mark.parametrize(("n", "n_keys"), [(2, 2), (5, 5), (3, 8)])
+@pytest.mark.parametrize(("n", "n_keys", "first_key"), [(2, 2, 0), (5, 5, 0), (3, 8, 0), (3, 8, 4)])
 @pytest.mark.parametrize("dim", [2, 16])
 @pytest.mark.parametrize("temperature", [0.2, 1.0])
-def test_both_forms_are_their_equations(n, n_keys, dim, temperature):
+def test_both_forms_are_their_equations(n, n_keys, first_key, dim, temperature):
     arrays = draw(n, n_keys, dim)
-    found = weighted_info_nce(*tensors(*arrays), temperature), elementwise_info_nce(*tensors(*arrays), temperature)
-    slow = slow_weighted(*arrays, temperature), slow_elementwise(*arrays, temperature)
-    assert [each.item() for each in found] == pytest.approx(slow, rel=1e-3, abs=1e-6)
+    for form, slow in FORMS:
+        found = form(*tensors(*arrays), temperature, first_key).item()
+        assert found == pytest.approx(slow(*arrays, temperature, first_key), rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize(("form", "slow"), FORMS)
+def test_gradients_are_those_of_finite_differences(form, slow, check_gradient):
+    queries, keys, weights = draw(3, 5, 4)
+    on = torch.from_numpy(weights).float()
+    check_gradient(lambda q, k: form(q, k, on, 0.5, 1), lambda q, k: slow(q, k, weights, 0.5, 1), queries, keys)
+
+
+def test_the_form_that_is_asked_for_is_the_loss(bi, tiny_bi_encoder):
+    embeddings = bi.encode(TEXTS).astype(np.float64)
+    cosines = slow_cosines(embeddings, embeddings)
+    threshold = float(np.median(cosines[cosines < 0.999]))
+    weights = (cosines <= threshold).astype(float)
+    for form, (_, slow) in zip(("weighted", "elementwise"), FORMS, strict=True):
+        complement = SentenceTransformer(tiny_bi_encoder, device="cpu")
+        loss = WeightedInfoNCELoss(bi, complement, 1.0, threshold=threshold, noise_ratio=0.0, form=form)
+        found = loss([dict(bi.preprocess(TEXTS)), dict(bi.preprocess(TEXTS))]).item()
+        assert found == pytest.approx(slow(embeddings, embeddings, weights, 1.0), rel=1e-3)
 
 
 def test_weights_of_one_make_it_info_nce_and_weights_of_zero_take_negatives_out():

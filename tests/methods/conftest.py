@@ -27,6 +27,13 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
         ContrastiveTension,
         {"fit": ContrastiveTensionFit(learning_rate=1e-4, **FAST), "n_negatives": 1},
     ),
+    "contrastive-tension-in-batch": (
+        ContrastiveTension,
+        {
+            "fit": ContrastiveTensionFit(learning_rate=1e-3, optimizer="adamw", dropout=0.1, **FAST),
+            "negatives": "in_batch",
+        },
+    ),
     "diffcse": (DiffCSE, {"fit": DiffCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"}),
     "declutr": (
         DeCLUTR,

@@ -91,6 +91,9 @@ def test_so_many_sentences_can_be_drawn(tiny_start, weights):
     assert "40 rows drawn from the 96 of" in (first.folder / "report.md").read_text()
     with pytest.raises(InputError, match="n_sentences is 97, but .* has 96; give at most that"):
         train(tiny_start("simcse", n_sentences=97, **keep))
+    for name in ("simcse", "contrastive-tension"):
+        with pytest.raises(InputError, match="of which n_sentences takes 1: there must be at least 2"):
+            tiny_start(name, n_sentences=1, **keep).plan()
     with pytest.raises(InputError, match="n_sentences is 0; it must be at least 1"):
         tiny_start("simcse", n_sentences=0)
 
@@ -111,5 +114,5 @@ def test_documents_that_are_too_short_are_refused_or_left_out(tiny_start, senten
 
 def test_one_sentence_has_no_negatives(tiny_start, tmp_path):
     (tmp_path / "one.txt").write_text("balo dama felo\n")
-    with pytest.raises(InputError, match="has 1 row; there must be at least 2"):
+    with pytest.raises(InputError, match="of 1 row: there must be at least 2"):
         train(tiny_start("simcse", sentences=str(tmp_path / "one.txt")))

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import BiScorer, read_pairs, train
 from transencoder.cli import main
+from transencoder.encoders import load_bi
 from transencoder.evaluation import evaluate
 from transencoder.recipes import load_recipe, recipe_toml
 
@@ -118,6 +119,27 @@ def test_recipes_run_one_after_the_other_and_the_second_starts_from_the_firsts_r
     assert "belong to one recipe" in capsys.readouterr().err
 
 
+def test_a_recipe_runs_those_that_it_comes_after_first(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    monkeypatch.setattr(
+        "transencoder.cli.recipes.train_or_plan", lambda config, args, name=None: seen.append((config.output, name))
+    )
+    text = 'method = "simcse"\nsentences = "s.txt"\nstart = "x"\noutput = "runs/{0}"\nafter = {1}\n'
+    for name, after in {"a": "[]", "b": '["a.toml"]', "c": '["a.toml", "b.toml"]', "x": '["x.toml"]'}.items():
+        Path(f"{name}.toml").write_text(text.format(name, after))
+    assert main(["recipes", "run", "c.toml", "--output", "mine"]) == 0
+    assert [output for output, _ in seen] == ["runs/a", "runs/b", "mine"]
+    assert main(["recipes", "run", "x.toml"]) == 2
+    assert "x.toml comes after itself" in capsys.readouterr().err
+    Path("x.toml").write_text(text.format("x", '"a.toml"'))
+    assert main(["recipes", "run", "x.toml"]) == 2
+    assert "after is 'a.toml'. It must be a list of recipes" in capsys.readouterr().err
+    seen.clear()
+    assert main(["recipes", "run", "plm-mini-chain"]) == 0
+    assert [name for _, name in seen] == ["simcse/plm-mini", "trans-encoder/plm-mini-chain"]
+
+
 def test_the_plan_has_the_steps_that_are_taken(tiny_start, method):
     config = tiny_start(method, dev=None, tests=())
     plan = config.plan()
@@ -132,3 +154,29 @@ def test_the_plan_of_declutr_counts_spans_and_one_encoder(tiny_start):
     assert "train a bi-encoder 6 steps on 96 rows" in str(plan)
     assert plan.disk_bytes < 3 * simcse.disk_bytes
     assert tiny_start("contrastive-tension").plan().disk_bytes > 1.5 * simcse.disk_bytes
+
+
+@pytest.mark.parametrize("pooling", [None, "cls"])
+def test_the_complements_pooling_is_what_is_asked_for(tiny_start, tiny_plm, pooling):
+    """Was: mean for a plain model, as released SimCSE models are, whose [CLS] is their embedding."""
+    config = tiny_start("dclr", complement=tiny_plm, complement_pooling=pooling)
+    loss = config.loss(load_bi(Path(tiny_plm), max_length=16, pooling="mean", device="cpu"))
+    assert loss.complement[1].pooling_mode == (pooling or "mean")
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "name", "value"),
+    [
+        ("dclr", {"loss_form": "elementwise"}, "form", "elementwise"),
+        ("diffcse", {"counts_padding": True}, "counts_padding", True),
+    ],
+)
+def test_a_parity_switch_reaches_the_loss(tiny_start, tiny_plm, method, changes, name, value):
+    student = load_bi(Path(tiny_plm), max_length=16, pooling="mean", device="cpu")
+    assert getattr(tiny_start(method, **changes).loss(student), name) == value
+    assert getattr(tiny_start(method).loss(student), name) != value
+
+
+def test_the_released_codes_mask_is_written_into_the_second_view(tiny_start):
+    letters = repr(tiny_start("mirror-bert", mask_token="<mask>").pair_maker("[MASK]"))
+    assert "<mask>" in letters and "<mask>" not in repr(tiny_start("mirror-bert").pair_maker("[MASK]"))

@@ -14,7 +14,7 @@ from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
 from transencoder.errors import InputError
 from transencoder.methods import Method
-from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
+from transencoder.recipes import chained, find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 
 
 def add(commands: Commands) -> None:
@@ -75,19 +75,22 @@ def _run(args: argparse.Namespace) -> None:
     if args.vary and args.sweep:
         raise InputError("--vary makes a table and --sweep a choice; give one of them")
     recipes = {path: name for name, path in list_recipes().items()}
-    planned = [(path, _variants(path, args)) for path in map(find_recipe, args.names)]
-    for i, (path, runs) in enumerate(planned):
-        name = None if args.set or args.vary or args.sweep else recipes.get(path)
-        if name and args.parity:
+    named = [find_recipe(name) for name in args.names]
+    as_it_is = argparse.Namespace(**vars(args) | {"output": None, "set": [], "vary": [], "sweep": [], "parity": False})
+    ways = {path: args if path in named else as_it_is for name in named for path in chained(name)}
+    planned = [(path, _variants(path, way), way) for path, way in ways.items()]
+    for i, (path, runs, way) in enumerate(planned):
+        name = None if way.set or way.vary or way.sweep else recipes.get(path)
+        if name and way.parity:
             name += " --parity"
-        if args.dry_run:
-            _plan([run.config for _, each in planned[:i] for run in each], runs, args)
-        elif args.sweep:
-            choose(runs, args)
+        if way.dry_run:
+            _plan([run.config for _, each, _ in planned[:i] for run in each], runs, way)
+        elif way.sweep:
+            choose(runs, way)
         elif runs[0].name:
-            tabulate(runs, args, name)
+            tabulate(runs, way, name)
         else:
-            train_or_plan(runs[0].config, args, name)
+            train_or_plan(runs[0].config, way, name)
 
 
 def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse.Namespace) -> None:
@@ -107,7 +110,9 @@ def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
     if recipe.vary and args.sweep:
         raise InputError(f"{path} varies {', '.join(recipe.vary)} itself, as a table; --sweep cannot choose among them")
     if args.parity and not recipe.parity:
-        raise InputError(f"{path} has no table [parity]: nothing is known of a released code. Leave --parity out.")
+        raise InputError(
+            f"{path} has no table [parity], which says where a released code differs from the paper; leave --parity out"
+        )
     parity = [f"{name}={value}" for name, value in recipe.parity.items()] if args.parity else []
     vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
     flags = {} if args.output is None else {"output": args.output}

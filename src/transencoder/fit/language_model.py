@@ -12,7 +12,7 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedModel
 from transencoder import progress
 from transencoder.batching import training_rows
 from transencoder.config import FitConfig, Precision
-from transencoder.fit.pretraining import Pretrained, train_masked
+from transencoder.fit.pretraining import Pretrained, guessing_masked_only, train_masked
 from transencoder.fit.trainer import set_dropout
 from transencoder.inference import autocast
 
@@ -119,7 +119,11 @@ def masked_loss(
     collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
     was_training, total, n_guessed = model.training, 0.0, 0
     model.eval()  # type: ignore[no-untyped-call]
-    with autocast(model.device, precision), progress.task("held-out text", len(blocks)) as advance:
+    with (
+        autocast(model.device, precision),
+        guessing_masked_only(model),
+        progress.task("held-out text", len(blocks)) as advance,
+    ):
         for start in range(0, len(blocks), batch_size):
             rows = [{"row": row} for row in range(start, min(start + batch_size, len(blocks)))]
             batch = {name: values.to(model.device) for name, values in collate(rows).items()}

@@ -149,7 +149,7 @@ def train_masked(
         report_to=report_to,
     )
     arguments.gradient_checkpointing = config.gradient_checkpointing
-    with _guessing_masked_only(model):
+    with guessing_masked_only(model):
         trainer = _MaskedTrainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
         trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
         run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length, log_folder)
@@ -186,7 +186,7 @@ def _load(start: Path, seed: int) -> tuple[PreTrainedModel, Any]:
 
 
 @contextmanager
-def _guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
+def guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
     """Give the language-modelling head the masked positions alone: over all of them it costs more than a small encoder.
 
     The labels, int (batch, longest) with -100 where nothing is to guess, become (1, n_masked).

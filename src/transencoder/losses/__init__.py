@@ -1,9 +1,15 @@
-"""Losses: one equation a file. Each a pure function, and a module for sentence-transformers' own trainers."""
+"""Losses: one equation a file. Each a pure function, and a module for sentence-transformers' own trainers.
+
+Some modules train more than the encoder: a projector, a second copy, a discriminator. Under several processes DDP sees
+the encoder alone. Our trainers then average these gradients too; beside a plain one, give the loss's own parameters to
+`transencoder.distributed.average_gradients` before training.
+"""
 
 from transencoder.losses.contrastive_tension import (
     ContrastiveTensionLoss,
     InBatchContrastiveTensionLoss,
     contrastive_tension,
+    in_batch_contrastive_tension,
 )
 from transencoder.losses.cosine_cross_entropy import (
     ClippedCosineCrossEntropyLoss,
@@ -49,6 +55,7 @@ __all__ = [
     "cosine_cross_entropy",
     "cosine_regression",
     "elementwise_info_nce",
+    "in_batch_contrastive_tension",
     "info_nce",
     "log_cosh",
     "logit_regression",

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from transencoder.losses.features import embed
+from transencoder.losses.gathering import gathered
 
 
 def contrastive_tension(
@@ -32,6 +33,29 @@ def contrastive_tension(
         The loss, a scalar.
     """
     return binary_cross_entropy_with_logits((first.float() * second.float()).sum(1), targets.float())
+
+
+def in_batch_contrastive_tension(
+    first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"], scale: Float[Tensor, ""]
+) -> Float[Tensor, ""]:
+    """`info_nce` of two copies' embeddings of the same sentences in both directions (sentence-transformers).
+
+    Never negative. Under several processes all sentences of all of them are candidates.
+
+    Args:
+        first: The first copy's embeddings.
+        second: The second copy's, row by row.
+        scale: What the cosines are multiplied by, 1 / temperature; it has a gradient.
+
+    Returns:
+        The loss, a scalar.
+    """
+    directions = []
+    for queries, own_keys in ((first, second), (second, first)):
+        keys, first_key = gathered(own_keys.float())
+        own = torch.arange(first_key, first_key + len(queries), device=queries.device)
+        directions.append(cross_entropy(cos_sim(queries.float(), keys) * scale, own))
+    return torch.stack(directions).mean()
 
 
 class ContrastiveTensionLoss(nn.Module):
@@ -66,7 +90,7 @@ class ContrastiveTensionLoss(nn.Module):
 class InBatchContrastiveTensionLoss(nn.Module):
     """Contrastive Tension with the batch's other sentences as negatives, as sentence-transformers recommends it.
 
-    `info_nce` of the two copies' cosines in both directions, with a temperature that is learned.
+    `in_batch_contrastive_tension` with a temperature that is learned.
 
     Args:
         model: The bi-encoder to train, the first copy.
@@ -90,9 +114,7 @@ class InBatchContrastiveTensionLoss(nn.Module):
         """
         left, right = sentence_features
         first, second = embed(self.model, left), embed(self.twin, right)
-        logits = cos_sim(first.float(), second.float()) * self.log_scale.exp()
-        own = torch.arange(len(first), device=first.device)
-        return (cross_entropy(logits, own) + cross_entropy(logits.T, own)) / 2
+        return in_batch_contrastive_tension(first, second, self.log_scale.exp())
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy, cross_entropy
+from torch.nn.functional import binary_cross_entropy, cross_entropy, one_hot
 
 from transencoder.losses.features import embed, embed_pairs
+from transencoder.losses.gathering import gathered
 
 _LEAST_NORM = 1e-12
 
@@ -20,6 +21,7 @@ def weighted_info_nce(
     keys: Float[Tensor, "keys dim"],
     weights: Float[Tensor, "queries keys"],
     temperature: float,
+    first_key: int = 0,
 ) -> Float[Tensor, ""]:
     """Mean over i of -log(exp(cos(q_i, k_i) / t) / sum_j w_ij exp(cos(q_i, k_j) / t)), w_ii = 1.
 
@@ -30,13 +32,14 @@ def weighted_info_nce(
         keys: Embeddings of the second views, row by row, then of further negatives.
         weights: Of each key for each query, at least 0; those of a query's own key are taken as 1.
         temperature: Above 0; DCLR: 0.05.
+        first_key: The key of query 0; query i has key `first_key` + i. Other processes' keys stand around them.
 
     Returns:
         The loss, a scalar.
     """
-    own = torch.eye(len(queries), len(keys), dtype=torch.bool, device=queries.device)
-    logits = cos_sim(queries.float(), keys.float()) / temperature + weights.float().masked_fill(own, 1.0).log()
-    return cross_entropy(logits, torch.arange(len(queries), device=queries.device))
+    own_keys = torch.arange(first_key, first_key + len(queries), device=queries.device)
+    weights = weights.float().masked_fill(one_hot(own_keys, len(keys)).bool(), 1.0)
+    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature + weights.log(), own_keys)
 
 
 def elementwise_info_nce(
@@ -44,6 +47,7 @@ def elementwise_info_nce(
     keys: Float[Tensor, "keys dim"],
     weights: Float[Tensor, "queries keys"],
     temperature: float,
+    first_key: int = 0,
 ) -> Float[Tensor, ""]:
     """What DCLR's released code does in the place of `weighted_info_nce`.
 
@@ -55,11 +59,12 @@ def elementwise_info_nce(
         keys: As in `weighted_info_nce`.
         weights: As in `weighted_info_nce`.
         temperature: As in `weighted_info_nce`.
+        first_key: As in `weighted_info_nce`.
 
     Returns:
         The loss, a scalar.
     """
-    own = torch.eye(len(queries), len(keys), dtype=torch.bool, device=queries.device)
+    own = one_hot(torch.arange(first_key, first_key + len(queries), device=queries.device), len(keys)).bool()
     logits = cos_sim(queries.float(), keys.float()) / temperature * weights.float().masked_fill(own, 1.0)
     return binary_cross_entropy(logits.softmax(1), own.float())
 
@@ -100,7 +105,8 @@ class WeightedInfoNCELoss(nn.Module):
     """DCLR's loss for `SentenceTransformerTrainer`, ours and the plain one, on two columns of the same sentences.
 
     Negatives that a frozen model finds too alike to the query are left out; Gaussian vectors, refined to be hard, are
-    negatives too, which spreads the embeddings evenly.
+    negatives too, which spreads the embeddings evenly. Under several processes all keys of all of them are candidates;
+    noise is each process's own.
 
     Args:
         model: The bi-encoder to train.
@@ -146,13 +152,14 @@ class WeightedInfoNCELoss(nn.Module):
             labels: Not used.
         """
         left, right = sentence_features
-        queries, keys = (self.projector(side) for side in embed_pairs(self.model, [dict(left), dict(right)]))
+        queries, own_keys = (self.projector(side) for side in embed_pairs(self.model, [dict(left), dict(right)]))
+        keys, first_key = gathered(own_keys)
         weights = self._weigh(left, right)
         if n_noise := int(self.noise_ratio * len(queries)):
-            keys = torch.cat([keys.float(), self._noise(queries, keys, n_noise)])
+            keys = torch.cat([keys.float(), self._noise(queries, own_keys, n_noise)])
             weights = torch.cat([weights, weights.new_ones(len(weights), n_noise)], dim=1)
         loss = weighted_info_nce if self.form == "weighted" else elementwise_info_nce
-        return loss(queries, keys, weights, self.temperature)
+        return loss(queries, keys, weights, self.temperature, first_key)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""
@@ -166,7 +173,7 @@ class WeightedInfoNCELoss(nn.Module):
         first = second = embed(self.complement, dict(left))
         if not torch.equal(left["input_ids"], right["input_ids"]):
             second = embed(self.complement, dict(right))
-        return (cos_sim(first.float(), second.float()) <= self.threshold).float()
+        return (cos_sim(first.float(), gathered(second.float())[0]) <= self.threshold).float()
 
     def _noise(self, queries: Tensor, keys: Tensor, n_noise: int) -> Tensor:
         noise = torch.randn(n_noise, queries.shape[1], device=queries.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -39,6 +40,8 @@ class DCLR(Sentences, StartMethod):
     complement: str
     """The frozen bi-encoder that weighs the negatives: a folder, a hub id, or `minilm`, with the start's tokenizer.
     Released code: the unsupervised SimCSE of the same base model."""
+    complement_pooling: Pooling | None = None
+    """Pooling of `complement`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     pooling: Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
     projector: bool = True
@@ -68,8 +71,10 @@ class DCLR(Sentences, StartMethod):
         check_temperature(self.temperature, papers=0.05)
         check_fit_dropout(self)
         for name in ("noise_ratio", "n_noise_steps", "noise_step_size"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 0")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 0 and finite")
+        if not -1.0 <= self.threshold <= 1.0:
+            raise InputError(f"threshold is {self.threshold}; it is a cosine, from -1 to 1")
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -87,12 +92,9 @@ class DCLR(Sentences, StartMethod):
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
         folder = self.fetch_helper("complement")
-        complement = load_bi(folder, max_length=self.fit.max_length, device=str(student.device))
-        if complement.tokenizer.get_vocab() != student.tokenizer.get_vocab():
-            raise InputError(
-                f"complement {self.complement} has another vocabulary than the start {self.start}; give a bi-encoder "
-                "that was made from the same pretrained model"
-            )
+        complement = load_bi(
+            folder, max_length=self.fit.max_length, pooling=self.complement_pooling, device=str(student.device)
+        )
         check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"

@@ -10,6 +10,8 @@ from transencoder.errors import InputError
 from transencoder.methods.start import StartMethod, check_temperature
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -127,22 +129,25 @@ class DeCLUTR(StartMethod):
         names = ("document_words", "n_anchors", "n_positives", "relation", "n_samples")
         return Spans(**{name: getattr(self, name) for name in names})
 
-    def loss(self, student: SentenceTransformer) -> nn.Module:
-        """The contrast between spans, and the masked words of the anchors.
+    def check_start(self, folder: Path) -> None:
+        """Refuse a start without a language-modelling head where words are masked."""
+        from transencoder.encoders import load_masked
 
-        Raises:
-            InputError: The start has no language-modelling head, and `mask_ratio` is not 0.
-        """
+        if self.mask_ratio:
+            try:
+                load_masked(folder)
+            except InputError as error:
+                raise InputError(f"{error} as start, or mask_ratio 0") from error
+
+    def loss(self, student: SentenceTransformer) -> nn.Module:
+        """The contrast between spans, and the masked words of the anchors."""
         from transencoder.encoders import fetch, language_model_head
         from transencoder.losses import DeCLUTRLoss
 
         if not self.mask_ratio:
             return DeCLUTRLoss(student, self.n_positives, self.temperature)
-        try:
-            start = fetch(self.start, form="bi", revision=self.revision, token=self.token, cache_folder=self.cache_dir)
-            head, tokenizer = language_model_head(start, student)
-        except InputError as error:
-            raise InputError(f"{error} as start, or mask_ratio 0") from error
+        start = fetch(self.start, form="bi", revision=self.revision, token=self.token, cache_folder=self.cache_dir)
+        head, tokenizer = language_model_head(start, student)
         return DeCLUTRLoss(
             student,
             self.n_positives,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,9 +58,9 @@ class DiffCSE(Sentences, StartMethod):
         super().__post_init__()
         check_temperature(self.temperature, papers=0.05)
         check_fit_dropout(self)
-        if self.detection_weight < 0:
+        if not 0 <= self.detection_weight < math.inf:
             raise InputError(
-                f"detection_weight is {self.detection_weight}; it must be at least 0, the paper's is 0.005"
+                f"detection_weight is {self.detection_weight}; it must be at least 0 and finite, the paper's is 0.005"
             )
         if not 0.0 < self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, above 0 and below 1")
@@ -80,25 +81,31 @@ class DiffCSE(Sentences, StartMethod):
         return 2
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
-        """InfoNCE and the detection, through the projector."""
+        """InfoNCE and the detection, through the projector.
+
+        Raises:
+            InputError: The discriminator, a copy of the start, has no place for the embedding.
+        """
         from copy import deepcopy
 
         from transencoder.encoders import load_masked
         from transencoder.losses import DiffCSELoss, batch_norm_projector
 
         generator, tokenizer = load_masked(self.fetch_helper("generator"))
-        if tokenizer.get_vocab() != student.tokenizer.get_vocab():
-            raise InputError(
-                f"generator {self.generator} has another vocabulary than the start {self.start}; give a masked "
-                "language model with the same tokenizer"
-            )
         check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
+        discriminator = deepcopy(student.transformers_model)
+        words = discriminator.get_input_embeddings()  # type: ignore[union-attr]
+        if not hasattr(discriminator, "embeddings") or words.embedding_dim != dimension:
+            raise InputError(
+                f"{self.start} cannot be DiffCSE's discriminator, which reads the sentence's embedding, of {dimension} "
+                f"numbers, among those of its words, of {words.embedding_dim}; give a start such as BERT or RoBERTa"
+            )
         return DiffCSELoss(
             student,
             generator,
-            deepcopy(student.transformers_model),  # type: ignore[arg-type]
+            discriminator,  # type: ignore[arg-type]
             mask_token_id=tokenizer.mask_token_id,
             special_ids=tokenizer.all_special_ids,
             temperature=self.temperature,

@@ -54,7 +54,8 @@ class MirrorBERT(Sentences, StartMethod):
     temperature: float = 0.04
     """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
     span_characters: int = 5
-    """Characters that are masked in the second view (released code); 0: none, as for words."""
+    """Characters that are masked in the second view (released code); 0: none, as for words. Not where the views are two
+    columns."""
     mask_token: str | None = None
     """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
     drophead: float = 0.0
@@ -71,6 +72,8 @@ class MirrorBERT(Sentences, StartMethod):
             raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
         if not 0.0 <= self.drophead < 1.0:
             raise InputError(f"drophead is {self.drophead}; it is a share of the heads, 0 to below 1")
+        if self.mask_token is not None and len(self.columns) == 2:
+            raise InputError("mask_token is given, but two columns are the views as they are; leave one of them out")
         if self.fit.dropout == 0.0 and not self._views_differ:
             raise InputError("fit.dropout, span_characters and drophead are all 0, and then both views are the same")
 

@@ -14,13 +14,13 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
 from transencoder.encoders import (
+    check_length,
     count_parameters,
     fetch,
     fresh_masked,
     fresh_tokenizer,
     load_bi,
     load_masked,
-    n_positions,
 )
 from transencoder.errors import InputError
 from transencoder.fit import masked_loss, pack, steps_in_all, train_language_model
@@ -104,7 +104,8 @@ def train_mlm(config: MLM, *, recipe: str | None = None) -> TrainedMLM:
 def _prepare(config: MLM) -> tuple[MLM, MLM, Path | None]:
     """The config with every default written out, the same with its variables expanded, and the start's folder."""
     given, usable = placed(config)
-    rate = config.fit.learning_rate or (5e-4 if config.from_scratch else 5e-5)
+    default = 5e-4 if config.from_scratch else 5e-5
+    rate = default if config.fit.learning_rate is None else config.fit.learning_rate
     given, usable = (replace(each, fit=replace(each.fit, learning_rate=rate)) for each in (given, usable))
     if usable.start is None:
         return given, usable, None
@@ -119,8 +120,8 @@ def _check_start(folder: Path, config: MLM) -> None:
         model, tokenizer = load_masked(folder, new_head=config.new_head)
     except InputError as error:
         raise InputError(f"{error}, or set new_head where only the head is missing") from error
-    if (config.fit.max_length or 0) > (limit := n_positions(model)):
-        raise InputError(f"fit.max_length is {config.fit.max_length}, but {config.start} reads at most {limit} tokens")
+    if config.fit.max_length is not None:
+        check_length(folder, config.fit.max_length, "fit.max_length")
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
             f"the tokenizer of {config.start} has {len(tokenizer)} tokens, of which the model knows "

@@ -60,6 +60,16 @@ class StartMethod(Method["TrainedStart"]):
         """
         return texts
 
+    def check_start(self, folder: Path) -> None:
+        """Refuse a start that the method cannot use, before the text is read; usually any will do.
+
+        Args:
+            folder: The start.
+
+        Raises:
+            InputError: It cannot.
+        """
+
     @property
     def helpers(self) -> tuple[str, ...]:
         """Fields that name the models that the loss needs besides the start."""

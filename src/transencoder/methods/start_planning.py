@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from transencoder.encoders import count_parameters, fetch
-from transencoder.fit import steps_in_all
+from transformers import AutoTokenizer
+
+from transencoder.encoders import check_length, count_parameters, fetch
+from transencoder.errors import InputError
+from transencoder.fit import check_lora, steps_in_all
 from transencoder.methods.data import read_start_data
 from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
@@ -59,9 +62,28 @@ def plan_start(config: StartMethod) -> StartPlan:
 
 
 def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
-    """The config with every default written out, the same with its variables expanded, and the start's folder."""
+    """The config with every default written out, the same with its variables expanded, and the start's folder.
+
+    Raises:
+        InputError: A model that cannot be had or that the method cannot use, found before the text is read.
+    """
     given, usable = placed(config)
     folder = fetch(usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
+    if usable.fit.max_length is not None:
+        check_length(folder, usable.fit.max_length, "fit.max_length")
+    if usable.fit.lora_rank:
+        check_lora()
+    vocabulary = _vocabulary(folder)
     for helper in usable.helpers:
-        usable.fetch_helper(helper)  # one that is not there is an error now, not after the text was read
+        if _vocabulary(usable.fetch_helper(helper)) != vocabulary:
+            raise InputError(
+                f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give one "
+                "that was made from the same pretrained model"
+            )
+    usable.check_start(folder)
     return given, usable, folder
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder).get_vocab()
+    return vocabulary

@@ -68,7 +68,8 @@ class TwoViews:
 class Contrasts:
     """Each sentence with itself, label 1, and random pairs of different sentences, label 0 (Contrastive Tension).
 
-    The random pairs are drawn for 1,024 sentences at a time, from the seed and the first one's row.
+    The random pairs are drawn for 1,024 sentences at a time, from the seed and the first one's row. Different are
+    sentences of different rows: one that stands in the text twice may, rarely, be drawn against itself.
     """
 
     n_negatives: int = 7
