@@ -301,6 +301,8 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
     assert name == f"{method_name(type(config))}/{path.stem}"
     assert config.output == f"runs/{name}"
     assert path.read_text("utf-8").startswith("# ")
+    for setting, value in read_recipe(path).parity.items():
+        assert load_recipe(path, [f"{setting}={value}"]) != config, f"{setting} is as it is without parity"
     members = getattr(config, "members", ())
     names = [name for member in members for name in (member.start, member.cross_start)]
     names += [getattr(config, field, None) for field in ("start", "generator", "complement", "sentences", "documents")]

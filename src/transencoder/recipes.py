@@ -160,7 +160,7 @@ def find_recipe(name: str) -> Path:
     """
     recipes = list_recipes()
     if Path(name).is_file():
-        return Path(name)
+        return {path.resolve(): path for path in recipes.values()}.get(Path(name).resolve(), Path(name))
     found = [key for key in recipes if name in (key, key.rpartition("/")[2])]
     if len(found) == 1:
         return recipes[found[0]]

@@ -242,10 +242,10 @@ class KeptScores:
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.kept: list[np.ndarray] = []
-        """The scores of each call."""
+        self.scores: list[np.ndarray] = []
+        """Of each call."""
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """As the scorer itself."""
-        self.kept.append(self.scorer.score(pairs))
-        return self.kept[-1]
+        self.scores.append(self.scorer.score(pairs))
+        return self.scores[-1]

@@ -74,14 +74,16 @@ def test_the_in_batch_form_is_its_equation(n, dim, temperature):
     rng = np.random.default_rng(n + 100 * dim)
     first, second = rng.normal(size=(n, dim)), rng.normal(size=(n, dim))
     tensors = [torch.from_numpy(each).float() for each in (first, second)]
-    loss = in_batch_contrastive_tension(*tensors, torch.tensor(1 / temperature))
+    loss = in_batch_contrastive_tension(*tensors, torch.tensor(temperature))
+    of_rows = [in_batch_contrastive_tension(*tensors, torch.tensor(temperature), row, 1).item() for row in range(n)]
+    assert np.mean(of_rows) == pytest.approx(loss.item(), rel=1e-4, abs=1e-6)
     assert loss.item() == pytest.approx(slow_in_batch(first, second, temperature), rel=1e-4, abs=1e-6)
 
 
 def test_the_in_batch_gradient_is_that_of_finite_differences(check_gradient):
     rng = np.random.default_rng(0)
-    first, second, scale = rng.normal(size=(4, 3)), rng.normal(size=(4, 3)), np.array(1.5)
-    check_gradient(in_batch_contrastive_tension, lambda a, b, c: slow_in_batch(a, b, 1 / c), first, second, scale)
+    first, second, temperature = rng.normal(size=(4, 3)), rng.normal(size=(4, 3)), np.array(0.7)
+    check_gradient(in_batch_contrastive_tension, slow_in_batch, first, second, temperature)
 
 
 def test_the_modules_are_their_equations_on_two_copies(bi):

@@ -94,7 +94,7 @@ def _measured(args: argparse.Namespace, measure: _Measure) -> dict[str, dict[str
         kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
         found = {name: measure(scorer) for name, scorer in kept.items()}
     if len(kept) > 1:
-        found[ENSEMBLE] = measure(MeanScorer([_Again(each.kept) for each in kept.values()], weights))
+        found[ENSEMBLE] = measure(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
     return found
 
 

@@ -61,8 +61,11 @@ def _list(args: argparse.Namespace) -> None:
 
 def _show(args: argparse.Namespace) -> None:
     path = find_recipe(args.name)
-    vary = read_recipe(path).vary
-    full = recipe_toml(load_recipe(path)) + "".join(f"# varied: {name} = {', '.join(vary[name])}\n" for name in vary)
+    recipe = read_recipe(path)
+    lines = [f"# after: {', '.join(recipe.after)}"] if recipe.after else []
+    lines += [f"# varied: {name} = {', '.join(values)}" for name, values in recipe.vary.items()]
+    lines += [f"# parity: {name} = {value}" for name, value in recipe.parity.items()]
+    full = recipe_toml(load_recipe(path)) + "\n".join(lines)
     show((full if args.full else path.read_text("utf-8")).rstrip("\n"))
 
 
@@ -113,12 +116,14 @@ def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
         raise InputError(
             f"{path} has no table [parity], which says where a released code differs from the paper; leave --parity out"
         )
-    parity = [f"{name}={value}" for name, value in recipe.parity.items()] if args.parity else []
+    if args.parity:
+        parity = [f"{name}={value}" for name, value in recipe.parity.items()]
+        args = argparse.Namespace(**vars(args) | {"set": [*parity, *args.set]})
     vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
     flags = {} if args.output is None else {"output": args.output}
     runs = []
     for name, overrides in variants(vary).items():
-        config = config_from(args, flags, parity + overrides)
+        config = config_from(args, flags, overrides)
         output = "-".join(part for part in (config.output, "parity" if args.parity else "", name) if part)
         runs.append(Variant(name, overrides, replace(config, output=output)))
     return runs

@@ -60,11 +60,7 @@ def _report(args: argparse.Namespace) -> None:
 def _results(args: argparse.Namespace) -> None:
     if args.expected is None and not args.runs:
         raise InputError("no run is given; give run folders, or --expected FILE for a page of a paper's tables")
-    try:
-        if args.expected is None:
-            page = report.results_page(args.runs, args.output)
-        else:
-            page = report.paper_page(args.expected, args.runs, args.output)
-    except OSError as error:
-        raise InputError(f"{args.output} cannot be written ({error.strerror}). Choose another --output.") from error
-    show(str(page))
+    if args.expected is None:
+        show(str(report.results_page(args.runs, args.output)))
+    else:
+        show(str(report.paper_page(args.expected, args.runs, args.output)))

@@ -29,7 +29,7 @@ from transencoder.losses import (
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.tokens import Encoder
 
-_CODE_VERSION = 4
+_CODE_VERSION = 5
 """Raised when a change of the code changes what a stage computes."""
 
 _CROSS_LOSSES: dict[CrossLoss, type[LogitLoss]] = {"bce": SoftCrossEntropyLoss, "mse": LogitRegressionLoss}

@@ -210,22 +210,28 @@ def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | Non
     model.max_seq_length = max_length
 
 
-def check_length(folder: Path, length: int, name: str) -> None:
+def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
     """Refuse a length that a model has no positions for, before anything is trained.
 
     Args:
         folder: The model.
-        length: Tokens of a text or pair.
-        name: The setting that it is from.
+        length: Tokens of a text or pair; None: the model's own.
+        setting: Where the length is from.
+        typed: The model as the user named it.
 
     Raises:
-        InputError: The model reads fewer tokens.
+        InputError: The model reads fewer tokens, or is of a kind that transformers does not have.
     """
+    if length is None:
+        return
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except ValueError as error:
+        raise InputError(f"{typed} is no model that transformers can make by itself ({error}); give another") from error
     with torch.device("meta"):
-        model: nn.Module = AutoModel.from_config(AutoConfig.from_pretrained(folder))  # type: ignore[no-untyped-call]
-    limit = n_positions(model)
-    if length > limit:
-        raise InputError(f"{name} is {length}, but {folder} reads at most {limit} tokens; give at most that")
+        model: nn.Module = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    if length > (limit := n_positions(model)):
+        raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
 
 
 def n_positions(model: nn.Module) -> float:

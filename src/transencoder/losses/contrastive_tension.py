@@ -36,26 +36,30 @@ def contrastive_tension(
 
 
 def in_batch_contrastive_tension(
-    first: Float[Tensor, "batch dim"], second: Float[Tensor, "batch dim"], scale: Float[Tensor, ""]
+    first: Float[Tensor, "all dim"],
+    second: Float[Tensor, "all dim"],
+    temperature: Float[Tensor, ""],
+    first_row: int = 0,
+    n_rows: int | None = None,
 ) -> Float[Tensor, ""]:
-    """`info_nce` of two copies' embeddings of the same sentences in both directions (sentence-transformers).
+    """Mean over i of half of -log softmax_j(cos(f_i, s_j) / t)_i and half of -log softmax_j(cos(f_j, s_i) / t)_i.
 
-    Never negative. Under several processes all sentences of all of them are candidates.
+    Sentence-transformers' Contrastive Tension with the batch's other sentences as negatives: `info_nce` in both
+    directions, with a temperature that has a gradient. Never negative.
 
     Args:
-        first: The first copy's embeddings.
-        second: The second copy's, row by row.
-        scale: What the cosines are multiplied by, 1 / temperature; it has a gradient.
+        first: The first copy's embeddings, of all processes.
+        second: The second copy's of the same sentences, row by row.
+        temperature: Above 0.
+        first_row: The first i of the mean, this process's.
+        n_rows: How many; None: all.
 
     Returns:
         The loss, a scalar.
     """
-    directions = []
-    for queries, own_keys in ((first, second), (second, first)):
-        keys, first_key = gathered(own_keys.float())
-        own = torch.arange(first_key, first_key + len(queries), device=queries.device)
-        directions.append(cross_entropy(cos_sim(queries.float(), keys) * scale, own))
-    return torch.stack(directions).mean()
+    own = torch.arange(first_row, first_row + (n_rows or len(first)), device=first.device)
+    logits = cos_sim(first.float(), second.float()) / temperature
+    return (cross_entropy(logits[own], own) + cross_entropy(logits.T[own], own)) / 2
 
 
 class ContrastiveTensionLoss(nn.Module):
@@ -90,7 +94,8 @@ class ContrastiveTensionLoss(nn.Module):
 class InBatchContrastiveTensionLoss(nn.Module):
     """Contrastive Tension with the batch's other sentences as negatives, as sentence-transformers recommends it.
 
-    `in_batch_contrastive_tension` with a temperature that is learned.
+    `in_batch_contrastive_tension` with a temperature that is learned. Under several processes all sentences of all of
+    them are candidates, and gradients flow to each.
 
     Args:
         model: The bi-encoder to train, the first copy.
@@ -114,7 +119,9 @@ class InBatchContrastiveTensionLoss(nn.Module):
         """
         left, right = sentence_features
         first, second = embed(self.model, left), embed(self.twin, right)
-        return in_batch_contrastive_tension(first, second, self.log_scale.exp())
+        (all_first, first_row), (all_second, _) = gathered(first), gathered(second)
+        temperature = (-self.log_scale).exp()
+        return in_batch_contrastive_tension(all_first, all_second, temperature, first_row, len(first))
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""

@@ -37,9 +37,9 @@ def weighted_info_nce(
     Returns:
         The loss, a scalar.
     """
-    own_keys = torch.arange(first_key, first_key + len(queries), device=queries.device)
-    weights = weights.float().masked_fill(one_hot(own_keys, len(keys)).bool(), 1.0)
-    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature + weights.log(), own_keys)
+    own = torch.arange(first_key, first_key + len(queries), device=queries.device)
+    weights = weights.float().masked_fill(one_hot(own, len(keys)).bool(), 1.0)
+    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature + weights.log(), own)
 
 
 def elementwise_info_nce(

@@ -84,10 +84,10 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         rows, record = _drawn(rows, record, config.n_sentences, "n_sentences", config.seed)
     if is_compared and not config.exclude_test_sentences:
         rows, record = _apart(rows, record, tests, exclude=False)  # of those that were drawn
-    n_negatives = len(rows) if isinstance(config, Sentences) else len(rows) * config.rows_per_text
-    if isinstance(config, StartMethod) and n_negatives < 2:
-        drawn = ", of which n_sentences takes 1" if getattr(config, "n_sentences", None) == 1 else " of 1 row"
-        raise InputError(f"{record['source']}{drawn}: there must be at least 2, for each other's negatives")
+    if isinstance(config, StartMethod) and len(rows) * (1 if kind == "sentences" else config.rows_per_text) < 2:
+        is_drawn = isinstance(config, Sentences) and config.n_sentences is not None
+        how = ", of which n_sentences takes 1" if is_drawn else " of 1 row"
+        raise InputError(f"{record['source']}{how}: there must be at least 2, for each other's negatives")
     return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests if config.score_tests else [])
 
 

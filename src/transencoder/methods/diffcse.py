@@ -96,8 +96,9 @@ class DiffCSE(Sentences, StartMethod):
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
         discriminator = deepcopy(student.transformers_model)
-        words = discriminator.get_input_embeddings()  # type: ignore[union-attr]
-        if not hasattr(discriminator, "embeddings") or words.embedding_dim != dimension:
+        assert discriminator is not None, "every model here has a transformer"
+        words = discriminator.get_input_embeddings()
+        if "embeddings" not in dict(discriminator.named_children()) or words.embedding_dim != dimension:
             raise InputError(
                 f"{self.start} cannot be DiffCSE's discriminator, which reads the sentence's embedding, of {dimension} "
                 f"numbers, among those of its words, of {words.embedding_dim}; give a start such as BERT or RoBERTa"
@@ -105,7 +106,7 @@ class DiffCSE(Sentences, StartMethod):
         return DiffCSELoss(
             student,
             generator,
-            discriminator,  # type: ignore[arg-type]
+            discriminator,
             mask_token_id=tokenizer.mask_token_id,
             special_ids=tokenizer.all_special_ids,
             temperature=self.temperature,

@@ -120,8 +120,7 @@ def _check_start(folder: Path, config: MLM) -> None:
         model, tokenizer = load_masked(folder, new_head=config.new_head)
     except InputError as error:
         raise InputError(f"{error}, or set new_head where only the head is missing") from error
-    if config.fit.max_length is not None:
-        check_length(folder, config.fit.max_length, "fit.max_length")
+    check_length(folder, config.fit.max_length, "fit.max_length", str(config.start))
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
             f"the tokenizer of {config.start} has {len(tokenizer)} tokens, of which the model knows "

@@ -1,5 +1,7 @@
 """What a Trans-Encoder run needs before it starts, and what it will do and cost."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,29 +147,33 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tupl
     config, usable = placed(config)
     starts = []
     for number, member in enumerate(usable.members, 1):
-        try:
+        with _numbered(number, usable):
             starts.append(_fetched(member, usable))
-        except InputError as error:
-            raise InputError(f"member {number}: {error}" if len(usable.members) > 1 else str(error)) from error
     n_parameters = max(count_parameters(folder) for folders in starts for folder in folders)
-    given, usable = fill(config, n_parameters), fill(usable, n_parameters)
-    for start, cross_start in starts:
-        _check_lengths(usable, start, cross_start)
+    config, usable = fill(config, n_parameters), fill(usable, n_parameters)
+    for number, (member, folders) in enumerate(zip(usable.members, starts, strict=True), 1):
+        with _numbered(number, usable):
+            _check_lengths(member, *folders, usable)
     if usable.bi.lora_rank or usable.cross.lora_rank:
         check_lora()
-    return given, usable, starts
+    return config, usable, starts
 
 
-def _check_lengths(config: TransEncoder, start: Path, cross_start: Path) -> None:
-    lengths = {("bi.max_length", start): config.bi.max_length}
+@contextmanager
+def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
+    """Say of which member an error is, where there are several."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
+
+
+def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
+    check_length(start, config.bi.max_length, "bi.max_length", member.start)
     if not config.same_form:
-        lengths |= {
-            ("cross.max_length", cross_start): config.cross.max_length,
-            ("cross_test_length", cross_start): config.cross_test_length,
-        }
-    for (name, folder), length in lengths.items():
-        if length is not None:
-            check_length(folder, length, name)
+        typed = member.cross_start or member.start
+        check_length(cross_start, config.cross.max_length, "cross.max_length", typed)
+        check_length(cross_start, config.cross_test_length, "cross_test_length", typed)
 
 
 def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:

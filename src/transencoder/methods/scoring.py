@@ -132,7 +132,7 @@ def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics
         kept = KeptScores(scorer)
         found[name] = measure(scored, kept)
         if distributed.rank() == 0:
-            np.save(folder / f"{scored.name}.npy", kept.kept[-1])
+            np.save(folder / f"{scored.name}.npy", kept.scores[-1])
     return _defined(found)
 
 

@@ -69,13 +69,11 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
     """
     given, usable = placed(config)
     folder = fetch(usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir)
-    if usable.fit.max_length is not None:
-        check_length(folder, usable.fit.max_length, "fit.max_length")
+    check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
     if usable.fit.lora_rank:
         check_lora()
-    vocabulary = _vocabulary(folder)
     for helper in usable.helpers:
-        if _vocabulary(usable.fetch_helper(helper)) != vocabulary:
+        if _vocabulary(usable.fetch_helper(helper)) != _vocabulary(folder):
             raise InputError(
                 f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give one "
                 "that was made from the same pretrained model"
@@ -85,5 +83,5 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:
-    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder).get_vocab()
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
     return vocabulary

@@ -27,7 +27,7 @@ from transencoder.scorers import BiScorer, Scorer
 from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
 
-_CODE_VERSION = 2
+_CODE_VERSION = 3
 """Raised when a change of the code changes what a stage computes."""
 
 _ABOUT_PAIRS = (

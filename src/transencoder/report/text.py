@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sized
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
+from transencoder.errors import InputError
 from transencoder.report.result import DataRecord, Result
+from transencoder.runs import atomic_write_text
 from transencoder.wording import plural
 
 ABSENT = "–"
@@ -193,3 +195,17 @@ def _matters(name: str) -> bool:
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (JSON)
     return shown_source(value) if isinstance(value, str) else f"{value}"
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write a page; its folder is made.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
+    return path
