@@ -325,7 +325,7 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
         more |= {
             "pairs": tiny_pairs.select(range(64)),
             "members": tuple(replace(member, **tiny) for member in config.members),
-            "cycles": 1,
+            "cycles": len(config.members) if config.alternate_members else 1,
             "n_pairs": 40 if config.extra_pairs else None,
             "extra_pairs": tiny_pairs.select(range(64, 96)) if config.extra_pairs else None,
             "n_extra_pairs": 24 if config.extra_pairs else None,

@@ -17,7 +17,7 @@ from transencoder.encoders import load_cross
 from transencoder.errors import InputError
 from transencoder.fit import pretrain
 from transencoder.fit.masking import MaskedPairsCollator
-from transencoder.fit.pretraining import _guessing_masked_only
+from transencoder.fit.pretraining import guessing_masked_only
 from transencoder.tokens import TokenCache
 
 CONFIG = FitConfig(
@@ -134,7 +134,7 @@ def test_guessing_masked_positions_only_changes_neither_loss_nor_gradients(colla
         return output, {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
 
     plain, plain_gradients = gradients(nullcontext)
-    ours, our_gradients = gradients(_guessing_masked_only)
+    ours, our_gradients = gradients(guessing_masked_only)
     assert ours.logits.shape[:2] == (1, (batch["labels"] != -100).sum())
     assert torch.allclose(plain.loss, ours.loss)
     assert plain_gradients.keys() == our_gradients.keys()
