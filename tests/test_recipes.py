@@ -212,11 +212,11 @@ def test_none_unsets_an_override(recipe):
     ("override", "message"),
     [
         ("bi.epochs", r"--set bi\.epochs: there is no '='"),
-        ("bi.epoch=3", r"--set bi\.epoch: there is no such setting; the nearest is bi\.epochs"),
+        ("bi.epoch=3", r"bi\.epoch: there is no such setting; the nearest is bi\.epochs"),
         ("epochs=3", r"the nearest is (bi|cross)\.epochs"),
-        ("bi=3", r"--set bi: there is no such setting"),
-        ("bi.epochs=x", r"--set bi\.epochs is 'x'\. It must be a whole number"),
-        ("is_symmetric=yes", r"--set is_symmetric is 'yes'\. It must be true or false"),
+        ("bi=3", r"bi: there is no such setting"),
+        ("bi.epochs=x", r"bi\.epochs is 'x'\. It must be a whole number"),
+        ("is_symmetric=yes", r"is_symmetric is 'yes'\. It must be true or false"),
         ("members.3.start=y", r"members\.3\.start: 3 given where 1 .*from 1 to 2"),
         ("members.start=y", r"members\.start: no number given"),
         (

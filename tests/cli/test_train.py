@@ -95,7 +95,7 @@ def test_flags_after_a_start_belong_to_it(run, training):
         ((*BASE, "--patience-cycles", "1"), "patience_cycles needs a dev set"),
         (
             (*BASE, "--set", "bi.epoch=3"),
-            "--set bi.epoch: there is no such setting; the nearest is bi.epochs",
+            "bi.epoch: there is no such setting; the nearest is bi.epochs",
         ),
     ],
 )
@@ -160,6 +160,7 @@ def test_varied_settings_are_runs_of_their_own_and_a_table(run, training, recipe
     assert code == 0
     assert [(config.seed, config.bi.epochs) for config in training.seen] == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert [config.output for config in training.seen][:2] == ["o-seed-1,bi.epochs-3", "o-seed-1,bi.epochs-5"]
+    assert training.seen[2].reuse_from == ("o-seed-1,bi.epochs-3", "o-seed-1,bi.epochs-5")
     assert all(text in out for text in ("seed-2,bi.epochs-5", "81.50", "standard deviation", "0.00"))
 
 
@@ -176,6 +177,10 @@ def test_a_recipe_may_vary_settings_itself(run, training, recipe):
     training.seen.clear()
     assert run("recipes", "run", "simcse-bert-base-seeds")[0] == 0
     assert training.recipes[-5] == "trans-encoder/simcse-bert-base-seeds --vary seed=2021"
+    assert run("recipes", "run", "simcse-bert-base-seeds", "--vary", "seed=2022,2023")[0] == 0
+    assert training.recipes[-1] == "trans-encoder/simcse-bert-base-seeds --vary seed=2023"
+    assert run("recipes", "run", "simcse-bert-base-seeds", "--vary", "seed=7")[0] == 0
+    assert training.recipes[-1] is None
     training.seen.clear()
     assert "Use: transencoder recipes run" in run("train", "trans-encoder", "--recipe", recipe)[2]
     assert "--sweep cannot choose" in run("recipes", "run", recipe, "--sweep", "cycles=1,2")[2]
@@ -222,7 +227,7 @@ def test_a_sweep_chooses_on_dev_and_scores_the_tests_of_its_choice_alone(run, tr
             ("--sweep", "seed=1,2", "--set", "dev=d", "--set", "tests=t", "--set", "test_every_eval=true"),
             "out of sight",
         ),
-        (("--vary", "sede=1"), "--set sede: there is no such setting; the nearest is seed"),
+        (("--vary", "sede=1"), "sede: there is no such setting; the nearest is seed"),
     ],
 )
 def test_what_cannot_be_varied_is_refused(run, training, recipe, typed, message):

@@ -83,7 +83,7 @@ def _run(args: argparse.Namespace) -> None:
     ways = {path: args if path in named else as_it_is for name in named for path in chained(name)}
     planned = [(path, _variants(path, way), way) for path, way in ways.items()]
     for i, (path, runs, way) in enumerate(planned):
-        name = None if way.set or way.vary or way.sweep else recipes.get(path)
+        name = recipes.get(path) if _is_unchanged(path, way) else None
         if name and way.parity:
             name += " --parity"
         if way.dry_run:
@@ -94,6 +94,13 @@ def _run(args: argparse.Namespace) -> None:
             tabulate(runs, way, name)
         else:
             train_or_plan(runs[0].config, way, name)
+
+
+def _is_unchanged(path: Path, args: argparse.Namespace) -> bool:
+    """Whether the runs are the recipe's own, all or some of those that it varies."""
+    own = read_recipe(path).vary
+    varied = _typed("--vary", args.vary)
+    return not args.set and not args.sweep and all(set(values) <= set(own.get(n, ())) for n, values in varied.items())
 
 
 def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse.Namespace) -> None:
@@ -107,7 +114,10 @@ def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse
 
 
 def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
-    """The runs of a recipe: one, called by the empty name, or one for each combination of varied settings."""
+    """The runs of a recipe: one, called by the empty name, or one for each combination of varied settings.
+
+    Each takes what it shares with those before it from them: a sweep of `bi.epochs` trains one cross-encoder.
+    """
     recipe = read_recipe(path)
     args.recipe, args.method = str(path), recipe.method
     if recipe.vary and args.sweep:
@@ -121,11 +131,13 @@ def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:
         args = argparse.Namespace(**vars(args) | {"set": [*parity, *args.set]})
     vary = recipe.vary | _typed("--vary", args.vary) | _typed("--sweep", args.sweep)
     flags = {} if args.output is None else {"output": args.output}
-    runs = []
+    runs: list[Variant] = []
     for name, overrides in variants(vary).items():
         config = config_from(args, flags, overrides)
         output = "-".join(part for part in (config.output, "parity" if args.parity else "", name) if part)
-        runs.append(Variant(name, overrides, replace(config, output=output)))
+        before = tuple(run.config.output for run in runs)
+        config = replace(config, output=output, reuse_from=(*config.reuse_from, *before))
+        runs.append(Variant(name, overrides, config))
     return runs
 
 

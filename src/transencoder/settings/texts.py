@@ -27,7 +27,7 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
     if not equals:
         raise InputError(f"--set {override}: there is no '='. Give a setting and a value: --set bi.epochs=3")
     place, setting = _place(table, config_class, name.strip())
-    value = _parsed(setting, text.strip(), f"--set {name.strip()}")
+    value = _parsed(setting, text.strip(), name.strip())
     _store(place, setting, value)
 
 
@@ -62,7 +62,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
         if setting.is_list:
             inner = _numbered(inner, parents.pop(0) if parents else "", name)
         if not isinstance(inner, dict):
-            raise InputError(f"--set {name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
+            raise InputError(f"{name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
         table, inner_class = inner, setting.kind
     found = settings_of(inner_class).get(last)
     if found is None or found.is_nested:
@@ -75,8 +75,8 @@ def _numbered(tables: Any, number: str, name: str) -> Any:
     n_tables = len(tables) if isinstance(tables, list) else 0
     if not isinstance(tables, list) or not number.isdecimal() or not 1 <= int(number) <= n_tables + 1:
         raise InputError(
-            f"--set {name}: {number or 'no number'} given where {n_tables} are in the recipe. "
-            f"Number them from 1 to {n_tables + 1}, such as --set members.1.start=minilm"
+            f"{name}: {number or 'no number'} given where {n_tables} are in the recipe. "
+            f"Number them from 1 to {n_tables + 1}, such as members.1.start=minilm"
         )
     if int(number) > n_tables:
         tables.append({})
@@ -85,7 +85,7 @@ def _numbered(tables: Any, number: str, name: str) -> Any:
 
 def _unknown(name: str, config_class: type) -> InputError:
     closest = nearest(name, dotted_names(config_class))
-    return InputError(f"--set {name}: there is no such setting; the nearest is {closest}.")
+    return InputError(f"{name}: there is no such setting; the nearest is {closest}.")
 
 
 def _parsed(setting: Setting, text: str, name: str) -> Any:
