@@ -367,7 +367,7 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     assert all(value is not None for value in result["dev"].values())
 
 
-TWINS = ("minilm", "plm-mini")
+TWINS = ("minilm", "plm-mini", "twin")
 
 PAPER = [
     name for name in list_recipes() if name.startswith("trans-encoder/") and not name.split("/")[1].startswith(TWINS)

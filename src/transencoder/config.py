@@ -42,6 +42,10 @@ class Member:
     """Peak learning rate of its bi-encoders; None: as `bi` says. Members of unequal size need unequal rates."""
     cross_learning_rate: float | None = None
     """Peak learning rate of its cross-encoders; None: as `cross` says."""
+    bi_epochs: int | None = None
+    """Passes of its bi-encoders over the pairs; None: as `bi` says."""
+    cross_epochs: int | None = None
+    """Passes of its cross-encoders over the pairs; None: as `cross` says."""
     pretraining_epochs: int | None = None
     """Epochs of masked language modelling over the pairs for its cross-encoders' start; None: as `pretraining` says."""
 
@@ -51,8 +55,10 @@ class Member:
             value = getattr(self, name)
             if value is not None and not 0.0 < value < math.inf:
                 raise InputError(f"{name} is {value}; it must be a finite number above 0")
-        if self.pretraining_epochs is not None and self.pretraining_epochs < 0:
-            raise InputError(f"pretraining_epochs is {self.pretraining_epochs}; it must be 0 or more")
+        for name, least in (("bi_epochs", 1), ("cross_epochs", 1), ("pretraining_epochs", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InputError(f"{name} is {value}; it must be {least} or more")
 
 
 @dataclass(frozen=True, kw_only=True)

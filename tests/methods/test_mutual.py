@@ -272,23 +272,26 @@ def test_members_in_turn_are_one_chain(tiny_method, tiny_files, members):
         train(tiny_method(members=members, cycles=1, alternate_members=True))
 
 
-def test_members_have_rates_and_pretraining_of_their_own(tiny_method, members):
-    own = replace(members[0], bi_learning_rate=3e-4, cross_learning_rate=2e-3, pretraining_epochs=1)
+def test_members_have_rates_epochs_and_pretraining_of_their_own(tiny_method, members):
+    own = replace(members[0], bi_learning_rate=3e-4, cross_learning_rate=2e-3, cross_epochs=3, pretraining_epochs=1)
     run = train(tiny_method(members=(own, members[1]), dev=None, pretraining=PretrainingConfig(batch_size=16)))
     names = [stage["name"] for stage in run.result["stages"]]
     assert [name for name in names if name.endswith("pretraining")] == ["member-1/cross-start/pretraining"]
-    rates = []
+    rates, epochs = [], []
     for name in (f"member-{i}-cycle-1-{form}-encoder" for i in (1, 2) for form in ("bi", "cross")):
         (stage,) = run.folder.glob(f"stages/{name}-{'[0-9a-f]' * 12}/stage.json")
-        rates.append(json.loads(stage.read_text())["config"]["fit"]["learning_rate"])
+        fit = json.loads(stage.read_text())["config"]["fit"]
+        rates.append(fit["learning_rate"])
+        epochs.append(fit["epochs"])
     assert rates == [3e-4, 2e-3, 1e-3, 1e-3]
+    assert epochs == [1, 3, 1, 1]
     first, second = run.result["members"]
     assert first["pretraining"]["steps"] > 0 and "pretraining" not in second
     cards = [(run.folder / f"members/{i}/cross-encoder/README.md").read_text() for i in (1, 2)]
     assert ["guess masked words" in card for card in cards] == [True, False]
-    assert "member 1: cross learning rate 0.002, bi learning rate 0.0003" in str(
-        tiny_method(members=(own, members[1])).plan()
-    )
+    planned, usual = (tiny_method(members=(each, members[1])).plan() for each in (own, members[0]))
+    assert "member 1: cross learning rate 0.002, cross epochs 3, bi learning rate 0.0003" in str(planned)
+    assert planned.seconds > usual.seconds
 
 
 def test_a_member_that_cannot_be_had_is_named(tiny_method, members):

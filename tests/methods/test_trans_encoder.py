@@ -53,9 +53,10 @@ def test_numbers_of_a_member_are_above_0(name, value):
         Member(start="x", **{name: value})
 
 
-def test_a_members_epochs_of_pretraining_are_not_negative():
-    with pytest.raises(InputError, match="pretraining_epochs is -1; it must be 0 or more"):
-        Member(start="x", pretraining_epochs=-1)
+@pytest.mark.parametrize(("name", "least"), [("bi_epochs", 1), ("cross_epochs", 1), ("pretraining_epochs", 0)])
+def test_epochs_of_a_member_are_not_too_few(name, least):
+    with pytest.raises(InputError, match=f"{name} is {least - 1}; it must be {least} or more"):
+        Member(start="x", **{name: least - 1})
 
 
 @pytest.mark.parametrize(

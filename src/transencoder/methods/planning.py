@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transencoder.config import FitConfig, Member
+from transencoder.config import FitConfig, Form, Member
 from transencoder.encoders import check_length, count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import check_lora, steps_in_all
@@ -56,12 +56,18 @@ class Plan:
             f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
         ]
         for number, member in enumerate(config.members, 1):
-            rates = {"cross": member.cross_learning_rate, "bi": member.bi_learning_rate}
-            if own := ", ".join(f"{form} learning rate {rate:g}" for form, rate in rates.items() if rate is not None):
+            if own := _own_settings(member):
                 lines.insert(-1, f"member {number}: {own}")
         if self.pretraining_steps:
             lines.insert(1, f"before the cycles: {plural(self.pretraining_steps, 'step')} of masked language modelling")
         return "\n".join(lines)
+
+
+def _own_settings(member: Member) -> str:
+    """What a member has of its own."""
+    names = [f"{form}_{name}" for form in ("cross", "bi") for name in ("learning_rate", "epochs")]
+    own = {name: getattr(member, name) for name in (*names, "pretraining_epochs")}
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in own.items() if value is not None)
 
 
 def settings_in_words(config: FitConfig) -> str:
@@ -76,29 +82,25 @@ def plan(config: TransEncoder) -> Plan:
     """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
     _, config, starts = prepare(config)
     data = read_data(config, None)
-    n_parameters = {
-        form: sum(map(count_parameters, folders))
-        for form, folders in zip(("bi", "cross"), zip(*starts, strict=True), strict=True)
-    }
-    if config.same_form:
-        n_parameters["cross"] = 0
+    forms: tuple[Form, ...] = ("bi",) if config.same_form else ("bi", "cross")
+    sizes = [dict(zip(("bi", "cross"), map(count_parameters, folders), strict=True)) for folders in starts]
     n_pairs, cycles, pretraining = len(data.training), config.cycles or 1, config.pretraining
-    cross_steps = 0 if config.same_form else steps_in_all(n_pairs, config.cross, both_orders=config.is_symmetric)
-    bi_steps = steps_in_all(n_pairs, config.bi, both_orders=False)
     pretraining_steps = [_pretraining_steps(config, member, n_pairs) for member in config.members]
-    n_orders = 2 if config.label_both_orders and config.is_symmetric else 1
     learning = cycles / len(config.members) if config.alternate_members else cycles
-    operations = learning * (
-        _operations(data, config.cross, n_parameters["cross"], cross_steps, n_orders)
-        + _operations(data, config.bi, n_parameters["bi"], bi_steps, 1)
+    operations = learning * sum(
+        _operations(config, data, form, config.fit_of(member, form), size[form])
+        for member, size in zip(config.members, sizes, strict=True)
+        for form in forms
     ) + sum(
-        training_operations(count_parameters(cross_start), pretraining.batch_size * n_steps)
-        for (_, cross_start), n_steps in zip(starts, pretraining_steps, strict=True)
+        training_operations(size["cross"], pretraining.batch_size * n_steps)
+        for size, n_steps in zip(sizes, pretraining_steps, strict=True)
     )
     exported = 2 if len(config.members) > 1 else 1
-    model_bytes = 4 * (n_parameters["bi"] + n_parameters["cross"])
-    largest = max(count_parameters(folder) for folders in starts for folder in folders)
+    model_bytes = 4 * sum(size[form] for size in sizes for form in forms)
+    largest = max(max(size.values()) for size in sizes)
     disk = model_bytes * (learning + exported + any(pretraining_steps)) + 16 * largest + n_pairs * (400 + 100 * cycles)
+    cross_steps = _steps(config, "cross", config.cross, n_pairs) if "cross" in forms else 0
+    bi_steps = _steps(config, "bi", config.bi, n_pairs)
     seconds = operations / operations_a_second(config)
     return Plan(config, n_pairs, sum(pretraining_steps), cross_steps, bi_steps, seconds, int(disk))
 
@@ -110,11 +112,17 @@ def operations_a_second(config: Method[Any]) -> float:
     return 2.5e11 if config.precision == "bf16" else 1e11
 
 
-def _operations(data: Data, config: FitConfig, n_parameters: int, steps: int, n_orders: int) -> int:
+def _steps(config: TransEncoder, form: Form, fit: FitConfig, n_pairs: int) -> int:
+    return steps_in_all(n_pairs, fit, both_orders=form == "cross" and config.is_symmetric)
+
+
+def _operations(config: TransEncoder, data: Data, form: Form, fit: FitConfig, n_parameters: int) -> int:
     """Floating-point operations of one student: training, dev evaluations, and labelling of the pairs by it."""
-    n_evaluations = steps // config.eval_steps + (config.epochs or 1)
+    steps = _steps(config, form, fit, len(data.training))
+    n_orders = 2 if form == "cross" and config.label_both_orders and config.is_symmetric else 1
+    n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
     n_scored = n_orders * (len(data.training) + (n_evaluations * len(data.dev.pairs) if data.dev else 0))
-    return training_operations(n_parameters, steps * (config.batch_size or 1), n_scored)
+    return training_operations(n_parameters, steps * (fit.batch_size or 1), n_scored)
 
 
 def training_operations(n_parameters: int, n_trained: int, n_scored: int = 0) -> int:

@@ -8,7 +8,6 @@ from pathlib import Path
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
-from transencoder.config import FitConfig
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError, RunError
@@ -187,18 +186,11 @@ def _lab_member(config: TransEncoder, position: int, folders: tuple[Path, Path])
         bi=start_model(bi, f"{prefix}start", member.pooling, position),
         cross=cross,
         cross_fingerprint=weights_fingerprint(cross),
-        fits={
-            "bi": _at_rate(config.bi, member.bi_learning_rate),
-            "cross": _at_rate(config.cross, member.cross_learning_rate),
-        },
+        fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
         pretraining=config.pretraining_of(member),
         weight=member.weight,
         policy=member.policy,
     )
-
-
-def _at_rate(fit: FitConfig, learning_rate: float | None) -> FitConfig:
-    return fit if learning_rate is None else replace(fit, learning_rate=learning_rate)
 
 
 def _trained(folder: Path, result: Result, device: str | None) -> Trained:

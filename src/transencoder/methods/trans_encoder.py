@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.config import BiLoss, CrossLoss, FitConfig, Head, LabelPolicy, Member, PretrainingConfig
+from transencoder.config import BiLoss, CrossLoss, FitConfig, Form, Head, LabelPolicy, Member, PretrainingConfig
 from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
@@ -107,6 +107,12 @@ class TransEncoder(Method["Trained"]):
         self._check_labels()
         self._check_initialisation()
         super().__post_init__()
+
+    def fit_of(self, member: Member, form: Form) -> FitConfig:
+        """How a member's bi- or cross-encoders are trained."""
+        fit = self.bi if form == "bi" else self.cross
+        own = {name: getattr(member, f"{form}_{name}") for name in ("learning_rate", "epochs")}
+        return replace(fit, **{name: value for name, value in own.items() if value is not None})
 
     def pretraining_of(self, member: Member) -> PretrainingConfig:
         """Masked language modelling over the pairs for a member's cross-encoders."""
