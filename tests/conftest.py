@@ -1,5 +1,6 @@
 """Tiny random models made here, pairs with a planted similarity, and the real data and model where at hand."""
 
+import gc
 import gzip
 import importlib.util
 import json
@@ -53,7 +54,18 @@ def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
         )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    _set_aside_what_was_imported()
     return str(folder)
+
+
+def _set_aside_what_was_imported() -> None:
+    """Accelerate collects garbage after each training: without the libraries' own objects that takes no time."""
+    import datasets  # noqa: F401
+    import matplotlib.figure  # noqa: F401
+    import sentence_transformers.cross_encoder.trainer
+    import sentence_transformers.sentence_transformer.trainer  # noqa: F401
+
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
