@@ -7,6 +7,7 @@ Adds the runs to results/twins.json, where those of earlier calls stay, and writ
 """
 
 import argparse
+import itertools
 import json
 import statistics
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from transencoder.report.result import Result, mean_over, of_ensemble, of_member
 from transencoder.report.tables import markdown_table
 
 FORMS = ("start", "bi", "cross")
+BINARY = ("qqp", "qnli")
 
 Record = dict[str, dict[str, dict[str, Any]]]
 """Recipe -> what varies in it, the seed last -> the run's row."""
@@ -36,9 +38,10 @@ def main() -> None:
         record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
     options.results.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    (options.results / "twins.md").write_text(table(record) + "\n")
+    page = f"{table(record)}\n\nBinary tasks one by one, and across tasks:\n\n{binary_table(record)}\n"
+    (options.results / "twins.md").write_text(page)
     plot(record, options.results / "twins.png")
-    print(table(record))
+    print(page)
 
 
 def row(result: Result) -> dict[str, Any]:
@@ -69,6 +72,22 @@ def table(record: Record) -> str:
                 lines.append((name, whose, *_cells(group, whose)))
     header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "minutes")
     return "\n".join(markdown_table(header, lines))
+
+
+def binary_table(record: Record) -> str:
+    """The average of what is measured by rank correlation, and each binary task's ROC-AUC, as in Tables 11 and 12."""
+    lines = []
+    for recipe, runs in sorted(record.items()):
+        for variation, group in _over_seeds(runs).items():
+            graded = group[0]["tests"].get("spearman", [])
+            columns = [graded, *([task] for task in BINARY)]
+            if not any(task in group[0]["tests"].get("roc_auc", []) for task in BINARY):
+                continue
+            for whose, form in itertools.product(group[0]["scores"], FORMS):
+                scores = [each["scores"][whose].get(form, {}) for each in group]
+                values = [_spread([mean_over(score, names) for score in scores]) for names in columns]
+                lines.append((" ".join(filter(None, (recipe.partition("/")[2], variation, whose, form))), *values))
+    return "\n".join(markdown_table(("run", "spearman", *BINARY), lines))
 
 
 def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
