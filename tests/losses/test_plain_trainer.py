@@ -25,8 +25,11 @@ from transencoder.losses import (
     LogCoshLoss,
     LogitRegressionLoss,
     NTXentLoss,
+    SCTLoss,
     SoftCrossEntropyLoss,
+    ViewComparison,
     WeightedInfoNCELoss,
+    mlp_projector,
     tanh_projector,
 )
 
@@ -56,6 +59,7 @@ LOSSES = {
     "contrastive tension in batch": lambda model, _: InBatchContrastiveTensionLoss(model),
     "declutr": declutr,
     "diffcse": diffcse,
+    "sct": lambda model, _: SCTLoss(model, ViewComparison(WIDTH, 64, 0.05, 0.04), mlp_projector(WIDTH)),
     "weighted info_nce": lambda model, folder: WeightedInfoNCELoss(model, SentenceTransformer(folder, device="cpu")),
 }
 """Loss -> made from a bi-encoder and the folder of the masked language model under it."""

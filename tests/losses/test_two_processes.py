@@ -14,7 +14,10 @@ from transencoder.losses import (
     InBatchContrastiveTensionLoss,
     InfoNCELoss,
     NTXentLoss,
+    SCTLoss,
+    ViewComparison,
     WeightedInfoNCELoss,
+    mlp_projector,
     tanh_projector,
 )
 
@@ -36,6 +39,9 @@ def loss_of(name: str, folder: str) -> torch.nn.Module:
         return WeightedInfoNCELoss(model, complement, 0.5, projector=tanh_projector(32), **settings)
     if name == "in_batch":
         return InBatchContrastiveTensionLoss(model, 0.5)
+    if name in ("distribution", "contrastive"):
+        compared = ViewComparison(32, 16, 0.5, 0.4, objective=name)
+        return SCTLoss(model, compared, mlp_projector(32, expansion=2, n_layers=1))
     return NTXentLoss(model, 0.5) if name == "nt_xent" else ContrastiveTensionLoss(model)
 
 
@@ -60,6 +66,7 @@ def work(rank: int, name: str, folder: str, meeting: str, output: str) -> None:
 
 
 ALL = ["info_nce", "nt_xent", "contrastive_tension", "in_batch", "declutr", "weighted", "elementwise"]
+ALL += ["distribution", "contrastive"]
 
 
 @pytest.mark.parametrize("name", ALL)

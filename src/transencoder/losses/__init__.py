@@ -19,6 +19,7 @@ from transencoder.losses.cosine_cross_entropy import (
 )
 from transencoder.losses.cosine_regression import CosineRegressionLoss, cosine_regression
 from transencoder.losses.cosines import CosineLoss
+from transencoder.losses.cross_view import SCTLoss, ViewComparison
 from transencoder.losses.declutr import DeCLUTRLoss
 from transencoder.losses.drophead import DropHead, add_drop_head
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
@@ -26,8 +27,10 @@ from transencoder.losses.log_cosh import LogCoshLoss, log_cosh
 from transencoder.losses.logit_regression import LogitRegressionLoss, logit_regression
 from transencoder.losses.logits import LogitLoss
 from transencoder.losses.nt_xent import NTXentLoss, nt_xent
-from transencoder.losses.projectors import batch_norm_projector, tanh_projector
+from transencoder.losses.projectors import batch_norm_projector, mlp_projector, tanh_projector
+from transencoder.losses.queues import InstanceQueue
 from transencoder.losses.replaced_tokens import DiffCSELoss, replaced_token_detection
+from transencoder.losses.similarity_distributions import queue_info_nce, similarity_divergence
 from transencoder.losses.soft_cross_entropy import SoftCrossEntropyLoss, soft_cross_entropy
 from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwise_info_nce, weighted_info_nce
 
@@ -42,11 +45,14 @@ __all__ = [
     "DropHead",
     "InBatchContrastiveTensionLoss",
     "InfoNCELoss",
+    "InstanceQueue",
     "LogCoshLoss",
     "LogitLoss",
     "LogitRegressionLoss",
     "NTXentLoss",
+    "SCTLoss",
     "SoftCrossEntropyLoss",
+    "ViewComparison",
     "WeightedInfoNCELoss",
     "add_drop_head",
     "batch_norm_projector",
@@ -59,8 +65,11 @@ __all__ = [
     "info_nce",
     "log_cosh",
     "logit_regression",
+    "mlp_projector",
     "nt_xent",
+    "queue_info_nce",
     "replaced_token_detection",
+    "similarity_divergence",
     "soft_cross_entropy",
     "tanh_projector",
     "weighted_info_nce",

@@ -31,3 +31,19 @@ def batch_norm_projector(dimension: int) -> nn.Module:
         nn.Linear(2 * dimension, dimension, bias=False),
         nn.BatchNorm1d(dimension, affine=False),
     )
+
+
+def mlp_projector(dimension: int, output: int | None = None, *, expansion: int = 10, n_layers: int = 3) -> nn.Module:
+    """SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
+
+    Args:
+        dimension: Of the embeddings, before and between.
+        output: After the last; None: `dimension`. A teacher's, where its embeddings are what is compared with.
+        expansion: Width of each inner layer, in dimensions.
+        n_layers: MLPs.
+    """
+    layers: list[nn.Module] = []
+    for i in range(n_layers):
+        after = dimension if output is None or i < n_layers - 1 else output
+        layers += [nn.Linear(dimension, expansion * dimension), nn.ReLU(), nn.Linear(expansion * dimension, after)]
+    return nn.Sequential(*layers)

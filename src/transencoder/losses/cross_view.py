@@ -1,0 +1,169 @@
+"""Self-supervised cross-view training: each view's similarity distribution is the other view's (SCT, equation 2)."""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from transencoder.losses.features import embed_pairs
+from transencoder.losses.gathering import gathered
+from transencoder.losses.queues import InstanceQueue
+from transencoder.losses.similarity_distributions import queue_info_nce, similarity_divergence
+
+Views = tuple[Tensor, Tensor]
+
+
+class ViewComparison(nn.Module):
+    """What both views' embeddings learn from both views' references, and the queues of these references.
+
+    Half of KL(SR(r2, D2), SR(z1, D2)) and half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT with the network itself
+    as reference, equation 4 with a teacher. The references are put into their queue first, in the place of its oldest.
+
+    Args:
+        dimension: Of the references.
+        queue_size: Vectors in each queue; 0: no queue, the references of the batch stand in its place.
+        temperature: Of the embeddings, above 0.
+        reference_temperature: Of the references, above 0; not used by `contrastive`.
+        comparison: `cross`, each view with the other's references and queue, or `identical`, with its own (Table 4).
+        objective: `distribution`, or `contrastive`: the own reference must be found in the queue (Table 4).
+        n_queues: Two, one a view, or one for both (Table 4).
+        renew: Whether references enter the queues; else they stay as they are at first (Table 4).
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        queue_size: int,
+        temperature: float,
+        reference_temperature: float,
+        *,
+        comparison: Literal["cross", "identical"] = "cross",
+        objective: Literal["distribution", "contrastive"] = "distribution",
+        n_queues: Literal[1, 2] = 2,
+        renew: bool = True,
+    ) -> None:
+        super().__init__()
+        if not (temperature > 0 and reference_temperature > 0):
+            raise ValueError(f"temperatures are {temperature} and {reference_temperature}; they must be above 0")
+        if objective == "contrastive" and not renew:
+            raise ValueError("a contrastive objective looks for references in the queue, so that they must enter it")
+        self.temperature = temperature
+        self.reference_temperature = reference_temperature
+        self.comparison = comparison
+        self.objective = objective
+        self.renew = renew
+        self.queues = nn.ModuleList(InstanceQueue(queue_size, dimension) for _ in range(n_queues if queue_size else 0))
+
+    def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
+        """The loss of a batch.
+
+        Args:
+            online: (batch, dim) each, the two views' embeddings that learn.
+            references: (batch, dim) each; no gradient flows to them.
+        """
+        found = [self._candidates(view, reference.detach()) for view, reference in enumerate(references)]
+        targets = list(zip(references, found, strict=True))
+        if self.comparison == "cross":
+            targets.reverse()
+        first, second = (
+            self._term(embeddings, reference, *candidates)
+            for embeddings, (reference, candidates) in zip(online, targets, strict=True)
+        )
+        return (first + second) / 2
+
+    def _candidates(self, view: int, references: Tensor) -> tuple[Tensor, Tensor]:
+        """What a view's references are compared with, and which of these are its own."""
+        with torch.no_grad():
+            everyones, first = gathered(references)
+        own = first + torch.arange(len(references), device=references.device)
+        if not self.queues:
+            return nn.functional.normalize(everyones.float()), own
+        queue: Any = self.queues[view % len(self.queues)]
+        return queue.rows, queue.push(everyones)[own] if self.renew else own
+
+    def _term(self, embeddings: Tensor, references: Tensor, candidates: Tensor, own: Tensor) -> Tensor:
+        if self.objective == "contrastive":
+            return queue_info_nce(embeddings, candidates, own, self.temperature)
+        return similarity_divergence(embeddings, references, candidates, self.temperature, self.reference_temperature)
+
+
+class SCTLoss(nn.Module):
+    """SCT's loss for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views.
+
+    Equation 2 where there is no teacher, equation 3, the sum with equation 4, where there is one, and equation 4 alone
+    without `own`. The reference of `own` is the encoder itself, without projector and gradient: the embeddings that
+    learn serve as references too, in one forward pass (released code: a second pass with other dropout masks).
+
+    Args:
+        model: The bi-encoder to train.
+        own: How the views compare with the model's own embeddings, of its dimension.
+        projector: On the embeddings that are compared in `own`, in training only.
+        teacher: How they compare with a teacher's, of its dimension; these come as labels.
+        teacher_projector: On the embeddings that are compared in `teacher`, from the model's dimension to the
+            teacher's, in training only.
+        momentum: References come from a copy of the encoder that follows it: after each step this share of it stays
+            (Table 4's ablation: worse). None: no copy.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        own: ViewComparison | None = None,
+        projector: nn.Module | None = None,
+        *,
+        teacher: ViewComparison | None = None,
+        teacher_projector: nn.Module | None = None,
+        momentum: float | None = None,
+    ) -> None:
+        super().__init__()
+        if own is None and teacher is None:
+            raise ValueError("there is nothing to compare with; give own, teacher or both")
+        if momentum is not None and not 0.0 <= momentum < 1.0:
+            raise ValueError(f"momentum is {momentum}; it is a share, 0 to below 1")
+        self.model = model
+        self.own = own
+        self.projector = nn.Identity() if projector is None else projector
+        self.teacher = teacher
+        self.teacher_projector = nn.Identity() if teacher_projector is None else teacher_projector
+        self.momentum = momentum
+        self.follower = None if momentum is None else deepcopy(model).requires_grad_(False)
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """The loss of a batch.
+
+        Args:
+            sentence_features: Token features of the two views.
+            labels: With a teacher: (batch, 2 x its dimension), its embeddings of the first view, then of the second.
+        """
+        left, right = sentence_features
+        first, second = embed_pairs(self.model, [dict(left), dict(right)])
+        loss = first.new_zeros(())
+        if self.own is not None:
+            references = (first, second) if self.follower is None else self._followed(left, right)
+            loss = loss + self.own((self.projector(first), self.projector(second)), references)
+        if self.teacher is not None:
+            assert labels is not None, "a teacher's embeddings come as labels"
+            taught = (self.teacher_projector(first), self.teacher_projector(second))
+            loss = loss + self.teacher(taught, labels.float().chunk(2, dim=1))
+        return loss
+
+    @torch.no_grad()
+    def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:
+        """The follower's embeddings, once it has made its step."""
+        assert self.follower is not None and self.momentum is not None
+        for kept, new in zip(self.follower.parameters(), self.model.parameters(), strict=True):
+            kept.lerp_(new, 1 - self.momentum)
+        return embed_pairs(self.follower, [dict(left), dict(right)])
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Settings for the model card."""
+        parts = {"own": self.own, "teacher": self.teacher}
+        return {
+            name: {"temperature": part.temperature, "reference_temperature": part.reference_temperature}
+            for name, part in parts.items()
+            if part is not None
+        }

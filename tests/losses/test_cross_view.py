@@ -1,0 +1,156 @@
+"""SCT's equations 2 to 4 and its ablations, by their terms; what learns, what follows, what is saved."""
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from torch.nn.functional import normalize
+
+from transencoder.losses import SCTLoss, ViewComparison, mlp_projector, queue_info_nce, similarity_divergence
+
+FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
+SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
+TEMPERATURES = (0.5, 0.4)
+
+
+@pytest.fixture
+def bi(tiny_bi_encoder):
+    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+
+
+def sides(model):
+    return [dict(model.preprocess(texts)) for texts in (FIRST, SECOND)]
+
+
+def draw(n=3, dim=4):
+    torch.manual_seed(1)
+    return [(torch.randn(n, dim), torch.randn(n, dim)) for _ in range(2)]
+
+
+def comparison(size=8, dim=4, **settings):
+    torch.manual_seed(2)
+    return ViewComparison(dim, size, *TEMPERATURES, **settings)
+
+
+def queues_after(references, size=8, dim=4):
+    """Both queues of `comparison` once the references have entered them."""
+    return [
+        torch.cat([normalize(reference), queue.rows[len(reference) :]])
+        for queue, reference in zip(comparison(size, dim).queues, references, strict=True)
+    ]
+
+
+def test_each_view_learns_the_others_distribution():
+    (z1, z2), (r1, r2) = draw()
+    d1, d2 = queues_after((r1, r2))
+    slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
+    torch.testing.assert_close(comparison()((z1, z2), (r1, r2)), slow / 2)
+
+
+def test_identical_views_learn_their_own():
+    (z1, z2), (r1, r2) = draw()
+    d1, d2 = queues_after((r1, r2))
+    slow = similarity_divergence(z1, r1, d1, *TEMPERATURES) + similarity_divergence(z2, r2, d2, *TEMPERATURES)
+    torch.testing.assert_close(comparison(comparison="identical")((z1, z2), (r1, r2)), slow / 2)
+
+
+def test_contrast_looks_for_the_other_view():
+    (z1, z2), (r1, r2) = draw()
+    d1, d2 = queues_after((r1, r2))
+    slow = queue_info_nce(z1, d2, torch.arange(3), 0.5) + queue_info_nce(z2, d1, torch.arange(3), 0.5)
+    torch.testing.assert_close(comparison(objective="contrastive")((z1, z2), (r1, r2)), slow / 2)
+
+
+def test_one_queue_holds_both_views():
+    (z1, z2), (r1, r2) = draw()
+    one = comparison(n_queues=1)
+    queue = torch.cat([normalize(r1), normalize(r2), one.queues[0].rows[6:]])
+    slow = similarity_divergence(z1, r2, queue, *TEMPERATURES) + similarity_divergence(z2, r1, queue, *TEMPERATURES)
+    torch.testing.assert_close(one((z1, z2), (r1, r2)), slow / 2)
+    one = comparison(n_queues=1, objective="contrastive")
+    slow = queue_info_nce(z1, queue, torch.arange(3, 6), 0.5) + queue_info_nce(z2, queue, torch.arange(3), 0.5)
+    torch.testing.assert_close(one((z1, z2), (r1, r2)), slow / 2)
+
+
+def test_a_queue_that_is_not_renewed_stays():
+    (z1, z2), (r1, r2) = draw()
+    frozen = comparison(renew=False)
+    d1, d2 = (queue.rows.clone() for queue in frozen.queues)
+    slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
+    torch.testing.assert_close(frozen((z1, z2), (r1, r2)), slow / 2)
+    assert torch.equal(frozen.queues[0].rows, d1)
+
+
+@pytest.mark.parametrize("objective", ["distribution", "contrastive"])
+def test_without_queues_the_batch_stands_in(objective):
+    (z1, z2), (r1, r2) = draw()
+    found = comparison(size=0, objective=objective)((z1, z2), (r1, r2))
+    d1, d2 = normalize(r1), normalize(r2)
+    if objective == "contrastive":
+        slow = queue_info_nce(z1, d2, torch.arange(3), 0.5) + queue_info_nce(z2, d1, torch.arange(3), 0.5)
+    else:
+        slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
+    torch.testing.assert_close(found, slow / 2)
+
+
+@pytest.mark.parametrize("temperatures", [(0.0, 0.1), (0.1, -1.0), (float("nan"), 0.1)])
+def test_temperatures_are_above_0(temperatures):
+    with pytest.raises(ValueError, match="must be above 0"):
+        ViewComparison(4, 8, *temperatures)
+
+
+def test_what_contradicts_itself_is_refused(bi):
+    with pytest.raises(ValueError, match="must enter it"):
+        comparison(objective="contrastive", renew=False)
+    with pytest.raises(ValueError, match="nothing to compare with"):
+        SCTLoss(bi)
+    with pytest.raises(ValueError, match="a share, 0 to below 1"):
+        SCTLoss(bi, comparison(dim=32), momentum=1.0)
+
+
+def test_the_module_compares_projected_views_with_plain_ones(bi):
+    projector = mlp_projector(32, expansion=2)
+    loss = SCTLoss(bi, comparison(dim=32), projector)
+    first, second = (torch.from_numpy(bi.encode(texts)) for texts in (FIRST, SECOND))
+    slow = comparison(dim=32)((projector(first), projector(second)), (first, second))
+    torch.testing.assert_close(loss(sides(bi)), slow, rtol=1e-4, atol=1e-5)
+    assert loss.get_config_dict() == {"own": {"temperature": 0.5, "reference_temperature": 0.4}}
+    assert not [name for name in bi.state_dict() if "projector" in name or "queue" in name]
+
+
+def test_with_a_teacher_both_losses_are_added(bi):
+    """Equation 3: a pair of queues for each reference network, which may be of another width."""
+    taught = mlp_projector(32, 6, expansion=2, n_layers=1)
+    torch.manual_seed(3)
+    teacher = torch.randn(4, 12)
+    first, second = (torch.from_numpy(bi.encode(texts)) for texts in (FIRST, SECOND))
+    own = comparison(dim=32)((first, second), (first, second))
+    distilled = comparison(dim=6)((taught(first), taught(second)), (teacher[:, :6], teacher[:, 6:]))
+    both = SCTLoss(bi, comparison(dim=32), teacher=comparison(dim=6), teacher_projector=taught)
+    torch.testing.assert_close(both(sides(bi), teacher), own + distilled, rtol=1e-4, atol=1e-5)
+    alone = SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)
+    torch.testing.assert_close(alone(sides(bi), teacher), distilled, rtol=1e-4, atol=1e-5)
+
+
+def test_references_have_no_gradient(bi):
+    """Identical views at one temperature agree from the start: what is left is the gradient through the references."""
+    same = ViewComparison(32, 8, 0.5, 0.5, comparison="identical")
+    SCTLoss(bi, same)(sides(bi)).backward()
+    assert max(value.grad.abs().max() for value in bi.parameters() if value.grad is not None) < 1e-5
+
+
+def test_a_follower_lags_behind(bi):
+    loss = SCTLoss(bi, comparison(dim=32), momentum=0.75)
+    name = "0.model.embeddings.word_embeddings.weight"
+    before = bi.state_dict()[name].clone()
+    with torch.no_grad():
+        bi.get_parameter(name).add_(1.0)
+    loss(sides(bi)).backward()
+    torch.testing.assert_close(loss.follower.state_dict()[name], before + 0.25)
+    assert all(value.grad is None for value in loss.follower.parameters())
+    assert any("follower" in each for each in loss.state_dict())
+
+
+def test_the_projector_is_as_wide_and_deep_as_the_papers():
+    sizes = [(each.in_features, each.out_features) for each in mlp_projector(8) if hasattr(each, "in_features")]
+    assert sizes == [(8, 80), (80, 8)] * 3
+    assert mlp_projector(8, 5)[-1].out_features == 5
