@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from transencoder.methods import (
         DCLR,
         MLM,
+        SCT,
         ContrastiveTension,
         DeCLUTR,
         DiffCSE,
@@ -33,6 +34,7 @@ _HOMES = {
     "DCLR": "methods",
     "DiffCSE": "methods",
     "MirrorBERT": "methods",
+    "SCT": "methods",
     "SimCSE": "methods",
     "TransEncoder": "methods",
     "read_pairs": "pairs",
@@ -58,6 +60,7 @@ __all__ = [
     "Member",
     "MirrorBERT",
     "PretrainingConfig",
+    "SCT",
     "SimCSE",
     "TransEncoder",
     "Trained",

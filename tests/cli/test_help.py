@@ -41,6 +41,7 @@ def test_all_commands_are_there():
         "train mlm",
         "train diffcse",
         "train dclr",
+        "train sct",
         "evaluate",
         "score",
         "label",

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from transencoder import DCLR, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE
+from transencoder import DCLR, SCT, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.sct import SCTFit
 from transencoder.methods.simcse import SimCSEFit
 from transencoder.methods.start import StartMethod
 
@@ -40,6 +41,7 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
         {"fit": DeCLUTRFit(learning_rate=1e-3, **FAST), "documents": "documents", "document_words": 32, "n_samples": 3},
     ),
     "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
+    "sct": (SCT, {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "momentum": 0.9}),
 }
 
 

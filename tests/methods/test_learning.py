@@ -14,12 +14,24 @@ import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
-from transencoder import DCLR, BiScorer, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, read_pairs, train
+from transencoder import (
+    DCLR,
+    SCT,
+    BiScorer,
+    ContrastiveTension,
+    DeCLUTR,
+    DiffCSE,
+    MirrorBERT,
+    SimCSE,
+    read_pairs,
+    train,
+)
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
+from transencoder.methods.sct import SCTFit
 from transencoder.methods.simcse import SimCSEFit
 
 N_TOPICS, TOPICS_A_SENTENCE = 12, 3
@@ -60,6 +72,10 @@ CONFIGS = {
         },
     ),
     "dclr": (DCLR, {"fit": DCLRFit(**FAST)}),
+    "sct": (
+        SCT,
+        {"fit": SCTFit(**FAST | {"epochs": 8}), "queue_size": 256, "temperature": 0.05, "reference_temperature": 0.04},
+    ),
 }
 
 
@@ -147,7 +163,8 @@ def test_simcse_beats_its_start(simcse, planted):
 
 
 @pytest.mark.parametrize(
-    "name", ["mirror-bert", "mirror-bert-drophead", "contrastive-tension", "contrastive-tension-in-batch", "declutr"]
+    "name",
+    ["mirror-bert", "mirror-bert-drophead", "contrastive-tension", "contrastive-tension-in-batch", "declutr", "sct"],
 )
 def test_a_method_beats_its_start(learn, planted, name):
     assert_learned(learn(name), planted)

@@ -53,7 +53,8 @@ def test_contradictions_of_declutr_are_refused(tiny_start, changes, message):
 
 
 @pytest.mark.parametrize(
-    ("method", "changes"), [("simcse", {}), ("diffcse", {}), ("dclr", {}), ("mirror-bert", {"span_characters": 0})]
+    ("method", "changes"),
+    [("simcse", {}), ("diffcse", {}), ("dclr", {}), ("sct", {}), ("mirror-bert", {"span_characters": 0})],
 )
 def test_a_start_without_dropout_is_refused(tiny_start, method, changes, tiny_plm, tmp_path):
     shutil.copytree(tiny_plm, tmp_path / "dry")

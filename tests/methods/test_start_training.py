@@ -28,7 +28,7 @@ def test_the_projector_is_in_the_loss_and_not_in_the_model(tiny_start, monkeypat
     assert seen == [{"projector.0.weight", "projector.0.bias"}, set()]
 
 
-@pytest.mark.parametrize("method", ["simcse", "diffcse", "dclr"])
+@pytest.mark.parametrize("method", ["simcse", "diffcse", "dclr", "sct"])
 def test_another_seed_draws_another_projector(tiny_start, method, monkeypatch):
     drawn = []
 

@@ -9,6 +9,7 @@ from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
 from transencoder.methods.mlm import MLM
+from transencoder.methods.sct import SCT
 from transencoder.methods.simcse import SimCSE
 from transencoder.methods.trans_encoder import TransEncoder
 
@@ -20,6 +21,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "declutr": DeCLUTR,
     "diffcse": DiffCSE,
     "dclr": DCLR,
+    "sct": SCT,
     "mlm": MLM,
 }
 
@@ -27,6 +29,7 @@ __all__ = [
     "DCLR",
     "METHODS",
     "MLM",
+    "SCT",
     "ContrastiveTension",
     "DeCLUTR",
     "DiffCSE",

@@ -65,7 +65,7 @@ class ContrastiveTension(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if len(self.columns) == 2:
+        if self.is_paired:
             raise InputError("columns names two; Contrastive Tension makes its pairs itself: name one, or none")
         if self.n_negatives < 1:
             raise InputError(f"n_negatives is {self.n_negatives}; it must be at least 1, the paper's is 7")

@@ -68,11 +68,12 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     """
     dev, tests = read_labelled(config)
     kind, source = config.text
-    if len(config.columns) == 2:
+    is_paired = isinstance(config, StartMethod) and config.is_paired
+    if is_paired:
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
         rows, record = _training_texts(config, source, bad_rows_file)
-    if isinstance(config, StartMethod) and len(config.columns) < 2:
+    if isinstance(config, StartMethod) and not is_paired:
         long_enough = config.usable(rows)
         if n_short := len(rows) - len(long_enough):
             record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
@@ -88,7 +89,7 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         is_drawn = isinstance(config, Sentences) and config.n_sentences is not None
         how = ", of which n_sentences takes 1" if is_drawn else " of 1 row"
         raise InputError(f"{record['source']}{how}: there must be at least 2, for each other's negatives")
-    return Data(rows, record, "pairs" if len(config.columns) == 2 else kind, dev, tests if config.score_tests else [])
+    return Data(rows, record, "pairs" if is_paired else kind, dev, tests if config.score_tests else [])
 
 
 def _check_order(config: TransEncoder) -> None:

@@ -72,7 +72,7 @@ class MirrorBERT(Sentences, StartMethod):
             raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
         if not 0.0 <= self.drophead < 1.0:
             raise InputError(f"drophead is {self.drophead}; it is a share of the heads, 0 to below 1")
-        if self.mask_token is not None and len(self.columns) == 2:
+        if self.mask_token is not None and self.is_paired:
             raise InputError("mask_token is given, but two columns are the views as they are; leave one of them out")
         if self.fit.dropout == 0.0 and not self._views_differ:
             raise InputError("fit.dropout, span_characters and drophead are all 0, and then both views are the same")
@@ -80,7 +80,7 @@ class MirrorBERT(Sentences, StartMethod):
     @property
     def _views_differ(self) -> bool:
         """Whether anything but dropout makes the views differ."""
-        return bool(self.span_characters or self.drophead or len(self.columns) == 2)
+        return bool(self.span_characters or self.drophead or self.is_paired)
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The text, and its copy with a span masked."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
@@ -45,6 +45,19 @@ class StartMethod(Method["TrainedStart"]):
             raise InputError(f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs")
 
     @property
+    def is_paired(self) -> bool:
+        """Whether the rows of text are pairs, taken for two views of one meaning."""
+        return len(self.columns) == 2
+
+    @property
+    def about_pairs(self) -> str:
+        """What the method does where they are."""
+        return (
+            "The two texts of a pair are taken for views of one meaning: each must find its other one among those of "
+            "the batch (contrastive tuning on pairs)."
+        )
+
+    @property
     @abstractmethod
     def text(self) -> tuple[Texts, str | Dataset]:
         """What the rows of text are, and where they come from."""
@@ -69,6 +82,19 @@ class StartMethod(Method["TrainedStart"]):
         Raises:
             InputError: It cannot.
         """
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        """Fields that say which texts are trained on, and nothing else."""
+        return (self.text[0],)
+
+    def filled(self, folder: Path) -> Self:
+        """With the paper's values for a start of this size where it has several; usually as it is.
+
+        Args:
+            folder: The start.
+        """
+        return self
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -190,7 +216,7 @@ def check_fit_dropout(config: StartMethod) -> None:
     Raises:
         InputError: `fit.dropout` is 0, and the views are not two columns of pairs.
     """
-    if config.fit.dropout == 0.0 and len(config.columns) < 2:
+    if config.fit.dropout == 0.0 and not config.is_paired:
         raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
 
 
@@ -207,7 +233,7 @@ def check_dropout(config: StartMethod, student: SentenceTransformer) -> None:
     from torch import nn
 
     has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in student.modules())
-    if not has_dropout and len(config.columns) < 2:
+    if not has_dropout and not config.is_paired:
         raise InputError(
             f"{config.start} has no dropout, and then both views of a sentence are the same: give fit.dropout 0.1"
         )

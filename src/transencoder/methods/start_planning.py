@@ -36,7 +36,7 @@ class StartPlan:
         config = self.config
         return "\n".join(
             [
-                f"{plural(self.n_texts, 'pair' if len(config.columns) == 2 else config.text[0][:-1])}; train a "
+                f"{plural(self.n_texts, 'pair' if config.is_paired else config.text[0][:-1])}; train a "
                 f"bi-encoder {plural(self.steps, 'step')} on {plural(self.n_pairs, config.row_name)}",
                 settings_in_words(config.fit),
                 f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
@@ -49,8 +49,7 @@ def plan_start(config: StartMethod) -> StartPlan:
     """What a run would do with this config: reads the data and the model's size, trains nothing."""
     _, config, folder = prepare_start(config)
     data, fit = read_start_data(config, None), config.fit
-    is_given = len(config.columns) == 2
-    n_pairs = len(data.training) * (1 if is_given else config.rows_per_text)
+    n_pairs = len(data.training) * (1 if config.is_paired else config.rows_per_text)
     n_parameters = count_parameters(folder)
     steps = steps_in_all(n_pairs, fit, both_orders=False)
     n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
@@ -79,7 +78,7 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
                 "that was made from the same pretrained model"
             )
     usable.check_start(folder)
-    return given, usable, folder
+    return given.filled(folder), usable.filled(folder), folder
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:

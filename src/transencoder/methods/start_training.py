@@ -30,11 +30,6 @@ from transencoder.tokens import TokenCache
 _CODE_VERSION = 3
 """Raised when a change of the code changes what a stage computes."""
 
-_ABOUT_PAIRS = (
-    "The two texts of a pair are taken for views of one meaning: each must find its other one among those of the batch "
-    "(contrastive tuning on pairs)."
-)
-
 _STAGE = "bi-encoder"
 _PAIRS = "pairs.arrow"
 
@@ -86,8 +81,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             recipe=recipe,
             notes=[],
         )
-        if len(config.columns) == 2:
-            result["about"] = _ABOUT_PAIRS
+        if config.is_paired:
+            result["about"] = config.about_pairs
         finish(run, result, {"bi": trained})
     distributed.barrier()
     model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)
@@ -167,7 +162,7 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
     shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
-    shared |= {config.text[0], *config.helpers}
+    shared |= {*config.text_fields, *config.helpers}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 

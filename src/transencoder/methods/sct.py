@@ -1,0 +1,229 @@
+"""SCT (Limkonchotiwat et al., TACL 2023): each view is as alike to earlier sentences as the other view is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Self
+
+from transencoder.config import FitConfig, Pooling, Texts
+from transencoder.errors import InputError
+from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+    from torch import nn
+
+    from transencoder.views import PairMaker, View
+
+ViewKind = Literal["as-is", "span-mask", "word-deletion", "synonyms", "mlm"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of SCT's Table 1."""
+
+    n_parameters: float
+    learning_rate: float
+    queue_size: int
+    reference_temperature: float
+    temperature: float
+
+
+_TABLE_1 = (
+    _Row(4e6, 5e-4, 131_072, 0.03, 0.04),
+    _Row(11e6, 3e-4, 131_072, 0.01, 0.03),
+    _Row(29e6, 3e-4, 65_536, 0.02, 0.03),
+    _Row(110e6, 5e-4, 65_536, 0.04, 0.05),
+    _Row(340e6, 5e-4, 16_384, 0.04, 0.05),
+)
+"""BERT-Tiny, -Mini, -Small, -Base, -Large."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCTFit(FitConfig):
+    """How SCT trains: the paper's values (section 4.1)."""
+
+    learning_rate: float | None = None
+    """Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4."""
+    batch_size: int | None = 128
+    """Pairs of views a step and device."""
+    epochs: int | None = 10
+    """Passes over the views. Paper: 10; released code: 20."""
+    max_length: int | None = 128
+    """Tokens of a view (released code)."""
+    warmup_ratio: float | None = 0.1
+    """Share of the steps with rising rate."""
+    eval_steps: int = 64
+    """Steps between dev evaluations; one more at each epoch's end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SCT(Sentences, StartMethod):
+    """SCT: two views of a sentence, each as alike to thousands of earlier sentences as the other one is."""
+
+    about = (
+        "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier sentences "
+        "as the other view is (SCT)."
+    )
+
+    sentences: str | Dataset | None = None
+    """Unlabelled sentences, of which views are made: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub
+    id. Or give `views`."""
+    views: str | Dataset | None = None
+    """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
+    id. `transencoder views` writes such files."""
+    view_kind: ViewKind = "as-is"
+    """What makes the second view of `sentences`; `as-is`: dropout alone. Table 4: all of these do worse than two
+    back-translations."""
+    synonyms: str | None = None
+    """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
+    mlm: str | None = None
+    """For `mlm`: the masked language model, a folder or a hub id; None: the start."""
+    pooling: Pooling | None = "mean"
+    """Pooling in training and at test (paper: mean). None: the start's own."""
+    queue_size: int | None = None
+    """Embeddings in each of the two queues, 0: the batch alone; None: Table 1's for the start's size, 16,384 to
+    131,072."""
+    temperature: float | None = None
+    """Of the similarities of what learns, above 0; None: Table 1's for the start's size, 0.03 to 0.05."""
+    reference_temperature: float | None = None
+    """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04."""
+    projector: bool = True
+    """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without."""
+    expansion: int = 10
+    """Width of the projector's inner layers, in embeddings (paper: 10)."""
+    comparison: Literal["cross", "identical"] = "cross"
+    """Each view learns the other's distribution, or its own (Table 4: much worse)."""
+    objective: Literal["distribution", "contrastive"] = "distribution"
+    """The other view's distribution, or the other view alone among all (Table 4: much worse). Table 4's cross-entropy
+    is no choice: it has the gradient of the divergence."""
+    one_queue: bool = False
+    """One queue for both views instead of one for each (Table 4: worse)."""
+    renew_queues: bool = True
+    """Whether embeddings enter the queues, or these stay as they are at first, random (Table 4: worse)."""
+    momentum: float | None = None
+    """The reference is a copy of the encoder that follows it, of which this share stays at each step; None: the encoder
+    itself (paper). Table 4: worse with."""
+    fit: SCTFit = field(default_factory=SCTFit)
+    """How the encoder is trained."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        super().__post_init__()
+        if (self.sentences is None) == (self.views is None):
+            raise InputError("give either sentences, of which views are made, or views, two texts a row")
+        if self.views is not None and len(self.columns) == 1:
+            raise InputError(f"columns is {self.columns[0]}, but views have two; name both, or leave columns out")
+        if self.is_paired and self.view_kind != "as-is":
+            raise InputError(f"view_kind is {self.view_kind}, but the views are given; leave it out, or give sentences")
+        if self.view_kind == "synonyms" and self.synonyms is None:
+            raise InputError("view_kind is synonyms; give synonyms, a file of words and synonyms or WordNet's folder")
+        for name in ("synonyms", "mlm"):
+            if getattr(self, name) is not None and self.view_kind != name:
+                raise InputError(f"{name} is for view_kind {name}, which is {self.view_kind}; leave one of them out")
+        if self.view_kind == "as-is":
+            check_fit_dropout(self)
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name in ("temperature", "reference_temperature"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name} is {value}; it must be above 0, the paper's are 0.01 to 0.05")
+        least = (self.fit.batch_size or 1) * (2 if self.one_queue else 1)
+        if self.queue_size and self.queue_size < least:
+            raise InputError(f"queue_size is {self.queue_size}; it must hold a batch, {least}, or be 0")
+        if self.queue_size is not None and self.queue_size < 0:
+            raise InputError(f"queue_size is {self.queue_size}; it must be 0 or more")
+        if self.expansion < 1:
+            raise InputError(f"expansion is {self.expansion}; it must be at least 1")
+        if self.momentum is not None and not 0.0 <= self.momentum < 1.0:
+            raise InputError(f"momentum is {self.momentum}; it is a share, 0 to below 1")
+        if self.objective == "contrastive" and not self.renew_queues:
+            raise InputError("objective contrastive looks for the other view in the queue; leave renew_queues true")
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether the views are given."""
+        return self.views is not None or super().is_paired
+
+    @property
+    def about_pairs(self) -> str:
+        """The same: pairs of views are what SCT is made for."""
+        return self.about
+
+    @property
+    def text(self) -> tuple[Texts, str | Dataset]:
+        """The sentences or the views."""
+        source = self.sentences if self.views is None else self.views
+        assert source is not None, "one of them is given"
+        return "sentences", source
+
+    @property
+    def text_fields(self) -> tuple[str, ...]:
+        """What views are made of, and how."""
+        return ("sentences", "views", "view_kind", "synonyms", "mlm")
+
+    def filled(self, folder: Path) -> Self:
+        """With the values of the row of Table 1 whose model is nearest in size."""
+        from transencoder.encoders import count_parameters
+
+        n_parameters = count_parameters(folder)
+        row = min(_TABLE_1, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
+        names = ("queue_size", "temperature", "reference_temperature")
+        empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}
+        rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
+        return replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
+
+    def pair_maker(self, mask_token: str | None) -> PairMaker:
+        """The sentence, and its view."""
+        from transencoder.views import TwoViews, as_is
+
+        return TwoViews(first=as_is, second=self._view(mask_token))
+
+    def _view(self, mask_token: str | None) -> View:
+        from transencoder.encoders import fetch
+        from transencoder.views import MaskedWords, SpanMask, Synonyms, WordDeletion, as_is, read_synonyms
+
+        if self.view_kind == "span-mask":
+            if mask_token is None:
+                raise InputError(f"the tokenizer of {self.start} has no mask token; take another view_kind")
+            return SpanMask(mask_token=mask_token)
+        if self.view_kind == "synonyms":
+            assert self.synonyms is not None, "checked when the config was made"
+            return Synonyms(table=read_synonyms(self.synonyms))
+        if self.view_kind == "mlm":
+            folder = fetch(self.mlm or self.start, token=self.token, cache_folder=self.cache_dir)
+            return MaskedWords(folder=folder, device=self.device)
+        return WordDeletion() if self.view_kind == "word-deletion" else as_is
+
+    def loss(self, student: SentenceTransformer) -> nn.Module:
+        """Divergence of the views' similarity distributions, through the projector.
+
+        Raises:
+            InputError: Dropout alone should make the views differ, and the encoder has none.
+        """
+        from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
+
+        if self.view_kind == "as-is":
+            check_dropout(self, student)
+        dimension = student.get_embedding_dimension()
+        assert dimension is not None, "every model here has embeddings of one size"
+        assert self.queue_size is not None and self.temperature is not None, "filled when the run was prepared"
+        assert self.reference_temperature is not None, "filled when the run was prepared"
+        compared = ViewComparison(
+            dimension,
+            self.queue_size,
+            self.temperature,
+            self.reference_temperature,
+            comparison=self.comparison,
+            objective=self.objective,
+            n_queues=1 if self.one_queue else 2,
+            renew=self.renew_queues,
+        )
+        projector = mlp_projector(dimension, expansion=self.expansion) if self.projector else None
+        return SCTLoss(student, compared, projector, momentum=self.momentum)

@@ -1,0 +1,119 @@
+"""SCT as a method: Table 1's values, given and made views, what is refused."""
+
+import pytest
+import torch
+
+from transencoder import SCT, train
+from transencoder.errors import InputError
+from transencoder.losses import SCTLoss
+from transencoder.methods.sct import SCTFit
+from transencoder.methods.start_planning import prepare_start
+
+FIELDS = {"start": "x", "output": "run"}
+
+
+@pytest.mark.parametrize(
+    ("n_parameters", "row"),
+    [
+        (4.4e6, (5e-4, 131_072, 0.03, 0.04)),
+        (11e6, (3e-4, 131_072, 0.01, 0.03)),
+        (22.7e6, (3e-4, 65_536, 0.02, 0.03)),
+        (28.8e6, (3e-4, 65_536, 0.02, 0.03)),
+        (109e6, (5e-4, 65_536, 0.04, 0.05)),
+        (335e6, (5e-4, 16_384, 0.04, 0.05)),
+    ],
+)
+def test_empty_settings_are_table_1s_for_the_size(n_parameters, row, monkeypatch, tmp_path):
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    config = SCT(sentences="s.txt", **FIELDS).filled(tmp_path)
+    assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
+    own = SCT(sentences="s.txt", queue_size=512, temperature=0.1, fit=SCTFit(learning_rate=1e-3), **FIELDS)
+    filled = own.filled(tmp_path)
+    assert (filled.queue_size, filled.temperature, filled.fit.learning_rate) == (512, 0.1, 1e-3)
+    assert filled.reference_temperature == row[2]
+
+
+def test_the_run_records_the_values_it_took(tiny_start):
+    given, usable, _ = prepare_start(tiny_start("sct", temperature=None))
+    assert given.temperature == usable.temperature == 0.04  # a tiny model's nearest is BERT-Tiny
+    assert given.queue_size == 40
+
+
+def views(path, n=40):
+    path.write_text("".join(f"balo dalo {i}\tdalo kama {i}\n" for i in range(n)))
+    return str(path)
+
+
+def test_views_are_two_columns_of_a_file(tiny_start, tmp_path):
+    run = train(tiny_start("sct", sentences=None, views=views(tmp_path / "views.tsv"), tests=()))
+    assert run.result["data"]["pairs"]["rows"] == 40
+    assert run.result["about"] == SCT.about
+    assert [stage["name"] for stage in run.result["stages"]][0] == "bi-encoder"
+
+
+def test_where_the_views_come_from_does_not_change_the_model(tiny_start, tmp_path):
+    runs = [
+        train(tiny_start("sct", sentences=None, views=views(tmp_path / name), tests=(), dev=None))
+        for name in ("views.tsv", "same.tsv")
+    ]
+    keys = [[stage["key"] for stage in run.result["stages"]] for run in runs]
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize("kind", ["span-mask", "word-deletion", "synonyms", "mlm"])
+def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
+    words = tmp_path / "synonyms.tsv"
+    words.write_text("balo\tdalo\n")
+    synonyms = str(words) if kind == "synonyms" else None
+    run = train(tiny_start("sct", view_kind=kind, synonyms=synonyms, tests=(), dev=None, queue_size=0))
+    assert run.result["stages"][0]["name"] == "pairs"
+    assert run.result["data"]["sentences"]["rows"] == 96
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "give either sentences, of which views are made, or views"),
+        ({"sentences": "s.txt", "views": "v.tsv"}, "give either sentences"),
+        ({"views": "v.tsv", "columns": ("a",)}, "columns is a, but views have two"),
+        ({"views": "v.tsv", "view_kind": "mlm"}, "view_kind is mlm, but the views are given"),
+        ({"sentences": "s.txt", "view_kind": "synonyms"}, "view_kind is synonyms; give synonyms"),
+        ({"sentences": "s.txt", "synonyms": "w.tsv"}, "synonyms is for view_kind synonyms, which is as-is"),
+        ({"sentences": "s.txt", "mlm": "m"}, "mlm is for view_kind mlm"),
+        ({"sentences": "s.txt", "fit": SCTFit(dropout=0.0)}, "both views of a sentence are the same"),
+        ({"views": "v.tsv", "temperature": 0.0}, "temperature is 0.0; it must be above 0"),
+        ({"views": "v.tsv", "reference_temperature": float("nan")}, "reference_temperature is nan"),
+        ({"views": "v.tsv", "queue_size": 100}, "queue_size is 100; it must hold a batch, 128, or be 0"),
+        ({"views": "v.tsv", "queue_size": 200, "one_queue": True}, "must hold a batch, 256"),
+        ({"views": "v.tsv", "queue_size": -1}, "queue_size is -1"),
+        ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
+        ({"views": "v.tsv", "momentum": 1.0}, "momentum is 1.0; it is a share"),
+        ({"views": "v.tsv", "objective": "contrastive", "renew_queues": False}, "leave renew_queues true"),
+    ],
+)
+def test_contradictions_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        SCT(**FIELDS | changes)
+
+
+def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
+    from sentence_transformers import SentenceTransformer
+
+    def made(**changes) -> SCTLoss:
+        settings = {"queue_size": 32, "temperature": 0.2, "reference_temperature": 0.1, "momentum": None}
+        config = tiny_start("sct", **settings | changes)
+        return config.loss(SentenceTransformer(tiny_bi_encoder, device="cpu"))
+
+    usual = made()
+    assert (usual.own.comparison, usual.own.objective, len(usual.own.queues)) == ("cross", "distribution", 2)
+    assert (usual.own.temperature, usual.own.reference_temperature, usual.follower) == (0.2, 0.1, None)
+    assert usual.own.queues[0].rows.shape == (32, 32)
+    assert [each.out_features for each in usual.projector if hasattr(each, "out_features")] == [320, 32] * 3
+    assert made(comparison="identical").own.comparison == "identical"
+    assert made(objective="contrastive").own.objective == "contrastive"
+    assert len(made(one_queue=True).own.queues) == 1
+    assert not made(queue_size=0).own.queues
+    assert not made(renew_queues=False).own.renew
+    assert isinstance(made(projector=False).projector, torch.nn.Identity)
+    assert made(expansion=2).projector[0].out_features == 64
+    assert made(momentum=0.5).momentum == 0.5
