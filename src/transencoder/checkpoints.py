@@ -20,6 +20,8 @@ _BEST = "best.safetensors"
 _LOSS = "loss.safetensors"
 _ENCODER = "model."
 """How names of the encoder begin in the state of every loss of sentence-transformers."""
+_FOLLOWER = "follower."
+"""And of a copy in ours that has no gradient but moves: it follows the encoder."""
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -118,10 +120,11 @@ def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
 
 
 def _own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen."""
+    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good."""
     parameters = dict(loss.named_parameters(remove_duplicate=False))  # tied weights have two names in the state
     encoders = {id(parameter) for name, parameter in parameters.items() if name.startswith(_ENCODER)}
-    others = {name for name, value in parameters.items() if not value.requires_grad or id(value) in encoders}
+    frozen = {name for name, each in parameters.items() if not (each.requires_grad or name.startswith(_FOLLOWER))}
+    others = frozen | {name for name, value in parameters.items() if id(value) in encoders}
     return {
         name: value.clone()
         for name, value in loss.state_dict().items()
