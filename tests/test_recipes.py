@@ -349,12 +349,14 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
         rows = 64 // (1 + getattr(config, "n_negatives", 0))
         batch_size = 4 * rows if "n_negatives" in names else 32
         texts = tiny_sentences.select(range(rows))
-        if len(config.columns) == 2:
+        views = getattr(config, "views", None)
+        if len(config.columns) == 2 or views:
             texts = tiny_pairs.select(range(rows))
         if "documents" in names:
             texts = texts.map(lambda row: {"text": f"{row['text']} " * 300})
         more |= {
-            **({"documents": texts} if "documents" in names else {"sentences": texts, "n_sentences": None}),
+            **({"documents": texts} if "documents" in names else {"n_sentences": None}),
+            **({} if "documents" in names else {"views" if views else "sentences": texts}),
             "start": tiny_plm,
             "fit": replace(config.fit, epochs=1, batch_size=batch_size, max_length=32),
         }
