@@ -69,12 +69,15 @@ class BiCollator:
 
     Args:
         sentences: The tokens of the pairs' distinct sentences.
+        taught: float32 (distinct sentences, dim), a teacher's embeddings of them; both sides' are then the labels,
+            float32 (batch, sides x dim).
     """
 
     valid_label_columns = ("label",)
 
-    def __init__(self, sentences: SentenceTokens) -> None:
+    def __init__(self, sentences: SentenceTokens, taught: np.ndarray | None = None) -> None:
         self.sentences = sentences
+        self.taught = taught
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """The batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
@@ -86,6 +89,8 @@ class BiCollator:
         for name, values in joined.items():
             parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
             batch |= {f"sentence{side}_{name}": part for side, part in enumerate(parts, 1)}
+        if self.taught is not None:
+            return batch | {"label": torch.from_numpy(self.taught[index].reshape(len(index), -1))}
         return batch | {"label": _labels(examples)}
 
 

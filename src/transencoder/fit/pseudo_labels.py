@@ -71,6 +71,7 @@ def fit(
     report_to: tuple[str, ...] = (),
     log_folder: Path | None = None,
     rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
+    taught: np.ndarray | None = None,
 ) -> Fitted:
     """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
 
@@ -91,6 +92,8 @@ def fit(
         report_to: Trackers the trainer reports to.
         log_folder: Where TensorBoard's events go; None: into `folder`.
         rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
+        taught: float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A
+            bi-encoder's labels are then those of both sides, (batch, 2 dim), and the targets are not used.
 
     Returns:
         The dev curve and which step was kept.
@@ -103,7 +106,7 @@ def fit(
         lora = LoRA(student, config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
-    collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache())
+    collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache(), taught)
     data = training_rows(len(lengths), np.asarray(targets, np.float32))
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
@@ -145,10 +148,12 @@ def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
             trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
 
 
-def _collate(student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache) -> tuple[Any, np.ndarray]:
+def _collate(
+    student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache, taught: np.ndarray | None
+) -> tuple[Any, np.ndarray]:
     if isinstance(student, SentenceTransformer):
         sentences = cache.sentences(student, pairs, default_prompt(student))
-        return BiCollator(sentences), sentences.lengths
+        return BiCollator(sentences, taught), sentences.lengths
     tables = pair_tables(cache, student, pairs, both_orders)
     return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
 

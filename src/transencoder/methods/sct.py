@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
+    from transencoder.losses import ViewComparison
     from transencoder.views import PairMaker, View
 
 ViewKind = Literal["as-is", "span-mask", "word-deletion", "synonyms", "mlm"]
@@ -83,6 +84,14 @@ class SCT(Sentences, StartMethod):
     """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
     mlm: str | None = None
     """For `mlm`: the masked language model, a folder or a hub id; None: the start."""
+    teacher: str | None = None
+    """Distillation (paper, section 3.4): a larger bi-encoder, a folder, a run, a hub id or `minilm`. Its embeddings of
+    the views, computed once, are references too, in queues of their own."""
+    teacher_pooling: Pooling | None = None
+    """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
+    own_loss: bool = True
+    """With a teacher: whether the views learn from each other too (equation 3). The released code leaves it out, and
+    starts from a model that SCT made without a teacher."""
     pooling: Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
     queue_size: int | None = None
@@ -93,7 +102,8 @@ class SCT(Sentences, StartMethod):
     reference_temperature: float | None = None
     """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04."""
     projector: bool = True
-    """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without."""
+    """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
+    width there is then a linear layer."""
     expansion: int = 10
     """Width of the projector's inner layers, in embeddings (paper: 10)."""
     comparison: Literal["cross", "identical"] = "cross"
@@ -125,8 +135,12 @@ class SCT(Sentences, StartMethod):
         for name in ("synonyms", "mlm"):
             if getattr(self, name) is not None and self.view_kind != name:
                 raise InputError(f"{name} is for view_kind {name}, which is {self.view_kind}; leave one of them out")
-        if self.view_kind == "as-is":
+        if self.view_kind == "as-is" and self.own_loss:
             check_fit_dropout(self)
+        if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss):
+            raise InputError("teacher_pooling and own_loss are for a teacher; give one, or leave them out")
+        if self.momentum is not None and not self.own_loss:
+            raise InputError("momentum is of the views' own references, and own_loss is false; leave one of them out")
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -168,6 +182,11 @@ class SCT(Sentences, StartMethod):
         """What views are made of, and how."""
         return ("sentences", "views", "view_kind", "synonyms", "mlm")
 
+    @property
+    def taught_by(self) -> str | None:
+        """The teacher."""
+        return self.teacher
+
     def filled(self, folder: Path) -> Self:
         """With the values of the row of Table 1 whose model is nearest in size."""
         from transencoder.encoders import count_parameters
@@ -207,15 +226,39 @@ class SCT(Sentences, StartMethod):
         Raises:
             InputError: Dropout alone should make the views differ, and the encoder has none.
         """
-        from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
+        return self._loss(student, None)
 
-        if self.view_kind == "as-is":
+    def distillation_loss(self, student: SentenceTransformer, dimension: int) -> nn.Module:
+        """Divergence from the teacher's similarity distributions and, with `own_loss`, of the views' own (equation 3).
+
+        Raises:
+            InputError: Dropout alone should make the views differ, and the encoder has none.
+        """
+        return self._loss(student, dimension)
+
+    def _loss(self, student: SentenceTransformer, taught: int | None) -> nn.Module:
+        from transencoder.losses import SCTLoss
+
+        if self.view_kind == "as-is" and self.own_loss:
             check_dropout(self, student)
         dimension = student.get_embedding_dimension()
         assert dimension is not None, "every model here has embeddings of one size"
+        own = self._comparison(dimension) if self.own_loss else None
+        return SCTLoss(
+            student,
+            own,
+            self._projector(dimension, dimension) if own else None,
+            teacher=None if taught is None else self._comparison(taught),
+            teacher_projector=None if taught is None else self._projector(dimension, taught),
+            momentum=self.momentum,
+        )
+
+    def _comparison(self, dimension: int) -> ViewComparison:
+        from transencoder.losses import ViewComparison
+
         assert self.queue_size is not None and self.temperature is not None, "filled when the run was prepared"
         assert self.reference_temperature is not None, "filled when the run was prepared"
-        compared = ViewComparison(
+        return ViewComparison(
             dimension,
             self.queue_size,
             self.temperature,
@@ -225,5 +268,13 @@ class SCT(Sentences, StartMethod):
             n_queues=1 if self.one_queue else 2,
             renew=self.renew_queues,
         )
-        projector = mlp_projector(dimension, expansion=self.expansion) if self.projector else None
-        return SCTLoss(student, compared, projector, momentum=self.momentum)
+
+    def _projector(self, dimension: int, output: int) -> nn.Module | None:
+        """Three MLPs; without them, what a teacher of another width needs: a linear layer."""
+        from torch import nn
+
+        from transencoder.losses import mlp_projector
+
+        if self.projector:
+            return mlp_projector(dimension, output, expansion=self.expansion)
+        return None if output == dimension else nn.Linear(dimension, output)

@@ -154,6 +154,25 @@ class StartMethod(Method["TrainedStart"]):
             student: The encoder to train.
         """
 
+    @property
+    def taught_by(self) -> str | None:
+        """The model whose embeddings of the pairs the loss is given as labels; usually none."""
+        return None
+
+    @property
+    def teacher_pooling(self) -> Pooling | None:
+        """Its pooling; None: its own."""
+        return None
+
+    def distillation_loss(self, student: SentenceTransformer, dimension: int) -> nn.Module:
+        """The loss where there is a teacher.
+
+        Args:
+            student: The encoder to train.
+            dimension: Of the teacher's embeddings.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no teacher")
+
     def rivals(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Other encoders that the loss trains, which are kept where they do better on dev; usually none."""
         return ()

@@ -77,6 +77,9 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
                 f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give one "
                 "that was made from the same pretrained model"
             )
+    if usable.taught_by is not None:
+        teacher = fetch(usable.taught_by, form="bi", token=usable.token, cache_folder=usable.cache_dir)
+        check_length(teacher, usable.fit.max_length, "fit.max_length", usable.taught_by)
     usable.check_start(folder)
     return given.filled(folder), usable.filled(folder), folder
 

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, set_seed
 
 from transencoder import distributed
 from transencoder.cycles import Model, start_model
-from transencoder.encoders import load_bi, weights_fingerprint
+from transencoder.encoders import fetch, load_bi, weights_fingerprint
 from transencoder.fit import fit
 from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
@@ -22,7 +22,7 @@ from transencoder.methods.scoring import Metrics, measure, score_stage, score_st
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.start_planning import prepare_start
 from transencoder.report.result import Result
-from transencoder.runs import Run, stage_seed
+from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
@@ -32,6 +32,7 @@ _CODE_VERSION = 3
 
 _STAGE = "bi-encoder"
 _PAIRS = "pairs.arrow"
+_EMBEDDINGS = "embeddings.npy"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
         bench = _Bench(
             run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder, pooling=config.pooling)
         )
-        trained = _train(bench, *_pairs(bench))
+        pairs, pairs_key = _pairs(bench)
+        trained = _train(bench, pairs, pairs_key, _taught(bench, pairs, pairs_key))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
             run,
@@ -132,7 +134,41 @@ def _pairs(bench: _Bench) -> tuple[Dataset, str]:
     return Dataset.from_file(str(record.folder / _PAIRS)), record.key
 
 
-def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
+def _taught(bench: _Bench, pairs: Dataset, pairs_key: str) -> StageRecord | None:
+    """The stage that holds the teacher's embeddings of the pairs' distinct sentences, where there is a teacher.
+
+    It knows nothing of the student: another run with the same pairs and teacher takes it over (`reuse_from`).
+    """
+    config = bench.config
+    if config.taught_by is None:
+        return None
+    teacher = fetch(config.taught_by, form="bi", token=config.token, cache_folder=config.cache_dir)
+    length, pooling = config.fit.max_length, config.teacher_pooling
+
+    def compute(folder: Path) -> dict[str, Any]:
+        if distributed.rank() == 0:
+            model = load_bi(teacher, max_length=length, pooling=pooling, device=bench.device)
+            scorer = BiScorer(model, precision=config.precision, cache=bench.cache)
+            tokens = bench.cache.sentences(model, pairs, scorer.prompt).tokens
+            embeddings = scorer.embed(tokens, folder)
+            if not isinstance(embeddings, np.memmap):  # large ones are on disk already, under that name
+                np.save(folder / _EMBEDDINGS, embeddings)
+        return {}
+
+    return bench.run.stage(
+        "teacher-embeddings",
+        config={
+            "version": _CODE_VERSION,
+            "max_length": length,
+            "pooling": pooling,
+            "precision": config.precision,
+        },
+        inputs=[pairs_key, weights_fingerprint(teacher)],
+        compute=compute,
+    )
+
+
+def _train(bench: _Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
     record = bench.run.stage(
@@ -149,12 +185,13 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
         },
         inputs=[
             pairs_key,
+            *([] if taught is None else [taught.key]),
             bench.start.key,
             *(weights_fingerprint(config.fetch_helper(field)) for field in config.helpers),
             "" if data.dev is None else data.dev.fingerprint,
             *(test.fingerprint for test in tests),
         ],
-        compute=partial(_fit, bench, pairs),
+        compute=partial(_fit, bench, pairs, None if taught is None else taught.folder / _EMBEDDINGS),
     )
     return Model("bi", record.folder / "model", record.key, _STAGE, 1, record.result, record.seconds)
 
@@ -162,18 +199,19 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str) -> Model:
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
     shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
-    shared |= {*config.text_fields, *config.helpers}
+    shared |= {*config.text_fields, *config.helpers, "teacher", "teacher_pooling"}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
-def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
+def _fit(bench: _Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
     student = bench.load_start()
+    taught = None if embeddings is None else np.load(embeddings, mmap_mode="r")
 
     def loss(model: SentenceTransformer) -> Any:
         set_seed(seed)  # a projector is new
-        return config.loss(model)
+        return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1])
 
     fitted = fit(
         student,
@@ -189,6 +227,7 @@ def _fit(bench: _Bench, pairs: Dataset, folder: Path) -> dict[str, Any]:
         report_to=config.report_to,
         log_folder=bench.run.folder / "tensorboard" / _STAGE,
         rivals=config.rivals,
+        taught=taught,
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
