@@ -131,11 +131,42 @@ def test_with_a_teacher_both_losses_are_added(bi):
     torch.testing.assert_close(alone(sides(bi), teacher), distilled, rtol=1e-4, atol=1e-5)
 
 
-def test_references_have_no_gradient(bi):
-    """Identical views at one temperature agree from the start: what is left is the gradient through the references."""
-    same = ViewComparison(32, 8, 0.5, 0.5, comparison="identical")
-    SCTLoss(bi, same)(sides(bi)).backward()
-    assert max(value.grad.abs().max() for value in bi.parameters() if value.grad is not None) < 1e-5
+@pytest.mark.parametrize("size", [0, 8])
+@pytest.mark.parametrize("objective", ["distribution", "contrastive"])
+def test_references_have_no_gradient(size, objective):
+    online, references = (tuple(each.requires_grad_() for each in views) for views in draw())
+    comparison(size=size, objective=objective)(online, references).backward()
+    assert all(each.grad is None for each in references)
+    assert all(each.grad.abs().sum() > 1e-3 for each in online)
+
+
+def test_evaluation_leaves_queues_and_follower_as_they_are(bi):
+    loss = SCTLoss(bi, comparison(dim=32), momentum=0.75)
+    with torch.no_grad():
+        bi.get_parameter("0.model.embeddings.word_embeddings.weight").add_(1.0)
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    with torch.no_grad():
+        without = loss(sides(bi))
+    assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
+    assert without.isfinite()
+    loss(sides(bi))
+    assert not torch.equal(loss.state_dict()["own.queues.0.rows"], before["own.queues.0.rows"])
+
+
+def test_a_queue_must_hold_what_a_batch_brings():
+    online, references = draw(n=4)
+    with pytest.raises(ValueError, match="a queue of 3 vectors is too small for 4 references"):
+        comparison(size=3)(online, references)
+    with pytest.raises(ValueError, match="a queue of 7 vectors is too small for 4 references .* 1 queues"):
+        comparison(size=7, n_queues=1)(online, references)
+    comparison(size=8, n_queues=1)(online, references)
+
+
+@pytest.mark.parametrize("labels", [None, torch.ones(4), torch.ones(4, 6)])
+def test_a_teachers_labels_have_its_width(bi, labels):
+    taught = mlp_projector(32, 6, expansion=2, n_layers=1)
+    with pytest.raises(ValueError, match=r"its embeddings, \(4, 12\)"):
+        SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)(sides(bi), labels)
 
 
 def test_a_follower_lags_behind(bi):

@@ -1,10 +1,13 @@
 """SCT as a method: Table 1's values, given and made views, what is refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from transencoder import SCT, train
 from transencoder.errors import InputError
+from transencoder.fit.trainer import set_dropout
 from transencoder.losses import SCTLoss
 from transencoder.methods.sct import SCTFit
 from transencoder.methods.start_planning import prepare_start
@@ -86,6 +89,8 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
         ({"views": "v.tsv", "queue_size": 100}, "queue_size is 100; it must hold a batch, 128, or be 0"),
         ({"views": "v.tsv", "queue_size": 200, "one_queue": True}, "must hold a batch, 256"),
         ({"views": "v.tsv", "queue_size": -1}, "queue_size is -1"),
+        ({"views": "v.tsv", "queue_size": 0, "one_queue": True}, "queue_size is 0, and one_queue"),
+        ({"views": "v.tsv", "queue_size": 0, "renew_queues": False}, "queue_size is 0, and one_queue"),
         ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
         ({"views": "v.tsv", "own_loss": False}, "teacher_pooling and own_loss are for a teacher"),
         ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling and own_loss are for a teacher"),
@@ -162,9 +167,34 @@ def test_a_teachers_embeddings_of_both_views_are_the_labels(tiny_start, wide_tea
 def test_another_student_takes_the_teachers_embeddings_over(tiny_start, wide_teacher, tmp_path):
     source = {"sentences": None, "views": views(tmp_path / "v.tsv"), "teacher": wide_teacher, "tests": (), "dev": None}
     first = train(tiny_start("sct", **source))
-    second = train(tiny_start("sct", **source, seed=7, own_loss=False, momentum=None, reuse_from=(str(first.folder),)))
+    borrowing = tiny_start("sct", **source, seed=7, own_loss=False, momentum=None, reuse_from=(str(first.folder),))
+    second = train(borrowing)
     stages = {stage["name"]: stage["reused"] for stage in second.result["stages"]}
     assert stages == {"teacher-embeddings": True, "bi-encoder": False}
+    train(replace(borrowing, reuse_from=()))  # the same recipe: its result does not make room for another one
+    assert not (second.folder / "previous").exists()
+
+
+def test_what_views_need_is_looked_for_before_the_text_is_read(tiny_start):
+    for kind in ("mlm", "synonyms"):
+        with pytest.raises(InputError, match="/nowhere/helper"):
+            train(tiny_start("sct", sentences="/nowhere/text.txt", view_kind=kind, **{kind: "/nowhere/helper"}))
+
+
+def test_a_queue_holds_the_batches_of_all_processes(tiny_start, monkeypatch):
+    monkeypatch.setattr("transencoder.distributed.world_size", lambda: 3)
+    with pytest.raises(InputError, match="queue_size is 40; it must hold the batches of all processes, 48"):
+        prepare_start(tiny_start("sct"))
+
+
+def test_reports_say_whose_similarities_are_learned():
+    own, both, alone = (
+        SCT(**FIELDS, views="v.tsv", **more).account
+        for more in ({}, {"teacher": "t"}, {"teacher": "t", "own_loss": False})
+    )
+    assert own == SCT.about
+    assert both.endswith("for the encoder itself and for its teacher.")
+    assert alone.endswith("(SCT's distillation).")
 
 
 def test_a_teacher_that_cannot_be_had_is_refused_before_the_text_is_read(tiny_start):
@@ -176,8 +206,12 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     from sentence_transformers import SentenceTransformer
 
     settings = {"queue_size": 32, "temperature": 0.2, "reference_temperature": 0.1, "momentum": None}
+    dry = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    set_dropout(dry, 0.0)
+    with pytest.raises(InputError, match="has no dropout"):
+        tiny_start("sct", **settings, teacher="t").distillation_loss(dry, 48)
     config = tiny_start("sct", **settings, teacher="t", own_loss=False, fit=SCTFit(dropout=0.0, batch_size=16))
-    loss = config.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48)
+    loss = config.distillation_loss(dry, 48)
     assert loss.own is None
     assert loss.teacher.queues[0].rows.shape == (32, 48)
     assert loss.teacher_projector[-1].out_features == 48

@@ -107,7 +107,7 @@ def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse
     """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
     waits_for = [each.output for each in before if not Path(each.output).exists()]
     for config in (run.config for run in runs):
-        if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(config)]:
+        if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(replace(config, reuse_from=()))]:
             show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
         else:
             train_or_plan(config, args)

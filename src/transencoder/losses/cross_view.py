@@ -21,7 +21,9 @@ class ViewComparison(nn.Module):
     """What both views' embeddings learn from both views' references, and the queues of these references.
 
     Half of KL(SR(r2, D2), SR(z1, D2)) and half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT with the network itself
-    as reference, equation 4 with a teacher. The references are put into their queue first, in the place of its oldest.
+    as reference, equation 4 with a teacher. The references are put into their queue first, in the place of its oldest
+    (paper, section 3.1; the released code drops the oldest afterwards, and has no halves). Under several processes
+    all references of all of them enter. Where no gradient is asked for, as in evaluation, the queues stay.
 
     Args:
         dimension: Of the references.
@@ -83,7 +85,16 @@ class ViewComparison(nn.Module):
         if not self.queues:
             return nn.functional.normalize(everyones.float()), own
         queue: Any = self.queues[view % len(self.queues)]
-        return queue.rows, queue.push(everyones)[own] if self.renew else own
+        if not self.renew:
+            return queue.rows, own
+        if len(everyones) * 2 // len(self.queues) > len(queue.rows):
+            raise ValueError(
+                f"a queue of {len(queue.rows)} vectors is too small for {len(everyones)} references of a view, of all "
+                f"processes, with {len(self.queues)} queues for two views"
+            )
+        queue = queue if torch.is_grad_enabled() else deepcopy(queue)
+        places = queue.push(everyones)
+        return queue.rows, places[own]
 
     def _term(self, embeddings: Tensor, references: Tensor, candidates: Tensor, own: Tensor) -> Tensor:
         if self.objective == "contrastive":
@@ -105,8 +116,8 @@ class SCTLoss(nn.Module):
         teacher: How they compare with a teacher's, of its dimension; these come as labels.
         teacher_projector: On the embeddings that are compared in `teacher`, from the model's dimension to the
             teacher's, in training only.
-        momentum: References come from a copy of the encoder that follows it: after each step this share of it stays
-            (Table 4's ablation: worse). None: no copy.
+        momentum: References come from a copy of the encoder that follows it: at each forward pass that a gradient is
+            asked of, this share of it stays (Table 4's ablation: worse). None: no copy.
     """
 
     def __init__(
@@ -138,25 +149,36 @@ class SCTLoss(nn.Module):
         Args:
             sentence_features: Token features of the two views.
             labels: With a teacher: (batch, 2 x its dimension), its embeddings of the first view, then of the second.
+
+        Raises:
+            ValueError: There is a teacher, and the labels are not of that shape.
         """
         left, right = sentence_features
         first, second = embed_pairs(self.model, [dict(left), dict(right)])
         loss = first.new_zeros(())
         if self.own is not None:
-            references = (first, second) if self.follower is None else self._followed(left, right)
+            references = (
+                (first, second) if self.follower is None else self._followed(left, right, torch.is_grad_enabled())
+            )
             loss = loss + self.own((self.projector(first), self.projector(second)), references)
         if self.teacher is not None:
-            assert labels is not None, "a teacher's embeddings come as labels"
             taught = (self.teacher_projector(first), self.teacher_projector(second))
+            if labels is None or labels.shape != (len(first), 2 * taught[0].shape[1]):
+                shape = None if labels is None else tuple(labels.shape)
+                expected = (len(first), 2 * taught[0].shape[1])
+                raise ValueError(
+                    f"the labels have the shape {shape}; with a teacher they are its embeddings, {expected}"
+                )
             loss = loss + self.teacher(taught, labels.float().chunk(2, dim=1))
         return loss
 
     @torch.no_grad()
-    def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:
+    def _followed(self, left: dict[str, Any], right: dict[str, Any], is_learning: bool) -> Views:
         """The follower's embeddings, once it has made its step."""
         assert self.follower is not None and self.momentum is not None
-        for kept, new in zip(self.follower.parameters(), self.model.parameters(), strict=True):
-            kept.lerp_(new, 1 - self.momentum)
+        if is_learning:
+            for kept, new in zip(self.follower.parameters(), self.model.parameters(), strict=True):
+                kept.lerp_(new, 1 - self.momentum)
         return embed_pairs(self.follower, [dict(left), dict(right)])
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, normalize
 
 _CHUNK = 4096
@@ -98,6 +99,7 @@ class _Divergence(torch.autograd.Function):
         return (gap / p_total + log_normalisers).squeeze(1)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (slope,) = ctx.saved_tensors
         return gradients[0][:, None] * slope, None, None, None, None

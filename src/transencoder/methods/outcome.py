@@ -43,7 +43,9 @@ def open_run(given: Method[Any], config: Method[Any]) -> Run:
     """
     return Run.open(
         config.output,
-        recipe_toml(given),
+        recipe_toml(
+            dataclasses.replace(given, reuse_from=())
+        ),  # where stages come from changes no outcome: it is no other recipe
         method_name(type(given)),
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,

@@ -78,8 +78,8 @@ class SCT(Sentences, StartMethod):
     """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
     id. `transencoder views` writes such files."""
     view_kind: ViewKind = "as-is"
-    """What makes the second view of `sentences`; `as-is`: dropout alone. Table 4: all of these do worse than two
-    back-translations."""
+    """What makes the second view of `sentences`; `as-is`: dropout alone. Table 4: dropout, synonyms and a masked
+    language model do worse than two back-translations."""
     synonyms: str | None = None
     """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
     mlm: str | None = None
@@ -116,8 +116,8 @@ class SCT(Sentences, StartMethod):
     renew_queues: bool = True
     """Whether embeddings enter the queues, or these stay as they are at first, random (Table 4: worse)."""
     momentum: float | None = None
-    """The reference is a copy of the encoder that follows it, of which this share stays at each step; None: the encoder
-    itself (paper). Table 4: worse with."""
+    """The reference is a copy of the encoder that follows it, of which this share stays at each batch; None: the
+    encoder itself (paper). Table 4: worse with."""
     fit: SCTFit = field(default_factory=SCTFit)
     """How the encoder is trained."""
 
@@ -159,6 +159,8 @@ class SCT(Sentences, StartMethod):
             raise InputError(f"momentum is {self.momentum}; it is a share, 0 to below 1")
         if self.objective == "contrastive" and not self.renew_queues:
             raise InputError("objective contrastive looks for the other view in the queue; leave renew_queues true")
+        if self.queue_size == 0 and (self.one_queue or not self.renew_queues):
+            raise InputError("queue_size is 0, and one_queue and renew_queues are of queues; leave one of them out")
 
     @property
     def is_paired(self) -> bool:
@@ -166,9 +168,16 @@ class SCT(Sentences, StartMethod):
         return self.views is not None or super().is_paired
 
     @property
-    def about_pairs(self) -> str:
-        """The same: pairs of views are what SCT is made for."""
-        return self.about
+    def account(self) -> str:
+        """With or without a teacher; pairs of views are what SCT is made for."""
+        if self.teacher is None:
+            return self.about
+        if self.own_loss:
+            return f"{self.about[:-1]}, for the encoder itself and for its teacher."
+        return (
+            "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier "
+            "sentences as the other view is for a teacher (SCT's distillation)."
+        )
 
     @property
     def text(self) -> tuple[Texts, str | Dataset]:
@@ -187,8 +196,14 @@ class SCT(Sentences, StartMethod):
         """The teacher."""
         return self.teacher
 
+    @property
+    def teacher_fields(self) -> tuple[str, ...]:
+        """Which it is, and how it pools."""
+        return ("teacher", "teacher_pooling")
+
     def filled(self, folder: Path) -> Self:
         """With the values of the row of Table 1 whose model is nearest in size."""
+        from transencoder import distributed
         from transencoder.encoders import count_parameters
 
         n_parameters = count_parameters(folder)
@@ -196,7 +211,20 @@ class SCT(Sentences, StartMethod):
         names = ("queue_size", "temperature", "reference_temperature")
         empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}
         rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
-        return replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
+        filled = replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
+        least = (self.fit.batch_size or 1) * distributed.world_size() * (2 if self.one_queue else 1)
+        if filled.queue_size and filled.queue_size < least:
+            raise InputError(f"queue_size is {filled.queue_size}; it must hold the batches of all processes, {least}")
+        return filled
+
+    def check_start(self, folder: Path) -> None:
+        """Refuse what views cannot be made with."""
+        from transencoder.views import read_synonyms
+
+        if self.view_kind == "mlm":
+            self._masked_model()
+        if self.synonyms is not None:
+            read_synonyms(self.synonyms)
 
     def pair_maker(self, mask_token: str | None) -> PairMaker:
         """The sentence, and its view."""
@@ -205,7 +233,6 @@ class SCT(Sentences, StartMethod):
         return TwoViews(first=as_is, second=self._view(mask_token))
 
     def _view(self, mask_token: str | None) -> View:
-        from transencoder.encoders import fetch
         from transencoder.views import MaskedWords, SpanMask, Synonyms, WordDeletion, as_is, read_synonyms
 
         if self.view_kind == "span-mask":
@@ -216,9 +243,14 @@ class SCT(Sentences, StartMethod):
             assert self.synonyms is not None, "checked when the config was made"
             return Synonyms(table=read_synonyms(self.synonyms))
         if self.view_kind == "mlm":
-            folder = fetch(self.mlm or self.start, token=self.token, cache_folder=self.cache_dir)
-            return MaskedWords(folder=folder, device=self.device)
+            return MaskedWords(folder=self._masked_model(), device=self.device)
         return WordDeletion() if self.view_kind == "word-deletion" else as_is
+
+    def _masked_model(self) -> Path:
+        from transencoder.encoders import fetch
+
+        revision = None if self.mlm else self.revision
+        return fetch(self.mlm or self.start, revision=revision, token=self.token, cache_folder=self.cache_dir)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """Divergence of the views' similarity distributions, through the projector.

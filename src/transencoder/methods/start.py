@@ -50,8 +50,10 @@ class StartMethod(Method["TrainedStart"]):
         return len(self.columns) == 2
 
     @property
-    def about_pairs(self) -> str:
-        """What the method does where they are."""
+    def account(self) -> str:
+        """What the method does with these settings, for reports."""
+        if not self.is_paired:
+            return self.about
         return (
             "The two texts of a pair are taken for views of one meaning: each must find its other one among those of "
             "the batch (contrastive tuning on pairs)."
@@ -158,6 +160,11 @@ class StartMethod(Method["TrainedStart"]):
     def taught_by(self) -> str | None:
         """The model whose embeddings of the pairs the loss is given as labels; usually none."""
         return None
+
+    @property
+    def teacher_fields(self) -> tuple[str, ...]:
+        """Fields that say which teacher, and nothing else."""
+        return ()
 
     @property
     def teacher_pooling(self) -> Pooling | None:

@@ -83,8 +83,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             recipe=recipe,
             notes=[],
         )
-        if config.is_paired:
-            result["about"] = config.about_pairs
+        result["about"] = config.account
         finish(run, result, {"bi": trained})
     distributed.barrier()
     model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)
@@ -199,7 +198,7 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | 
 def _own_settings(config: StartMethod) -> dict[str, Any]:
     """What the method itself adds to the settings of all starting encoders, less what is in the key by other means."""
     shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
-    shared |= {*config.text_fields, *config.helpers, "teacher", "teacher_pooling"}
+    shared |= {*config.text_fields, *config.helpers, *config.teacher_fields}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
