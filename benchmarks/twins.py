@@ -131,9 +131,14 @@ def plot(record: Record, path: Path) -> None:
             for varied, each in runs.items():
                 for whose, cycles in each["curves"].items():
                     ax.plot(*_line(cycles, form), linewidth=1, marker=".", label=f"{varied} {whose}".strip())
-            ax.set_title(f"{recipe.partition('/')[2]}, {form}", fontsize=8)
+            starts = {each["dev"][whose]["start"] for each in runs.values() for whose in each["curves"]}
+            for start in starts if ax.get_lines()[0].get_xdata().size else ():
+                ax.axhline(start, color="0.4", linestyle=":", linewidth=1)
+            ax.set_title(f"{recipe.partition('/')[2]}, {form} (dotted: start)", fontsize=8)
+            ax.set_xlabel("step, cycle after cycle", fontsize=7)
             ax.set_ylabel("dev", fontsize=8)
             ax.tick_params(labelsize=7)
+            ax.set_visible(bool(ax.get_lines()[0].get_xdata().size))
         axes[1].legend(fontsize=5)
     figure.savefig(path, dpi=120)
 
