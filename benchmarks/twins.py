@@ -101,7 +101,7 @@ def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any
 
 def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
     """Metrics and the averages by each, then dev, of each form; the first seed's tests are those of all."""
-    metrics, columns = group[0]["tests"], []
+    metrics, columns = dict(sorted(group[0]["tests"].items(), reverse=True)), []  # Spearman's, then ROC-AUC
     for form in FORMS:
         scores = [each["scores"][whose].get(form, {}) for each in group]
         averages = [[mean_over(score, names) for score in scores] for names in metrics.values()]
