@@ -157,9 +157,7 @@ class SCTLoss(nn.Module):
         first, second = embed_pairs(self.model, [dict(left), dict(right)])
         loss = first.new_zeros(())
         if self.own is not None:
-            references = (
-                (first, second) if self.follower is None else self._followed(left, right, torch.is_grad_enabled())
-            )
+            references = (first, second) if self.follower is None else self._followed(left, right)
             loss = loss + self.own((self.projector(first), self.projector(second)), references)
         if self.teacher is not None:
             taught = (self.teacher_projector(first), self.teacher_projector(second))
@@ -172,14 +170,14 @@ class SCTLoss(nn.Module):
             loss = loss + self.teacher(taught, labels.float().chunk(2, dim=1))
         return loss
 
-    @torch.no_grad()
-    def _followed(self, left: dict[str, Any], right: dict[str, Any], is_learning: bool) -> Views:
-        """The follower's embeddings, once it has made its step."""
+    def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:
+        """The follower's embeddings, once it has made its step; in evaluation it makes none."""
         assert self.follower is not None and self.momentum is not None
-        if is_learning:
+        step = 1 - self.momentum if torch.is_grad_enabled() else 0.0
+        with torch.no_grad():
             for kept, new in zip(self.follower.parameters(), self.model.parameters(), strict=True):
-                kept.lerp_(new, 1 - self.momentum)
-        return embed_pairs(self.follower, [dict(left), dict(right)])
+                kept.lerp_(new, step)
+            return embed_pairs(self.follower, [dict(left), dict(right)])
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""

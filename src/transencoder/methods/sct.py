@@ -146,11 +146,8 @@ class SCT(Sentences, StartMethod):
     def _check_numbers(self) -> None:
         for name in ("temperature", "reference_temperature"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise InputError(f"{name} is {value}; it must be above 0, the paper's are 0.01 to 0.05")
-        least = (self.fit.batch_size or 1) * (2 if self.one_queue else 1)
-        if self.queue_size and self.queue_size < least:
-            raise InputError(f"queue_size is {self.queue_size}; it must hold a batch, {least}, or be 0")
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} is {value}; it must be above 0 and finite, the paper's are 0.01 to 0.05")
         if self.queue_size is not None and self.queue_size < 0:
             raise InputError(f"queue_size is {self.queue_size}; it must be 0 or more")
         if self.expansion < 1:
@@ -214,7 +211,9 @@ class SCT(Sentences, StartMethod):
         filled = replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
         least = (self.fit.batch_size or 1) * distributed.world_size() * (2 if self.one_queue else 1)
         if filled.queue_size and filled.queue_size < least:
-            raise InputError(f"queue_size is {filled.queue_size}; it must hold the batches of all processes, {least}")
+            raise InputError(
+                f"queue_size is {filled.queue_size}; it must hold the batches of all processes, {least}, or be 0"
+            )
         return filled
 
     def check_start(self, folder: Path) -> None:
@@ -258,30 +257,26 @@ class SCT(Sentences, StartMethod):
         Raises:
             InputError: Dropout alone should make the views differ, and the encoder has none.
         """
-        return self._loss(student, None)
+        return self.distillation_loss(student, None)
 
-    def distillation_loss(self, student: SentenceTransformer, dimension: int) -> nn.Module:
+    def distillation_loss(self, student: SentenceTransformer, dimension: int | None) -> nn.Module:
         """Divergence from the teacher's similarity distributions and, with `own_loss`, of the views' own (equation 3).
 
         Raises:
             InputError: Dropout alone should make the views differ, and the encoder has none.
         """
-        return self._loss(student, dimension)
-
-    def _loss(self, student: SentenceTransformer, taught: int | None) -> nn.Module:
         from transencoder.losses import SCTLoss
 
         if self.view_kind == "as-is" and self.own_loss:
             check_dropout(self, student)
-        dimension = student.get_embedding_dimension()
-        assert dimension is not None, "every model here has embeddings of one size"
-        own = self._comparison(dimension) if self.own_loss else None
+        width = student.get_embedding_dimension()
+        assert width is not None, "every model here has embeddings of one size"
         return SCTLoss(
             student,
-            own,
-            self._projector(dimension, dimension) if own else None,
-            teacher=None if taught is None else self._comparison(taught),
-            teacher_projector=None if taught is None else self._projector(dimension, taught),
+            self._comparison(width) if self.own_loss else None,
+            self._projector(width, width) if self.own_loss else None,
+            teacher=None if dimension is None else self._comparison(dimension),
+            teacher_projector=None if dimension is None else self._projector(width, dimension),
             momentum=self.momentum,
         )
 
