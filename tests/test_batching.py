@@ -124,6 +124,21 @@ def test_bi_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_path,
         assert torch.equal(batch[name], values) if isinstance(values, torch.Tensor) else batch[name] == values
 
 
+def test_a_teachers_embeddings_are_labels_as_sentence_transformers_takes_them(tiny_bi_encoder, pairs, tmp_path):
+    """(batch, sides, dim), and (batch, dim) of single sentences."""
+    model, cache = SentenceTransformer(tiny_bi_encoder, device="cpu"), TokenCache(tmp_path)
+    rows = [{"row": 2}, {"row": 0}]
+    both = cache.sentences(model, pairs)
+    taught = np.arange(2.0 * len(both.tokens), dtype=np.float32).reshape(-1, 2)
+    batch = BiCollator(both, taught)(rows)
+    torch.testing.assert_close(batch["label"], torch.from_numpy(taught[both.index[[2, 0]]]))
+    assert batch["label"].shape == (2, 2, 2)
+    one = cache.sentences(model, pairs.select_columns("sentence1"))
+    batch = BiCollator(one, taught)(rows)
+    torch.testing.assert_close(batch["label"], torch.from_numpy(taught[one.index[[2, 0], 0]]))
+    assert not [name for name in batch if name.startswith("sentence2")]
+
+
 @pytest.mark.parametrize("rows", [[0, 1], [4, 6], [3, 6, 1, 4, 0], [5, 2]])
 def test_cross_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_path, side, rows):
     """Rows from 4 on are the pairs turned round; they stand beside the others in one batch."""

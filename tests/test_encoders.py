@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from transencoder.encoders import (
+    add_projection,
     checked_device,
     count_parameters,
     fetch,
@@ -389,3 +390,18 @@ def test_loading_in_another_form_is_silent_and_other_warnings_are_not(tiny_plm, 
     assert not caplog.records
     logging.getLogger("transformers.modeling_utils").warning("heard")
     assert "heard" in caplog.text
+
+
+@pytest.mark.parametrize("tanh", [False, True])
+def test_a_projection_comes_before_normalisation_and_is_saved(bi_folder, tanh, tmp_path):
+    model = SentenceTransformer(str(bi_folder), device="cpu")
+    plain = model.encode("balo dalo")
+    model.append(Normalize())
+    assert add_projection(model, 48, tanh=tanh) is model
+    model.save(str(tmp_path / "wide"), create_model_card=False)
+    loaded = SentenceTransformer(str(tmp_path / "wide"), device="cpu")
+    assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling", "Dense", "Normalize"]
+    assert loaded.get_embedding_dimension() == 48
+    expected = plain @ loaded[2].linear.weight.detach().numpy().T + loaded[2].linear.bias.detach().numpy()
+    expected = np.tanh(expected) if tanh else expected
+    np.testing.assert_allclose(loaded.encode("balo dalo"), expected / np.linalg.norm(expected), atol=1e-5)

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transencoder.config import FitConfig, Member, PretrainingConfig
     from transencoder.methods import (
+        CKD,
         DCLR,
         MLM,
         SCT,
+        ConGen,
         ContrastiveTension,
         DeCLUTR,
         DiffCSE,
+        EmbeddingMSE,
         MirrorBERT,
         SimCSE,
         TransEncoder,
@@ -28,11 +31,14 @@ _HOMES = {
     "FitConfig": "config",
     "Member": "config",
     "PretrainingConfig": "config",
+    "CKD": "methods",
+    "ConGen": "methods",
     "ContrastiveTension": "methods",
     "DeCLUTR": "methods",
     "MLM": "methods",
     "DCLR": "methods",
     "DiffCSE": "methods",
+    "EmbeddingMSE": "methods",
     "MirrorBERT": "methods",
     "SCT": "methods",
     "SimCSE": "methods",
@@ -48,13 +54,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "CKD",
     "DCLR",
     "BiScorer",
+    "ConGen",
     "ContrastiveTension",
     "DeCLUTR",
     "MLM",
     "CrossScorer",
     "DiffCSE",
+    "EmbeddingMSE",
     "FitConfig",
     "MeanScorer",
     "Member",

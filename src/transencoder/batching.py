@@ -69,8 +69,9 @@ class BiCollator:
 
     Args:
         sentences: The tokens of the pairs' distinct sentences.
-        taught: float32 (distinct sentences, dim), a teacher's embeddings of them; both sides' are then the labels,
-            float32 (batch, sides x dim).
+        taught: float32 (distinct sentences, dim), a teacher's embeddings of them; those of all sides are then the
+            labels, float32 (batch, sides, dim), or (batch, dim) where there is one side, as sentence-transformers'
+            losses take them.
     """
 
     valid_label_columns = ("label",)
@@ -90,7 +91,7 @@ class BiCollator:
             parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
             batch |= {f"sentence{side}_{name}": part for side, part in enumerate(parts, 1)}
         if self.taught is not None:
-            return batch | {"label": torch.from_numpy(self.taught[index].reshape(len(index), -1))}
+            return batch | {"label": torch.from_numpy(self.taught[index if n_sides > 1 else index[:, 0]])}
         return batch | {"label": _labels(examples)}
 
 
@@ -112,7 +113,7 @@ class CrossCollator:
         return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
 
 
-def training_rows(n_rows: int, targets: np.ndarray) -> Dataset:
+def training_rows(n_rows: int, targets: np.ndarray, rows: np.ndarray | None = None) -> Dataset:
     """What a trainer iterates over, 8 bytes a row: `row` for the collators, and the target of its pair as `label`.
 
     Not `Dataset.from_dict`: it copies both columns, and hashes a pickle of them for a fingerprint that nothing reads.
@@ -120,10 +121,14 @@ def training_rows(n_rows: int, targets: np.ndarray) -> Dataset:
     Args:
         n_rows: Rows of all tables, a multiple of the pairs.
         targets: float32 (n,), one a pair.
+        rows: Which of them; None: all.
     """
-    rows = np.arange(n_rows, dtype=np.int32)
     labels = np.tile(np.asarray(targets, np.float32), n_rows // len(targets))
-    return Dataset(pa.table({"row": rows, "label": labels}), fingerprint=f"rows-{n_rows}")
+    if rows is None:
+        rows = np.arange(n_rows, dtype=np.int32)
+    else:
+        rows, labels = rows.astype(np.int32), labels[rows]
+    return Dataset(pa.table({"row": rows, "label": labels}), fingerprint=f"rows-{len(rows)}")
 
 
 def joined_rows(tables: list[Tokens], examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict[str, Any]]:

@@ -80,8 +80,8 @@ class FitConfig:
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
     optimizer: Literal["adamw", "rmsprop"] = "adamw"
     """AdamW, or RMSProp for methods whose released code has it."""
-    schedule: Literal["linear", "constant"] = "linear"
-    """After the warm-up the rate falls in a line to 0, or stays."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
     weight_decay: float = 0.01
     """Weight decay, not on biases and LayerNorm (released code)."""
     max_grad_norm: float = 1.0

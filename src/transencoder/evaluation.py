@@ -8,7 +8,7 @@ paper's released code measures its ensembles otherwise (the best of four similar
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -17,11 +17,10 @@ from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
 from transencoder.errors import InputError
+from transencoder.probing import probe
 from transencoder.ranking import RANKING_METRICS
-from transencoder.tasks import Task, expand, load
-
-if TYPE_CHECKING:
-    from transencoder.scorers import Scorer
+from transencoder.scorers import BiScorer, KeptScores, Scorer
+from transencoder.tasks import Role, Task, expand, load, load_classes
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +28,7 @@ _ROWS_NAMED = 5
 
 
 def evaluate_tasks(
-    scorer: "Scorer",
+    scorer: Scorer,
     tasks: str | Task | Iterable[str | Task],
     *,
     metric: str | None = None,
@@ -42,7 +41,7 @@ def evaluate_tasks(
     Args:
         scorer: Gives one score a pair.
         tasks: Names of tasks or suites.
-        metric: A key of `METRICS` or `RANKING_METRICS`; None: each task's own.
+        metric: A key of `METRICS` or `RANKING_METRICS`, for tasks that are not of classes; None: each task's own.
         data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
         cache_folder: Where the hub's files and the Arrow files are kept.
         token: Hub token.
@@ -53,17 +52,33 @@ def evaluate_tasks(
     Raises:
         InputError: unknown task, or scores that cannot be measured.
     """
+    where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
     return {
-        task.name: evaluate(
-            scorer,
-            load(task, "test", data_folder=data_folder, cache_folder=cache_folder, token=token),
-            metric or task.metric,
-        )
+        task.name: evaluate_classes(scorer, load_classes(task, **where))
+        if task.metric == "accuracy"
+        else evaluate(scorer, load(task, "test", **where), metric or task.metric)
         for task in expand(tasks)
     }
 
 
-def evaluate(scorer: "Scorer", dataset: Dataset, metric: str = "spearman") -> float:
+def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
+    """Accuracy of a classifier on a bi-encoder's embeddings (`transencoder.probing`).
+
+    Args:
+        scorer: A `BiScorer`, or what keeps the scores of one.
+        sets: `train`, `dev` and `test`, as `transencoder.tasks.load_classes` reads them.
+
+    Returns:
+        The accuracy times 100; NaN, with a logged warning, where the scorer has no embeddings.
+    """
+    embedder = scorer.scorer if isinstance(scorer, KeptScores) else scorer
+    if isinstance(embedder, BiScorer):
+        return probe(embedder, sets)
+    logger.warning("a classifier is trained on embeddings, and a cross-encoder or an ensemble has none: no accuracy")
+    return float("nan")
+
+
+def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> float:
     """Measure a scorer on scored pairs.
 
     Args:

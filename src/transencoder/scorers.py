@@ -76,6 +76,13 @@ class BiScorer:
             del embeddings
         return _finite(scores, pairs)
 
+    def embed_pairs(self, pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings of `sentence1` and `sentence2`, float32 (n, dim) each, in the order of the rows."""
+        sentences = self.cache.sentences(self.model, pairs, self.prompt)
+        with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
+            embeddings = self.embed(sentences.tokens, Path(folder))
+            return embeddings[sentences.index[:, 0]], embeddings[sentences.index[:, 1]]
+
     def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:
         """Embeddings of tokenised sentences.
 

@@ -14,7 +14,9 @@ from transformers import AutoModel, AutoModelForMaskedLM
 
 from transencoder.encoders import language_model_head
 from transencoder.losses import (
+    CKDLoss,
     ClippedCosineCrossEntropyLoss,
+    ConGenLoss,
     ContrastiveTensionLoss,
     CosineCrossEntropyLoss,
     CosineRegressionLoss,
@@ -22,6 +24,7 @@ from transencoder.losses import (
     DiffCSELoss,
     InBatchContrastiveTensionLoss,
     InfoNCELoss,
+    InstanceQueue,
     LogCoshLoss,
     LogitRegressionLoss,
     NTXentLoss,
@@ -60,6 +63,8 @@ LOSSES = {
     "declutr": declutr,
     "diffcse": diffcse,
     "sct": lambda model, _: SCTLoss(model, ViewComparison(WIDTH, 64, 0.05, 0.04), mlp_projector(WIDTH)),
+    "congen": lambda model, _: ConGenLoss(model, InstanceQueue(64, 24), 0.07, 0.05, torch.nn.Linear(WIDTH, 24)),
+    "ckd": lambda model, _: CKDLoss(model, InstanceQueue(64, 24), torch.nn.Linear(WIDTH, 24)),
     "weighted info_nce": lambda model, folder: WeightedInfoNCELoss(model, SentenceTransformer(folder, device="cpu")),
 }
 """Loss -> made from a bi-encoder and the folder of the masked language model under it."""
@@ -88,8 +93,15 @@ def options(tmp_path):
     }
 
 
-def rows(pairs: Dataset, labelled: bool) -> Dataset:
+TAUGHT = ("congen", "ckd")
+"""Their labels are a teacher's embeddings, as sentence-transformers' own distillation losses take them."""
+
+
+def rows(pairs: Dataset, labelled: bool, taught: bool = False) -> Dataset:
     texts = pairs.select(range(12))
+    if taught:
+        labels = torch.randn(len(texts), 2, 24, generator=torch.Generator().manual_seed(0))
+        return texts.remove_columns("score").add_column("label", labels.tolist())
     return texts.map(lambda row: {"label": row["score"] / 5} if labelled else {}, remove_columns="score")
 
 
@@ -101,7 +113,7 @@ def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_enco
     trainer = SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(**options),
-        train_dataset=rows(tiny_pairs, name in LABELLED),
+        train_dataset=rows(tiny_pairs, name in LABELLED, name in TAUGHT),
         loss=loss,
     )
     assert trainer.train().global_step == 3

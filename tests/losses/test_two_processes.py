@@ -9,10 +9,13 @@ from torch import multiprocessing
 from transencoder import distributed
 from transencoder.checkpoints import own_parameters
 from transencoder.losses import (
+    CKDLoss,
+    ConGenLoss,
     ContrastiveTensionLoss,
     DeCLUTRLoss,
     InBatchContrastiveTensionLoss,
     InfoNCELoss,
+    InstanceQueue,
     NTXentLoss,
     SCTLoss,
     ViewComparison,
@@ -42,12 +45,18 @@ def loss_of(name: str, folder: str) -> torch.nn.Module:
     if name in ("distribution", "contrastive"):
         compared = ViewComparison(32, 16, 0.5, 0.4, objective=name)
         return SCTLoss(model, compared, mlp_projector(32, expansion=2, n_layers=1))
+    if name == "congen":
+        return ConGenLoss(model, InstanceQueue(16, 6), 0.5, 0.4, torch.nn.Linear(32, 6))
+    if name == "ckd":
+        return CKDLoss(model, InstanceQueue(16, 6), torch.nn.Linear(32, 6))
     return NTXentLoss(model, 0.5) if name == "nt_xent" else ContrastiveTensionLoss(model)
 
 
 def gradients(loss: torch.nn.Module, rows: slice) -> dict[str, torch.Tensor]:
     sides = [dict(loss.model.preprocess(side[rows])) for side in (FIRST, SECOND)]
-    loss(sides, torch.tensor(LABELS[rows])).backward()
+    taught = torch.randn(4, 2, 6, generator=torch.Generator().manual_seed(1))
+    labels = taught if isinstance(loss, CKDLoss | ConGenLoss) else torch.tensor(LABELS)
+    loss(sides, labels[rows]).backward()
     return {name: value.grad for name, value in loss.named_parameters() if value.grad is not None}
 
 
@@ -66,7 +75,7 @@ def work(rank: int, name: str, folder: str, meeting: str, output: str) -> None:
 
 
 ALL = ["info_nce", "nt_xent", "contrastive_tension", "in_batch", "declutr", "weighted", "elementwise"]
-ALL += ["distribution", "contrastive"]
+ALL += ["distribution", "contrastive", "congen", "ckd"]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -5,12 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from transencoder import DCLR, SCT, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE
+from transencoder import (
+    CKD,
+    DCLR,
+    SCT,
+    ConGen,
+    ContrastiveTension,
+    DeCLUTR,
+    DiffCSE,
+    EmbeddingMSE,
+    MirrorBERT,
+    SimCSE,
+)
+from transencoder.methods.ckd import CKDFit
+from transencoder.methods.congen import ConGenFit
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.sct import SCTFit
 from transencoder.methods.simcse import SimCSEFit
@@ -46,6 +61,26 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
         SCT,
         {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"},
     ),
+    "congen": (
+        ConGen,
+        {
+            "fit": ConGenFit(learning_rate=1e-3, **FAST),
+            "view_kind": "word-deletion",
+            "queue_size": 20,
+            "teacher": "tiny_bi_encoder",
+            "projection": "auto",
+        },
+    ),
+    "ckd": (CKD, {"fit": CKDFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"}),
+    "embedding-mse": (
+        EmbeddingMSE,
+        {
+            "fit": EmbeddingMSEFit(learning_rate=1e-3, **FAST),
+            "pooling": "mean",
+            "teacher": "tiny_bi_encoder",
+            "projection": "training",
+        },
+    ),
 }
 
 
@@ -70,6 +105,19 @@ def documents(tmp_path_factory: pytest.TempPathFactory, tiny_sentences: "Dataset
     texts = tiny_sentences["text"][:]
     path.write_text("\n".join(" ".join(texts[i : i + 3] * 2) for i in range(0, len(texts), 3)) + "\n")
     return str(path)
+
+
+@pytest.fixture(scope="session")
+def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
+    """A bi-encoder whose embeddings have 48 numbers, the student's 32."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Dense
+
+    folder = tmp_path_factory.mktemp("teacher") / "wide"
+    torch.manual_seed(5)
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    SentenceTransformer(modules=[*model, Dense(32, 48)], device="cpu").save(str(folder), create_model_card=False)
+    return str(folder)
 
 
 @pytest.fixture(scope="session")

@@ -15,21 +15,27 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoTokenizer, BertForMaskedLM
 
 from transencoder import (
+    CKD,
     DCLR,
     SCT,
     BiScorer,
+    ConGen,
     ContrastiveTension,
     DeCLUTR,
     DiffCSE,
+    EmbeddingMSE,
     MirrorBERT,
     SimCSE,
     read_pairs,
     train,
 )
+from transencoder.methods.ckd import CKDFit
+from transencoder.methods.congen import ConGenFit
 from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.sct import SCTFit
 from transencoder.methods.simcse import SimCSEFit
@@ -81,6 +87,9 @@ CONFIGS = {
             "reference_temperature": 0.02,
         },
     ),
+    "congen": (ConGen, {"fit": ConGenFit(**FAST | {"epochs": 10}), "queue_size": 64, "view_kind": "word-deletion"}),
+    "ckd": (CKD, {"fit": CKDFit(**FAST | {"epochs": 10}), "queue_size": 256, "projection": "auto"}),
+    "embedding-mse": (EmbeddingMSE, {"fit": EmbeddingMSEFit(**FAST | {"epochs": 10})}),
 }
 
 
@@ -189,6 +198,12 @@ def test_sct_learns_from_a_teacher(learn, planted, simcse):
     """From its similarities alone, without projector: 97 of Spearman's correlation where the teacher has 79."""
     fit = SCTFit(**FAST | {"epochs": 10})
     assert_learned(learn("sct", teacher=str(simcse.folder), own_loss=False, projector=False, fit=fit), planted)
+
+
+@pytest.mark.parametrize("name", ["congen", "ckd", "embedding-mse"])
+def test_a_student_beats_its_start(learn, planted, simcse, name):
+    """Its teacher is SimCSE's model, its start the teacher's."""
+    assert_learned(learn(name, teacher=str(simcse.folder)), planted)
 
 
 def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, planted, tmp_path):

@@ -91,8 +91,10 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
         ({"views": "v.tsv", "queue_size": 0, "one_queue": True}, "queue_size is 0, and one_queue"),
         ({"views": "v.tsv", "queue_size": 0, "renew_queues": False}, "queue_size is 0, and one_queue"),
         ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
-        ({"views": "v.tsv", "own_loss": False}, "teacher_pooling and own_loss are for a teacher"),
-        ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling and own_loss are for a teacher"),
+        ({"views": "v.tsv", "own_loss": False}, "teacher_pooling, own_loss and two_step are for a teacher"),
+        ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling, own_loss and two_step are for a teacher"),
+        ({"views": "v.tsv", "two_step": True}, "teacher_pooling, own_loss and two_step are for a teacher"),
+        ({"views": "v.tsv", "teacher": "t", "two_step": True, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "teacher": "t", "own_loss": False, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "momentum": 1.0}, "momentum is 1.0; it is a share"),
         ({"views": "v.tsv", "objective": "contrastive", "renew_queues": False}, "leave renew_queues true"),
@@ -126,19 +128,6 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     assert made(momentum=0.5).momentum == 0.5
 
 
-@pytest.fixture(scope="module")
-def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
-    """A bi-encoder whose embeddings have 48 numbers, the student's 32."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.base.modules import Dense
-
-    folder = tmp_path_factory.mktemp("teacher") / "wide"
-    torch.manual_seed(5)
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    SentenceTransformer(modules=[*model, Dense(32, 48)], device="cpu").save(str(folder), create_model_card=False)
-    return str(folder)
-
-
 def test_a_teachers_embeddings_of_both_views_are_the_labels(tiny_start, wide_teacher, tmp_path, monkeypatch):
     from sentence_transformers import SentenceTransformer
 
@@ -157,9 +146,9 @@ def test_a_teachers_embeddings_of_both_views_are_the_labels(tiny_start, wide_tea
     teacher = SentenceTransformer(wide_teacher, device="cpu")
     for ids, labels in seen:
         texts = [teacher.tokenizer.batch_decode(side, skip_special_tokens=True) for side in ids]
-        expected = torch.cat([torch.from_numpy(teacher.encode(side)) for side in texts], dim=1)
+        expected = torch.stack([torch.from_numpy(teacher.encode(side)) for side in texts], dim=1)
         torch.testing.assert_close(labels, expected, rtol=1e-4, atol=1e-5)
-    assert seen[0][1].shape == (16, 96)
+    assert seen[0][1].shape == (16, 2, 48)
     assert run.bi_encoder.get_embedding_dimension() == 32
 
 
@@ -211,13 +200,37 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     dry = SentenceTransformer(tiny_bi_encoder, device="cpu")
     set_dropout(dry, 0.0)
     with pytest.raises(InputError, match="has no dropout"):
-        tiny_start("sct", **settings, teacher="t").distillation_loss(dry, 48)
+        tiny_start("sct", **settings, teacher="t").distillation_loss(dry, 48, torch.empty(0, 48))
     config = tiny_start("sct", **settings, teacher="t", own_loss=False, fit=SCTFit(dropout=0.0, batch_size=16))
-    loss = config.distillation_loss(dry, 48)
+    loss = config.distillation_loss(dry, 48, torch.empty(0, 48))
     assert loss.own is None
     assert loss.teacher.queues[0].rows.shape == (32, 48)
     assert loss.teacher_projector[-1].out_features == 48
     plain = tiny_start("sct", **settings, teacher="t", projector=False)
-    loss = plain.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48)
+    loss = plain.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48, torch.empty(0, 48))
     assert isinstance(loss.teacher_projector, torch.nn.Linear)
     assert isinstance(loss.projector, torch.nn.Identity)
+
+
+@pytest.mark.parametrize(
+    ("n_parameters", "row"),
+    [
+        (4.4e6, (5e-4, 131_072, 0.03, 0.04)),
+        (11e6, (1e-4, 65_536, 0.04, 0.05)),
+        (29e6, (1e-4, 131_072, 0.04, 0.05)),
+        (109e6, (1e-4, 65_536, 0.04, 0.05)),
+    ],
+)
+def test_the_second_step_has_the_released_settings(n_parameters, row, monkeypatch, tmp_path):
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    config = SCT(sentences="s.txt", teacher="t", two_step=True, **FIELDS).filled(tmp_path)
+    assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
+
+
+def test_a_student_of_the_second_step_is_as_wide_as_its_teacher(tiny_start, wide_teacher, tmp_path):
+    source = {"sentences": None, "views": views(tmp_path / "v.tsv"), "tests": (), "dev": None, "momentum": None}
+    run = train(tiny_start("sct", **source, teacher=wide_teacher, two_step=True))
+    assert [type(module).__name__ for module in run.bi_encoder] == ["Transformer", "Pooling", "Dense"]
+    assert run.bi_encoder.get_embedding_dimension() == 48
+    assert run.bi_encoder.encode("balo").max() < 1  # tanh
+    assert run.result["about"].endswith("(SCT's distillation).")

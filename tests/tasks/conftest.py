@@ -27,6 +27,8 @@ def _rows_of(task: Task, split: str) -> list[Row]:
         texts = [f"{name} {split} {role}" for role in ("query", "positive", "negative")]
         return [(f"{texts[0]} {row}", [f"{texts[1]} {row}"], [f"{texts[2]} {i}" for i in range(2)]) for row in range(2)]
     scores = (1.0, 2.0, 3.0, 2.0) if task.positive_label is None else (1, 0, 0, 1)
+    if task.metric == "accuracy":
+        scores = (1, 0, 2, 1)
     own: list[Row] = [(f"{name} {split} left {row}", f"{name} {split} right {row}", scores[row]) for row in range(3)]
     return [*own, ("A shared sentence.", "Another shared one.", scores[3])]
 
@@ -41,9 +43,15 @@ def write_split() -> Callable[..., None]:
 def small_data(tmp_path: Path) -> Path:
     """All tasks with four rows a split, or two queries with three candidates, without `pairs/sts-sickr`."""
     folder = tmp_path / "data"
+    files: dict[tuple[Path, str], list[dict[str, object]]] = {}
     for task in TASKS.values():
         for split in {split.partition("[")[0] for split in (*task.splits.values(), *task.unlabelled)}:
-            _write_split(folder / task.dataset / (task.config or ""), split, _rows_of(task, split), task.columns)
+            rows = [dict(zip(task.columns, row, strict=True)) for row in _rows_of(task, split)]
+            kept = files.setdefault((folder / task.dataset / (task.config or ""), split), rows)
+            for first, second in zip(kept, rows, strict=True):  # two tasks of one data set
+                first |= second | first
+    for (path, split), rows in files.items():
+        _write_split(path, split, [tuple(row.values()) for row in rows], tuple(rows[0]))
     return folder
 
 

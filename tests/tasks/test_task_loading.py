@@ -1,5 +1,6 @@
 """Reading a task's splits from a folder in the hub's layout."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.tasks import SUITES, TASKS, StandIn, load, load_named
+from transencoder.tasks import SUITES, TASKS, StandIn, load, load_classes, load_named
 
 
 def test_scores_keep_the_tasks_range_and_columns_get_our_names(small_data: Path, tmp_path: Path) -> None:
@@ -110,9 +111,19 @@ def test_a_role_the_task_lacks_is_refused_with_those_it_has(small_data: Path) ->
         load("sts12", "train", data_folder=small_data)
 
 
-def test_pairs_that_are_only_trained_on_have_no_test_set(small_data: Path) -> None:
-    with pytest.raises(InputError, match="'snli' has no test split; its pairs are for training, without labels"):
-        load("snli", "test", data_folder=small_data)
+def test_rows_without_a_class_are_left_out(
+    small_data: Path, write_split: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    task = TASKS["snli"]
+    write_split(small_data / task.dataset, "test", [("a", "b", -1), ("c", "d", 2), ("e", "f", 0)], task.columns)
+    caplog.set_level(logging.INFO)
+    sets = load_classes("snli", data_folder=small_data)
+    assert {role: rows["score"][:] for role, rows in sets.items()} == {
+        "train": [1, 0, 2, 1],
+        "dev": [1, 0, 2, 1],
+        "test": [2, 0],
+    }
+    assert "snli: 1 of 3 rows of test have no class and are left out" in caplog.text
 
 
 def test_a_suite_has_no_single_test_set(small_data: Path) -> None:

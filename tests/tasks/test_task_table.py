@@ -11,10 +11,11 @@ from transencoder.tasks import SUITE_DEV, SUITES, TASKS, Task, dev_task, expand
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_every_task_is_complete(task: Task) -> None:
     assert task.name == task.name.lower() and TASKS[task.name] is task
-    assert task.unlabelled or task.layout == "candidates"
+    assert task.unlabelled or task.layout == "candidates" or task.name == "sicke"
     assert "test" in task.splits or not task.splits
     assert task.score_range[0] < task.score_range[1]
-    assert task.metric in (RANKING_METRICS if task.layout == "candidates" else METRICS)
+    assert task.metric in (RANKING_METRICS if task.layout == "candidates" else (*METRICS, "accuracy"))
+    assert task.metric != "accuracy" or set(task.splits) == {"train", "dev", "test"}
     assert "dev" in dev_task(task).splits or not task.splits
     assert len(set(task.columns)) == 3
 

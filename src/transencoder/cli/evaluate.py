@@ -73,7 +73,13 @@ def _tasks(args: argparse.Namespace) -> tuple[dict[str, str], _Measure]:
     from transencoder.tasks import expand
 
     data = {"data_folder": args.data_dir, "cache_folder": args.cache_dir, "token": args.token}
-    metrics = {task.name: args.metric or task.metric for task in expand(args.tasks)}
+    tasks = expand(args.tasks)
+    classes = [task.name for task in tasks if task.metric == "accuracy"]
+    if args.metric and classes:
+        raise InputError(
+            f"--metric is {args.metric}, but {', '.join(classes)} is of classes and has accuracy; leave one of them out"
+        )
+    metrics = {task.name: args.metric or task.metric for task in tasks}
     return metrics, lambda scorer: evaluate_tasks(scorer, args.tasks, metric=args.metric, **data)
 
 
@@ -141,12 +147,18 @@ def _table(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]])
     for name in found:
         table.add_column("score" if len(found) == 1 else name, justify="right")
     for test, metric in metrics.items():
-        table.add_row(test, metric, *(f"{scores[test]:.2f}" for scores in found.values()))
+        table.add_row(test, metric, *(_cell(scores[test]) for scores in found.values()))
     averages = [value for value in _averages(metrics, found).values() if value is not None]
     if len(metrics) > 1 and averages:
         table.add_section()
-        table.add_row("average", "", *(f"{value:.2f}" for value in averages))
+        table.add_row("average", "", *map(_cell, averages))
     return table
+
+
+def _cell(value: float) -> str:
+    from transencoder.report.text import ABSENT
+
+    return ABSENT if math.isnan(value) else f"{value:.2f}"
 
 
 def _csv(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]) -> str:

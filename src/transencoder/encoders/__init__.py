@@ -15,9 +15,11 @@ from transencoder.encoders.forms import (
 )
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
+from transencoder.encoders.projection import add_projection
 from transencoder.encoders.truncation import truncate
 
 __all__ = [
+    "add_projection",
     "as_logits",
     "backbone",
     "check_length",

@@ -72,6 +72,7 @@ def fit(
     log_folder: Path | None = None,
     rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
     taught: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
 ) -> Fitted:
     """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
 
@@ -93,7 +94,8 @@ def fit(
         log_folder: Where TensorBoard's events go; None: into `folder`.
         rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
         taught: float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A
-            bi-encoder's labels are then those of both sides, (batch, 2 dim), and the targets are not used.
+            bi-encoder's labels are then those of all sides, and the targets are not used.
+        rows: Of the pairs, those to train on, for a bi-encoder; None: all.
 
     Returns:
         The dev curve and which step was kept.
@@ -107,7 +109,8 @@ def fit(
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache(), taught)
-    data = training_rows(len(lengths), np.asarray(targets, np.float32))
+    data = training_rows(len(lengths), np.asarray(targets, np.float32), rows)
+    lengths = lengths if rows is None else lengths[rows]
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, folder, loss_module)

@@ -48,7 +48,7 @@ def trainer_arguments(
         per_device_train_batch_size=batch_size(config),
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         learning_rate=config.learning_rate,  # type: ignore[arg-type]
-        lr_scheduler_type="linear" if config.schedule == "linear" else "constant_with_warmup",
+        lr_scheduler_type="constant_with_warmup" if config.schedule == "constant" else config.schedule,
         optim=arguments_class.default_optim if config.optimizer == "adamw" else config.optimizer,
         warmup_steps=config.warmup_ratio,  # type: ignore[arg-type]
         weight_decay=config.weight_decay,

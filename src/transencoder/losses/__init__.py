@@ -5,6 +5,8 @@ the encoder alone. Our trainers then average these gradients too; beside a plain
 `transencoder.distributed.average_gradients` before training.
 """
 
+from transencoder.losses.ckd import CKDLoss
+from transencoder.losses.congen import ConGenLoss
 from transencoder.losses.contrastive_tension import (
     ContrastiveTensionLoss,
     InBatchContrastiveTensionLoss,
@@ -35,7 +37,9 @@ from transencoder.losses.soft_cross_entropy import SoftCrossEntropyLoss, soft_cr
 from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwise_info_nce, weighted_info_nce
 
 __all__ = [
+    "CKDLoss",
     "ClippedCosineCrossEntropyLoss",
+    "ConGenLoss",
     "ContrastiveTensionLoss",
     "CosineCrossEntropyLoss",
     "CosineLoss",

@@ -79,22 +79,15 @@ class ViewComparison(nn.Module):
 
     def _candidates(self, view: int, references: Tensor) -> tuple[Tensor, Tensor]:
         """What a view's references are compared with, and which of these are its own."""
-        with torch.no_grad():
-            everyones, first = gathered(references)
-        own = first + torch.arange(len(references), device=references.device)
         if not self.queues:
+            with torch.no_grad():
+                everyones, first = gathered(references)
+            own = first + torch.arange(len(references), device=references.device)
             return nn.functional.normalize(everyones.float()), own
         queue: Any = self.queues[view % len(self.queues)]
         if not self.renew:
-            return queue.rows, own
-        if len(everyones) * 2 // len(self.queues) > len(queue.rows):
-            raise ValueError(
-                f"a queue of {len(queue.rows)} vectors is too small for {len(everyones)} references of a view, of all "
-                f"processes, with {len(self.queues)} queues for two views"
-            )
-        queue = queue if torch.is_grad_enabled() else deepcopy(queue)
-        places = queue.push(everyones)
-        return queue.rows, places[own]
+            return queue.rows, torch.arange(0, device=references.device)
+        return queue.enter(references, n_batches=2 // len(self.queues))  # type: ignore[no-any-return]
 
     def _term(self, embeddings: Tensor, references: Tensor, candidates: Tensor, own: Tensor) -> Tensor:
         if self.objective == "contrastive":
@@ -148,7 +141,7 @@ class SCTLoss(nn.Module):
 
         Args:
             sentence_features: Token features of the two views.
-            labels: With a teacher: (batch, 2 x its dimension), its embeddings of the first view, then of the second.
+            labels: With a teacher: (batch, 2, its dimension), its embeddings of both views.
 
         Raises:
             ValueError: There is a teacher, and the labels are not of that shape.
@@ -161,13 +154,13 @@ class SCTLoss(nn.Module):
             loss = loss + self.own((self.projector(first), self.projector(second)), references)
         if self.teacher is not None:
             taught = (self.teacher_projector(first), self.teacher_projector(second))
-            if labels is None or labels.shape != (len(first), 2 * taught[0].shape[1]):
+            expected = (len(first), 2, taught[0].shape[1])
+            if labels is None or labels.shape != expected:
                 shape = None if labels is None else tuple(labels.shape)
-                expected = (len(first), 2 * taught[0].shape[1])
                 raise ValueError(
                     f"the labels have the shape {shape}; with a teacher they are its embeddings, {expected}"
                 )
-            loss = loss + self.teacher(taught, labels.float().chunk(2, dim=1))
+            loss = loss + self.teacher(taught, labels.float().unbind(1))
         return loss
 
     def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:

@@ -26,11 +26,23 @@ def embed_pairs(
     Returns:
         The embeddings of both sides.
     """
-    left, right = features
-    if _settings(left) != _settings(right):  # such as prompts of two lengths
-        return embed(model, left), embed(model, right)
-    first, second = embed(model, join(features)).chunk(2)
+    first, second = embed_sides(model, features).chunk(2)
     return first, second
+
+
+def embed_sides(model: nn.Module, features: list[dict[str, Any]]) -> Float[Tensor, "texts dim"]:
+    """Embed all sides of a batch in one forward pass.
+
+    Args:
+        model: A SentenceTransformer, wrapped or not.
+        features: The sides as sentence-transformers' trainer hands them over; padded widths may differ.
+
+    Returns:
+        The embeddings, side after side.
+    """
+    if any(_settings(side) != _settings(features[0]) for side in features):  # such as prompts of two lengths
+        return torch.cat([embed(model, side) for side in features])
+    return embed(model, join(features))
 
 
 def join(sides: list[dict[str, Any]]) -> dict[str, Any]:

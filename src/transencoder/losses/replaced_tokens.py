@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from transencoder.losses.features import embed_pairs
+from transencoder.losses.features import embed_sides
 from transencoder.losses.gathering import gathered
 from transencoder.losses.info_nce import info_nce
 from transencoder.losses.masking import mask_tokens
@@ -90,7 +90,7 @@ class DiffCSELoss(nn.Module):
             labels: Not used.
         """
         sides = list(sentence_features)
-        views = self.projector(torch.cat(embed_pairs(self.model, [dict(side) for side in sides])))
+        views = self.projector(embed_sides(self.model, [dict(side) for side in sides]))
         first, second = views.chunk(2)
         all_seconds, first_key = gathered(second)
         contrast = info_nce(first, all_seconds, self.temperature, first_key)

@@ -49,7 +49,7 @@ def queue_info_nce(
     queries: Float[Tensor, "batch dim"],
     queue: Float[Tensor, "queue dim"],
     own: Int[Tensor, " batch"],
-    temperature: float,
+    temperature: float | Tensor,
 ) -> Float[Tensor, ""]:
     """Mean over i of -log(exp(cos(q_i, d_own(i)) / t) / sum_j exp(cos(q_i, d_j) / t)).
 
@@ -60,7 +60,7 @@ def queue_info_nce(
         queries: Embeddings that learn.
         queue: Unit vectors; no gradient flows to them.
         own: Which of them is each query's own.
-        temperature: Above 0.
+        temperature: Above 0; a scalar that is learned, where it is a parameter's.
 
     Returns:
         The loss, a scalar.

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+from transencoder.methods.ckd import CKD
+from transencoder.methods.congen import ConGen
 from transencoder.methods.contrastive_tension import ContrastiveTension
 from transencoder.methods.dclr import DCLR
 from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
+from transencoder.methods.embedding_mse import EmbeddingMSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
 from transencoder.methods.mlm import MLM
@@ -22,17 +25,23 @@ METHODS: dict[str, type[Method[Any]]] = {
     "diffcse": DiffCSE,
     "dclr": DCLR,
     "sct": SCT,
+    "congen": ConGen,
+    "ckd": CKD,
+    "embedding-mse": EmbeddingMSE,
     "mlm": MLM,
 }
 
 __all__ = [
+    "CKD",
     "DCLR",
     "METHODS",
     "MLM",
     "SCT",
+    "ConGen",
     "ContrastiveTension",
     "DeCLUTR",
     "DiffCSE",
+    "EmbeddingMSE",
     "Method",
     "MirrorBERT",
     "SimCSE",

@@ -80,7 +80,7 @@ class ContrastiveTension(Sentences, StartMethod):
         """Both copies."""
         return 2
 
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
+    def pair_maker(self, mask_token: str | None) -> PairMaker | None:
         """Each sentence with itself, and, for random negatives, pairs of different ones."""
         from transencoder.views import Contrasts
 

@@ -1,5 +1,6 @@
 """The labelled sets of a run: the dev set that chooses, the test sets that are scored once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ class Scored:
     """With `score`."""
     metric: str
     record: DataRecord
+    sets: Mapping[tasks.Role, Dataset] | None = None
+    """Where a classifier is measured: what it is trained, chosen and measured on."""
 
     @property
     def fingerprint(self) -> str:
         """Of the data and of how it is measured."""
-        return f"{self.metric} {self.record['fingerprint']}"
+        more = [] if self.sets is None else [fingerprint(self.sets["train"]), fingerprint(self.sets["dev"])]
+        return " ".join([self.metric, self.record["fingerprint"], *more])
 
 
 def read_labelled(config: Method[Any]) -> tuple[Scored | None, list[Scored]]:
@@ -75,6 +79,8 @@ def _tests(config: Method[Any], name: str) -> list[Scored]:
 def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
     if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
         task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
+        if task.metric == "accuracy":
+            return _classes(config, task, role)
         pairs, rows = tasks.load_named(
             task, role, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token
         )
@@ -88,6 +94,18 @@ def _scored(config: Method[Any], source: str | Dataset, role: Any) -> Scored:
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
     return _measurable(name, pairs, METRIC_OF_KIND[config.task_kind], source_name(source))
+
+
+def _classes(config: Method[Any], task: tasks.Task, role: Any) -> Scored:
+    if role == "dev":
+        raise InputError(
+            f"dev is {task.name}, where a classifier is trained anew at each evaluation; give one of its graded or "
+            "binary neighbours, such as stsb, and leave it to tests"
+        )
+    sets = tasks.load_classes(task, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
+    record = data_record(f"{task.dataset} (a classifier of train, chosen on dev, on test)", sets["test"])
+    record["metric"] = task.metric
+    return Scored(task.name, sets["test"], task.metric, record, sets)
 
 
 def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:

@@ -82,7 +82,7 @@ class MirrorBERT(Sentences, StartMethod):
         """Whether anything but dropout makes the views differ."""
         return bool(self.span_characters or self.drophead or self.is_paired)
 
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
+    def pair_maker(self, mask_token: str | None) -> PairMaker | None:
         """The text, and its copy with a span masked."""
         from transencoder.views import SpanMask, TwoViews, as_is
 

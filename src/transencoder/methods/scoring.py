@@ -10,7 +10,7 @@ from transencoder import distributed
 from transencoder.config import Precision
 from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi
-from transencoder.evaluation import agreement, evaluate
+from transencoder.evaluation import agreement, evaluate, evaluate_classes
 from transencoder.inference import uses_bf16
 from transencoder.methods.labelled import Scored
 from transencoder.runs import Run, StageRecord
@@ -26,6 +26,8 @@ Metrics = dict[str, float | None]
 
 def measure(scored: Scored, scorer: Scorer) -> float:
     """The metric times 100; NaN where it is undefined."""
+    if scored.sets is not None:
+        return evaluate_classes(scorer, scored.sets)
     return evaluate(scorer, scored.pairs, scored.metric)
 
 
@@ -120,6 +122,8 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
     shares = np.array(weights) / sum(weights)
 
     def metric(scored: Scored) -> float:
+        if scored.sets is not None:
+            return math.nan  # an ensemble has no embeddings
         scores = [np.load(record.folder / f"{scored.name}.npy").astype(np.float64) for record in records]
         return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
 
@@ -131,7 +135,7 @@ def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics
     for name, scored in sets.items():
         kept = KeptScores(scorer)
         found[name] = measure(scored, kept)
-        if distributed.rank() == 0:
+        if kept.scores and distributed.rank() == 0:
             np.save(folder / f"{scored.name}.npy", kept.scores[-1])
     return _defined(found)
 

@@ -6,21 +6,18 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self
 
-from transencoder.config import FitConfig, Pooling, Texts
+from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout
+from transencoder.methods.start import check_dropout, check_fit_dropout
+from transencoder.methods.view_method import ViewMethod
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from datasets import Dataset
     from sentence_transformers import SentenceTransformer
-    from torch import nn
+    from torch import Tensor, nn
 
     from transencoder.losses import ViewComparison
-    from transencoder.views import PairMaker, View
-
-ViewKind = Literal["as-is", "span-mask", "word-deletion", "synonyms", "mlm"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,21 @@ _TABLE_1 = (
 )
 """BERT-Tiny, -Mini, -Small, -Base, -Large."""
 
+_RELEASED_DISTILLATION = (
+    _Row(4e6, 5e-4, 131_072, 0.03, 0.04),
+    _Row(11e6, 1e-4, 65_536, 0.04, 0.05),
+    _Row(29e6, 1e-4, 131_072, 0.04, 0.05),
+    _Row(110e6, 1e-4, 65_536, 0.04, 0.05),
+)
+"""BERT-Tiny, -Mini, -Small, -Base in the released distillation; the paper has no table of its own for it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SCTFit(FitConfig):
     """How SCT trains: the paper's values (section 4.1)."""
 
     learning_rate: float | None = None
-    """Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4."""
+    """Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4; 1e-4 in most second steps."""
     batch_size: int | None = 128
     """Pairs of views a step and device."""
     epochs: int | None = 10
@@ -63,7 +68,7 @@ class SCTFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCT(Sentences, StartMethod):
+class SCT(ViewMethod):
     """SCT: two views of a sentence, each as alike to thousands of earlier sentences as the other one is."""
 
     about = (
@@ -71,27 +76,17 @@ class SCT(Sentences, StartMethod):
         "as the other view is (SCT)."
     )
 
-    sentences: str | Dataset | None = None
-    """Unlabelled sentences, of which views are made: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub
-    id. Or give `views`."""
-    views: str | Dataset | None = None
-    """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
-    id. `transencoder views` writes such files."""
-    view_kind: ViewKind = "as-is"
-    """What makes the second view of `sentences`; `as-is`: dropout alone. Table 4: dropout, synonyms and a masked
-    language model do worse than two back-translations."""
-    synonyms: str | None = None
-    """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
-    mlm: str | None = None
-    """For `mlm`: the masked language model, a folder or a hub id; None: the start."""
     teacher: str | None = None
     """Distillation (paper, section 3.4): a larger bi-encoder, a folder, a run, a hub id or `minilm`. Its embeddings of
     the views, computed once, are references too, in queues of their own."""
     teacher_pooling: Pooling | None = None
     """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     own_loss: bool = True
-    """With a teacher: whether the views learn from each other too (equation 3). The released code leaves it out, and
-    starts from a model that SCT made without a teacher."""
+    """With a teacher: whether the views learn from each other too (equation 3)."""
+    two_step: bool = False
+    """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
+    views learn from the teacher alone, with no MLPs; where the widths differ, a linear layer and tanh are a part of the
+    student, also at test. Empty settings are that code's."""
     pooling: Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
     queue_size: int | None = None
@@ -124,23 +119,15 @@ class SCT(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        if (self.sentences is None) == (self.views is None):
-            raise InputError("give either sentences, of which views are made, or views, two texts a row")
-        if self.views is not None and len(self.columns) == 1:
-            raise InputError(f"columns is {self.columns[0]}, but views have two; name both, or leave columns out")
-        if self.is_paired and self.view_kind != "as-is":
-            raise InputError(f"view_kind is {self.view_kind}, but the views are given; leave it out, or give sentences")
-        if self.view_kind == "synonyms" and self.synonyms is None:
-            raise InputError("view_kind is synonyms; give synonyms, a file of words and synonyms or WordNet's folder")
-        for name in ("synonyms", "mlm"):
-            if getattr(self, name) is not None and self.view_kind != name:
-                raise InputError(f"{name} is for view_kind {name}, which is {self.view_kind}; leave one of them out")
-        if self.view_kind == "as-is" and self.own_loss:
+        if self.view_kind == "as-is" and self.learns_from_itself:
             check_fit_dropout(self)
-        if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss):
-            raise InputError("teacher_pooling and own_loss are for a teacher; give one, or leave them out")
-        if self.momentum is not None and not self.own_loss:
-            raise InputError("momentum is of the views' own references, and own_loss is false; leave one of them out")
+        if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss or self.two_step):
+            raise InputError("teacher_pooling, own_loss and two_step are for a teacher; give one, or leave them out")
+        if self.momentum is not None and not self.learns_from_itself:
+            raise InputError(
+                "momentum is of the views' own references, which own_loss false and two_step leave out; "
+                "leave one of them out"
+            )
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -160,33 +147,21 @@ class SCT(Sentences, StartMethod):
             raise InputError("queue_size is 0, and one_queue and renew_queues are of queues; leave one of them out")
 
     @property
-    def is_paired(self) -> bool:
-        """Whether the views are given."""
-        return self.views is not None or super().is_paired
+    def learns_from_itself(self) -> bool:
+        """Whether the encoder's own embeddings are references (equation 2)."""
+        return self.own_loss and not self.two_step
 
     @property
     def account(self) -> str:
         """With or without a teacher; pairs of views are what SCT is made for."""
         if self.teacher is None:
             return self.about
-        if self.own_loss:
+        if self.learns_from_itself:
             return f"{self.about[:-1]}, for the encoder itself and for its teacher."
         return (
             "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier "
             "sentences as the other view is for a teacher (SCT's distillation)."
         )
-
-    @property
-    def text(self) -> tuple[Texts, str | Dataset]:
-        """The sentences or the views."""
-        source = self.sentences if self.views is None else self.views
-        assert source is not None, "one of them is given"
-        return "sentences", source
-
-    @property
-    def text_fields(self) -> tuple[str, ...]:
-        """What views are made of, and how."""
-        return ("sentences", "views", "view_kind", "synonyms", "mlm")
 
     @property
     def taught_by(self) -> str | None:
@@ -199,12 +174,13 @@ class SCT(Sentences, StartMethod):
         return ("teacher", "teacher_pooling")
 
     def filled(self, folder: Path) -> Self:
-        """With the values of the row of Table 1 whose model is nearest in size."""
+        """With the values of the row whose model is nearest in size: Table 1's, or the released second step's."""
         from transencoder import distributed
         from transencoder.encoders import count_parameters
 
         n_parameters = count_parameters(folder)
-        row = min(_TABLE_1, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
+        table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
+        row = min(table, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
         names = ("queue_size", "temperature", "reference_temperature")
         empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}
         rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
@@ -216,65 +192,48 @@ class SCT(Sentences, StartMethod):
             )
         return filled
 
-    def check_start(self, folder: Path) -> None:
-        """Refuse what views cannot be made with."""
-        from transencoder.views import read_synonyms
-
-        if self.view_kind == "mlm":
-            self._masked_model()
-        if self.synonyms is not None:
-            read_synonyms(self.synonyms)
-
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
-        """The sentence, and its view."""
-        from transencoder.views import TwoViews, as_is
-
-        return TwoViews(first=as_is, second=self._view(mask_token))
-
-    def _view(self, mask_token: str | None) -> View:
-        from transencoder.views import MaskedWords, SpanMask, Synonyms, WordDeletion, as_is, read_synonyms
-
-        if self.view_kind == "span-mask":
-            if mask_token is None:
-                raise InputError(f"the tokenizer of {self.start} has no mask token; take another view_kind")
-            return SpanMask(mask_token=mask_token)
-        if self.view_kind == "synonyms":
-            assert self.synonyms is not None, "checked when the config was made"
-            return Synonyms(table=read_synonyms(self.synonyms))
-        if self.view_kind == "mlm":
-            return MaskedWords(folder=self._masked_model(), device=self.device)
-        return WordDeletion() if self.view_kind == "word-deletion" else as_is
-
-    def _masked_model(self) -> Path:
-        from transencoder.encoders import fetch
-
-        revision = None if self.mlm else self.revision
-        return fetch(self.mlm or self.start, revision=revision, token=self.token, cache_folder=self.cache_dir)
-
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """Divergence of the views' similarity distributions, through the projector.
 
         Raises:
             InputError: Dropout alone should make the views differ, and the encoder has none.
         """
-        return self.distillation_loss(student, None)
+        return self._loss(student, None)
 
-    def distillation_loss(self, student: SentenceTransformer, dimension: int | None) -> nn.Module:
+    def projected(self, student: SentenceTransformer, dimension: int) -> SentenceTransformer:
+        """The student; in the second step with a layer that takes it to the teacher's width."""
+        from transencoder.encoders import add_projection
+
+        if not self.two_step or student.get_embedding_dimension() == dimension:
+            return student
+        return add_projection(student, dimension, tanh=True)
+
+    def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
         """Divergence from the teacher's similarity distributions and, with `own_loss`, of the views' own (equation 3).
 
         Raises:
             InputError: Dropout alone should make the views differ, and the encoder has none.
         """
+        return self._loss(student, dimension)
+
+    def loss_operations(self, width: int, dimension: int | None) -> float:
+        """Of the queues, each vector of which takes part in two products for p and two for q, and of the MLPs."""
+        own = [width] if self.learns_from_itself else []
+        references = [*own, *([] if dimension is None else [dimension])]
+        mlps = 6 * self.expansion * width * sum(references) * (self.projector and not self.two_step)
+        return 2 * (8 * (self.queue_size or 0) * sum(references) + 6 * mlps)
+
+    def _loss(self, student: SentenceTransformer, dimension: int | None) -> nn.Module:
         from transencoder.losses import SCTLoss
 
-        if self.view_kind == "as-is" and self.own_loss:
+        if self.view_kind == "as-is" and self.learns_from_itself:
             check_dropout(self, student)
         width = student.get_embedding_dimension()
         assert width is not None, "every model here has embeddings of one size"
         return SCTLoss(
             student,
-            self._comparison(width) if self.own_loss else None,
-            self._projector(width, width) if self.own_loss else None,
+            self._comparison(width) if self.learns_from_itself else None,
+            self._projector(width, width) if self.learns_from_itself else None,
             teacher=None if dimension is None else self._comparison(dimension),
             teacher_projector=None if dimension is None else self._projector(width, dimension),
             momentum=self.momentum,
@@ -302,6 +261,6 @@ class SCT(Sentences, StartMethod):
 
         from transencoder.losses import mlp_projector
 
-        if self.projector:
+        if self.projector and not self.two_step:
             return mlp_projector(dimension, output, expansion=self.expansion)
         return None if output == dimension else nn.Linear(dimension, output)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
-    from torch import nn
+    from torch import Tensor, nn
 
     from transencoder.methods.start_planning import StartPlan
     from transencoder.methods.start_training import TrainedStart
@@ -138,8 +138,10 @@ class StartMethod(Method["TrainedStart"]):
         """Encoders of the student's size that are trained, itself included."""
         return 1
 
-    def pair_maker(self, mask_token: str | None) -> PairMaker:
+    def pair_maker(self, mask_token: str | None) -> PairMaker | None:
         """What makes the training pairs of the sentences; here each sentence twice, of which dropout makes two views.
+
+        None: each sentence stands alone.
 
         Args:
             mask_token: The start's, where it has one.
@@ -171,14 +173,38 @@ class StartMethod(Method["TrainedStart"]):
         """Its pooling; None: its own."""
         return None
 
-    def distillation_loss(self, student: SentenceTransformer, dimension: int) -> nn.Module:
-        """The loss where there is a teacher.
+    @property
+    def n_held_out(self) -> int:
+        """Rows on which nothing is trained, so that the teacher's embeddings of their first texts can fill a queue."""
+        return 0
+
+    def projected(self, student: SentenceTransformer, dimension: int) -> SentenceTransformer:
+        """The student as a teacher trains it: with a projection that it keeps, where the method gives it one.
 
         Args:
             student: The encoder to train.
             dimension: Of the teacher's embeddings.
         """
+        return student
+
+    def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
+        """The loss where there is a teacher.
+
+        Args:
+            student: The encoder to train.
+            dimension: Of the teacher's embeddings.
+            queue: float32 (n_held_out, dimension), the teacher's embeddings of what nothing is trained on.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no teacher")
+
+    def loss_operations(self, width: int, dimension: int | None) -> float:
+        """Floating-point operations of the loss itself for one row, the encoder's left out; usually next to none.
+
+        Args:
+            width: Of the student's embeddings.
+            dimension: Of the teacher's, where there is one.
+        """
+        return 0.0
 
     def rivals(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Other encoders that the loss trains, which are kept where they do better on dev; usually none."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from transencoder.encoders import check_length, count_parameters, fetch
+from transencoder.encoders import check_length, count_parameters, fetch, load_bi
 from transencoder.errors import InputError
 from transencoder.fit import check_lora, steps_in_all
 from transencoder.methods.data import read_start_data
@@ -49,13 +49,20 @@ def plan_start(config: StartMethod) -> StartPlan:
     """What a run would do with this config: reads the data and the model's size, trains nothing."""
     _, config, folder = prepare_start(config)
     data, fit = read_start_data(config, None), config.fit
-    n_pairs = len(data.training) * (1 if config.is_paired else config.rows_per_text)
+    n_rows = len(data.training) * (1 if config.is_paired else config.rows_per_text)
+    check_held_out(config, n_rows)
+    n_pairs = n_rows - (config.n_held_out if config.taught_by else 0)
     n_parameters = count_parameters(folder)
     steps = steps_in_all(n_pairs, fit, both_orders=False)
     n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
     n_scored = n_evaluations * len(data.dev.pairs) if data.dev else 0
     n_trained = round(steps * (fit.batch_size or 1) * config.relative_length)
-    operations = training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
+    width, teachers_width, operations = _width(folder), None, 0.0
+    if config.taught_by is not None:
+        teacher = _fetch_teacher(config)
+        teachers_width, operations = _width(teacher), training_operations(count_parameters(teacher), 0, n_rows)
+    operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
+    operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
     disk = 4 * n_parameters * (2 + 4) * config.n_encoders + n_pairs * 600 * config.relative_length
     return StartPlan(config, len(data.training), n_pairs, steps, operations / operations_a_second(config), round(disk))
 
@@ -78,10 +85,35 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
                 "that was made from the same pretrained model"
             )
     if usable.taught_by is not None:
-        teacher = fetch(usable.taught_by, form="bi", token=usable.token, cache_folder=usable.cache_dir)
-        check_length(teacher, usable.fit.max_length, "fit.max_length", usable.taught_by)
+        check_length(_fetch_teacher(usable), usable.fit.max_length, "fit.max_length", usable.taught_by)
     usable.check_start(folder)
     return given.filled(folder), usable.filled(folder), folder
+
+
+def check_held_out(config: StartMethod, n_rows: int) -> None:
+    """Refuse a queue that leaves too little to train on.
+
+    Args:
+        config: Filled.
+        n_rows: Rows of text.
+
+    Raises:
+        InputError: Fewer than two rows are left.
+    """
+    if config.taught_by is not None and n_rows - config.n_held_out < 2:
+        raise InputError(
+            f"queue_size is {config.n_held_out}, texts on which nothing is trained, of {n_rows} rows in all; give a "
+            "smaller one, such as half of the rows, or more text"
+        )
+
+
+def _fetch_teacher(config: StartMethod) -> Path:
+    assert config.taught_by is not None
+    return fetch(config.taught_by, form="bi", token=config.token, cache_folder=config.cache_dir)
+
+
+def _width(folder: Path) -> int:
+    return load_bi(folder, device="cpu").get_embedding_dimension() or 0
 
 
 def _vocabulary(folder: Path) -> dict[str, int]:

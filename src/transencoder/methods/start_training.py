@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import AutoTokenizer, set_seed
@@ -20,10 +21,10 @@ from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
 from transencoder.methods.start import Sentences, StartMethod
-from transencoder.methods.start_planning import prepare_start
+from transencoder.methods.start_planning import check_held_out, prepare_start
 from transencoder.report.result import Result
 from transencoder.runs import Run, StageRecord, stage_seed
-from transencoder.scorers import BiScorer, Scorer
+from transencoder.scorers import BiScorer, Scorer, default_prompt
 from transencoder.settings import method_name
 from transencoder.tokens import TokenCache
 
@@ -69,6 +70,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder, pooling=config.pooling)
         )
         pairs, pairs_key = _pairs(bench)
+        check_held_out(config, len(pairs))
         trained = _train(bench, pairs, pairs_key, _taught(bench, pairs, pairs_key))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
@@ -112,11 +114,13 @@ class _Bench:
 
 
 def _pairs(bench: _Bench) -> tuple[Dataset, str]:
-    """The pairs to train on and what names them: those that were given, or those that a stage makes of text."""
+    """The rows to train on and what names them: pairs that were given or that a stage makes of text, or the texts."""
     given, fingerprint = bench.data.training, bench.data.record["fingerprint"]
     if "text" not in given.column_names:
         return given, fingerprint
     maker = bench.config.pair_maker(AutoTokenizer.from_pretrained(bench.start.folder).mask_token)
+    if maker is None:
+        return given.select_columns("text").rename_column("text", "sentence1"), fingerprint
     seed = stage_seed(bench.config.seed, "pairs")
 
     def compute(folder: Path) -> dict[str, Any]:
@@ -206,11 +210,17 @@ def _fit(bench: _Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
     student = bench.load_start()
-    taught = None if embeddings is None else np.load(embeddings, mmap_mode="r")
+    taught = rows = None
+    if embeddings is not None:
+        taught = np.load(embeddings, mmap_mode="r")
+        rows, held_out = _held_out(bench, student, pairs)
+        queue = torch.from_numpy(taught[held_out])
+        set_seed(seed)  # a projection is new
+        student = config.projected(student, taught.shape[1])
 
     def loss(model: SentenceTransformer) -> Any:
         set_seed(seed)  # a projector is new
-        return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1])
+        return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1], queue)
 
     fitted = fit(
         student,
@@ -227,10 +237,21 @@ def _fit(bench: _Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -
         log_folder=bench.run.folder / "tensorboard" / _STAGE,
         rivals=config.rivals,
         taught=taught,
+        rows=rows,
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
     return asdict(fitted)
+
+
+def _held_out(bench: _Bench, student: SentenceTransformer, pairs: Dataset) -> tuple[np.ndarray | None, np.ndarray]:
+    """Rows to train on, and which distinct sentences are the first texts of the others, drawn with the seed."""
+    n_held_out = bench.config.n_held_out
+    if not n_held_out:
+        return None, np.empty(0, np.int64)
+    order = np.random.default_rng(stage_seed(bench.config.seed, "queue")).permutation(len(pairs))
+    sentences = bench.cache.sentences(student, pairs, default_prompt(student))
+    return np.sort(order[n_held_out:]), sentences.index[order[:n_held_out], 0]
 
 
 def _dev_metrics(bench: _Bench) -> Callable[[Any], dict[str, float]] | None:

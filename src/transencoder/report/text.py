@@ -16,6 +16,7 @@ _METRIC_TITLES = {
     "spearman": "Spearman's rank correlation x 100",
     "roc_auc": "area under the ROC curve x 100",
     "map": "mean average precision x 100",
+    "accuracy": "accuracy x 100",
 }
 
 _SETTING_WORDS = (

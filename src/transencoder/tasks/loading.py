@@ -80,7 +80,8 @@ def load_named(
     }
     split, stand_in = resolved.splits[role], resolved.stand_in if role == "test" else None
     if stand_in is None:
-        return read_split(resolved, split, scored=True, **where), split
+        rows = read_split(resolved, split, scored=True, **where)
+        return (_with_class(rows, resolved, split) if resolved.metric == "accuracy" else rows), split
     open_range = replace(resolved, score_range=(_NO_LABEL, resolved.score_range[1]), positive_label=None)
     rows = read_split(open_range, split, scored=True, **where)
     labels = np.asarray(rows["score"][:])
@@ -95,6 +96,30 @@ def load_named(
             "Take such rows out"
         )
     return _as_scores(rows, resolved), split
+
+
+def load_classes(
+    task: Task | str,
+    *,
+    data_folder: str | Path | None = None,
+    cache_folder: str | Path | None = None,
+    token: str | None = None,
+) -> dict[Role, Dataset]:
+    """What a classifier is trained, chosen and measured on: `train`, `dev` and `test` as `load` reads them."""
+    where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
+    roles: tuple[Role, ...] = ("train", "dev", "test")
+    return {role: load(task, role, **where) for role in roles}
+
+
+def _with_class(rows: Dataset, task: Task, split: str) -> Dataset:
+    """Without the rows on whose class annotators did not agree."""
+    has_class = np.asarray(rows["score"][:]) != _NO_LABEL
+    if has_class.all():
+        return rows
+    logger.info(
+        "%s: %d of %d rows of %s have no class and are left out", task.name, (~has_class).sum(), len(rows), split
+    )
+    return rows.select(np.flatnonzero(has_class))
 
 
 def _drawn(rows: Dataset, stand_in: StandIn) -> Dataset:

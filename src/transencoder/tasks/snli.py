@@ -1,4 +1,8 @@
-"""SNLI (Bowman et al., EMNLP 2015): pairs to train on without their labels, as in Trans-Encoder's Figure 5."""
+"""SNLI (Bowman et al., EMNLP 2015): entailment, neutral or contradiction.
+
+For a classifier on the embeddings, as in SentEval; and pairs to train on without their labels, as in Trans-Encoder's
+Figure 5.
+"""
 
 from transencoder.tasks.task import Task
 
@@ -8,9 +12,9 @@ SNLI = Task(
     dataset="stanfordnlp/snli",
     revision="cdb5c3d5eed6ead6e5a341c8e56e669bb666725b",
     columns=("premise", "hypothesis", "label"),
-    splits={},
+    splits={"train": "train", "dev": "validation", "test": "test"},
     unlabelled=("train", "validation", "test"),
     score_range=(-1.0, 2.0),
-    metric="roc_auc",
+    metric="accuracy",
     symmetric=True,  # entailment is not; how alike two sentences are, which is what its pairs are taken for, is
 )

@@ -6,20 +6,21 @@ from difflib import get_close_matches
 from transencoder.errors import InputError
 from transencoder.tasks.glue import MRPC, QNLI, QQP
 from transencoder.tasks.reranking import ASKUBUNTU, SCIDOCS
-from transencoder.tasks.sick import SICKR
+from transencoder.tasks.sick import SICKE, SICKR
 from transencoder.tasks.snli import SNLI
 from transencoder.tasks.sts import STS12, STS13, STS14, STS15, STS16, STSB
 from transencoder.tasks.task import Task
 
 TASKS: dict[str, Task] = {
     task.name: task
-    for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, SNLI, ASKUBUNTU, SCIDOCS)
+    for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, SICKE, SNLI, ASKUBUNTU, SCIDOCS)
 }
 
 SUITES: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
     "binary": ("qqp", "qnli", "mrpc"),
     "reranking": ("askubuntu", "scidocs"),
+    "nli": ("sicke", "snli"),
 }
 
 SUITE_DEV: dict[str, str] = {"sts": "stsb", "reranking": "askubuntu"}

@@ -52,7 +52,8 @@ class Task:
     """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
     score_range: tuple[float, float]
     """Lowest and highest gold score or label, inclusive."""
-    metric: Literal["spearman", "roc_auc", "map"]
-    """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`."""
+    metric: Literal["spearman", "roc_auc", "map", "accuracy"]
+    """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`; or `accuracy` of a classifier
+    on the embeddings (`transencoder.probing`), trained on the train split."""
     symmetric: bool
     """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""

@@ -1,0 +1,156 @@
+"""ConGen, CKD and mean squared error as methods: settings by size, projections, what fills a queue, what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from transencoder import CKD, ConGen, EmbeddingMSE, train
+from transencoder.errors import InputError
+from transencoder.fit.trainer import trainer_arguments
+from transencoder.losses import CKDLoss, ConGenLoss
+from transencoder.methods.ckd import CKDFit
+from transencoder.methods.start_planning import prepare_start
+
+FIELDS = {"start": "x", "output": "run", "teacher": "t"}
+
+
+@pytest.mark.parametrize(
+    ("n_parameters", "row"),
+    [
+        (4.4e6, (5e-4, 16_384, 0.05, 0.05)),
+        (11e6, (3e-4, 16_384, 0.07, 0.05)),
+        (22.7e6, (3e-4, 65_536, 0.07, 0.05)),
+        (109e6, (5e-5, 65_536, 0.07, 0.05)),
+    ],
+)
+def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters, row, monkeypatch, tmp_path):
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    config = ConGen(sentences="s.txt", **FIELDS).filled(tmp_path)
+    assert (config.fit.learning_rate, config.queue_size, config.temperature, config.teacher_temperature) == row
+    assert ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).filled(tmp_path).n_held_out == 512
+
+
+def test_nothing_is_trained_on_what_fills_the_queue(tiny_start, monkeypatch, wide_teacher):
+    """The queue is at first the teacher's embeddings of rows of their own."""
+    made, seen, forward, init = [], set(), ConGenLoss.forward, ConGenLoss.__init__
+
+    def watch_start(self, model, queue, *args):
+        made.append(queue.rows.clone())
+        init(self, model, queue, *args)
+
+    def watch(self, features, labels):
+        features = list(features)
+        seen.update(self.model.tokenizer.batch_decode(features[0]["input_ids"], skip_special_tokens=True))
+        return forward(self, features, labels)
+
+    monkeypatch.setattr(ConGenLoss, "__init__", watch_start)
+    monkeypatch.setattr(ConGenLoss, "forward", watch)
+    config = tiny_start("congen", teacher=wide_teacher, dev=None, tests=())
+    train(config)
+    texts = Path(config.sentences).read_text().splitlines()
+    teacher = SentenceTransformer(wide_teacher, device="cpu")
+    teacher.max_seq_length = 16
+    read = teacher.tokenizer.batch_decode(teacher.preprocess(texts)["input_ids"], skip_special_tokens=True)
+    assert len(seen) == len(texts) - 20
+    kept = [text for text, ids in zip(texts, read, strict=True) if ids not in seen]
+    expected = teacher.encode(kept, normalize_embeddings=True)
+    nearest = torch.from_numpy(expected) @ made[0].T
+    assert len(made[0]) == len(kept) == 20
+    assert (nearest.amax(1) > 0.9999).all() and (nearest.amax(0) > 0.9999).all()
+
+
+@pytest.mark.parametrize("method", ["congen", "ckd", "embedding-mse"])
+def test_a_kept_projection_is_saved_and_another_is_not(tiny_start, wide_teacher, method):
+    common = {"teacher": wide_teacher, "dev": None, "tests": ()}
+    kept = train(tiny_start(method, **common, projection="kept")).bi_encoder
+    dense = kept[-1]
+    assert (dense.in_features, dense.out_features) == (32, 48)
+    assert isinstance(dense.activation_function, torch.nn.Tanh) == (method == "congen")
+    for projection in ("training", "auto"):
+        assert (
+            train(tiny_start(method, **common, projection=projection)).bi_encoder[-1].config_keys != dense.config_keys
+        )
+
+
+@pytest.mark.parametrize("method", ["congen", "ckd", "embedding-mse"])
+def test_a_student_as_wide_as_its_teacher_needs_no_projection(tiny_start, tiny_bi_encoder, method):
+    student = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    config = tiny_start(method, projection="auto")
+    assert config.projector(student, 32) is None
+    assert config.projector(student, 48).weight.shape == (48, 32) if method != "congen" else True
+    assert replace(config, projection="training").projector(student, 32) is not None
+
+
+def test_ckd_and_mse_read_each_sentence_once_and_rows_of_views_as_two(tiny_start, monkeypatch, tmp_path):
+    shapes, forward = [], CKDLoss.forward
+
+    def watch(self, features, labels):
+        features = list(features)
+        shapes.append((len(features), tuple(labels.shape)))
+        return forward(self, features, labels)
+
+    monkeypatch.setattr(CKDLoss, "forward", watch)
+    train(tiny_start("ckd", dev=None, tests=()))
+    assert set(shapes) == {(1, (16, 32))}
+    shapes.clear()
+    path = tmp_path / "views.tsv"
+    path.write_text("a\tb\n" + "".join(f"balo dalo {i}\tdalo kama {i}\n" for i in range(32)))
+    train(tiny_start("ckd", sentences=str(path), columns=("a", "b"), dev=None, tests=()))
+    assert set(shapes) == {(2, (16, 2, 32))}
+
+
+@pytest.mark.parametrize(
+    ("config_class", "changes", "message"),
+    [
+        (ConGen, {"sentences": "s.txt", "temperature": 0.0}, "temperature is 0.0; it must be above 0 and finite"),
+        (ConGen, {"sentences": "s.txt", "teacher_temperature": float("inf")}, "teacher_temperature is inf"),
+        (ConGen, {}, "give either sentences, of which views are made, or views"),
+        (CKD, {"sentences": "s.txt", "temperature": -1.0}, "temperature is -1.0; it must be above 0 and finite"),
+        (EmbeddingMSE, {"sentences": "s.txt", "n_sentences": 0}, "n_sentences is 0"),
+    ],
+)
+def test_contradictions_are_refused(config_class, changes, message):
+    with pytest.raises(InputError, match=message):
+        config_class(**FIELDS | changes)
+
+
+def test_a_queue_must_hold_a_batch_and_leave_something_to_train_on(tiny_start):
+    for method, size in (("congen", 15), ("ckd", 15)):
+        with pytest.raises(InputError, match=f"queue_size is {size}; it must hold the batches of all processes, 16"):
+            prepare_start(tiny_start(method, queue_size=size))
+    for run in (lambda config: config.plan(), train):
+        with pytest.raises(InputError, match="queue_size is 95, texts on which nothing is trained, of 96 rows"):
+            run(tiny_start("congen", queue_size=95))
+    tiny_start("congen", queue_size=94).plan()
+
+
+def test_the_plan_counts_teacher_and_queue(tiny_start):
+    small, large = (tiny_start("ckd", queue_size=size).plan().seconds for size in (16, 160_000))
+    assert large > 2 * small
+    assert tiny_start("sct-distilled").plan().seconds > tiny_start("sct").plan().seconds
+
+
+def test_reports_say_what_is_learned(tiny_start):
+    trained = train(tiny_start("ckd", dev=None, tests=()))
+    assert trained.result["about"] == CKD.about
+    assert CKD.about in (trained.folder / "bi-encoder" / "README.md").read_text()
+
+
+def test_the_rate_of_ckd_falls_along_a_cosine(tmp_path):
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    arguments = trainer_arguments(
+        SentenceTransformerTrainingArguments,
+        replace(CKDFit(), dropout=0.1, lora_rank=None),
+        folder=tmp_path,
+        device="cpu",
+        seed=1,
+        precision="fp32",
+        has_dev=False,
+        logging_steps=1,
+        report_to=(),
+    )
+    assert arguments.lr_scheduler_type == "cosine"
