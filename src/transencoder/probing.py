@@ -33,8 +33,8 @@ class Embedder(Protocol):
 def probe(embedder: Embedder, sets: Mapping[Role, Dataset]) -> float:
     """Train a logistic regression on [u, v, |u - v|, u * v] and measure it (Conneau and Kiela, SentEval, 2018).
 
-    The strength of regularisation is the one that does best on dev; the encoder is not trained. SentEval leaves u and v out for SICK-E, trains by Adam, and ends
-    early. Memory: 16 bytes for each training row and dimension.
+    The strength of regularisation is the one that does best on dev; the encoder is not trained. SentEval leaves u and v
+    out for SICK-E, trains by Adam, and ends early. Memory: 16 bytes for each training row and dimension.
 
     Args:
         embedder: The bi-encoder.

@@ -27,7 +27,7 @@ FIELDS = {"start": "x", "output": "run", "teacher": "t"}
     ],
 )
 def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
     config = ConGen(sentences="s.txt", **FIELDS).filled(tmp_path)
     assert (config.fit.learning_rate, config.queue_size, config.temperature, config.teacher_temperature) == row
     assert ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).filled(tmp_path).n_held_out == 512
@@ -154,3 +154,40 @@ def test_the_rate_of_ckd_falls_along_a_cosine(tmp_path):
         report_to=(),
     )
     assert arguments.lr_scheduler_type == "cosine"
+
+
+def test_a_student_of_some_layers_and_words_is_made_in_the_run(tiny_start, tiny_bi_encoder, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"balo dalo {i}\n" for i in range(20)))
+    small = {"start": tiny_bi_encoder, "student_layers": (1,), "prune_vocabulary": True}
+    config = tiny_start("embedding-mse", sentences=str(texts), **small)
+    trained = train(config)
+    model, start = trained.bi_encoder, SentenceTransformer(tiny_bi_encoder, device="cpu")
+    assert model.transformers_model.config.num_hidden_layers == 1
+    assert len(model.tokenizer) < len(start.tokenizer)
+    names = [stage["name"] for stage in trained.result["stages"]]
+    assert names[0] == "student"
+    again = train(replace(config, output=config.output + "-2", reuse_from=(str(trained.folder),)))
+    assert all(stage["reused"] for stage in again.result["stages"])
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "message"),
+    [
+        ("ckd", {"student_layers": (0, 2)}, "layers are 0, 2; .* has layers 0 to 1"),
+        ("ckd", {"student_layers": (1, 0)}, "layers are 1, 0; .* in rising order"),
+        ("diffcse", {"prune_vocabulary": True}, "another vocabulary than its generator"),
+        ("declutr", {"prune_vocabulary": True}, "the head that guesses masked words"),
+    ],
+)
+def test_a_student_that_cannot_be_made_is_refused_before_the_text_is_read(tiny_start, method, changes, message):
+    config = tiny_start(method, **changes)
+    with pytest.raises(InputError, match=message):
+        train(config)
+    assert not Path(config.output).exists()
+
+
+def test_settings_by_size_are_those_of_the_smaller_student(tiny_start, tiny_bi_encoder):
+    whole, part = (tiny_start("ckd", start=tiny_bi_encoder, student_layers=layers) for layers in ((), (0,)))
+    folder = Path(tiny_bi_encoder)
+    assert 0 < part.n_parameters(folder) < whole.n_parameters(folder)

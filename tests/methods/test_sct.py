@@ -27,7 +27,7 @@ FIELDS = {"start": "x", "output": "run"}
     ],
 )
 def test_empty_settings_are_table_1s_for_the_size(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
     config = SCT(sentences="s.txt", **FIELDS).filled(tmp_path)
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
     own = SCT(sentences="s.txt", queue_size=512, temperature=0.1, fit=SCTFit(learning_rate=1e-3), **FIELDS)
@@ -222,7 +222,7 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     ],
 )
 def test_the_second_step_has_the_released_settings(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda folder: int(n_parameters))
+    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
     config = SCT(sentences="s.txt", teacher="t", two_step=True, **FIELDS).filled(tmp_path)
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
 

@@ -16,13 +16,16 @@ from transencoder.encoders.forms import (
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 from transencoder.encoders.projection import add_projection
-from transencoder.encoders.truncation import truncate
+from transencoder.encoders.truncation import check_layers, truncate
+from transencoder.encoders.vocabulary import check_prunable, prune_vocabulary
 
 __all__ = [
     "add_projection",
     "as_logits",
     "backbone",
+    "check_layers",
     "check_length",
+    "check_prunable",
     "checked_device",
     "count_parameters",
     "fetch",
@@ -35,6 +38,7 @@ __all__ = [
     "load_masked",
     "load_trained",
     "n_positions",
+    "prune_vocabulary",
     "transplant",
     "truncate",
     "weights_fingerprint",

@@ -2,6 +2,8 @@
 
 import hashlib
 import logging
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +14,9 @@ from transencoder.errors import InputError
 from transencoder.models import resolve_model
 
 logger = logging.getLogger(__name__)
+
+_LAYER = re.compile(r"\blayers?\.(\d+)\.")
+"""In the names of a transformer's weights."""
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
 
@@ -78,12 +83,20 @@ def weights_fingerprint(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def count_parameters(folder: Path) -> int:
-    """Numbers in a model folder's safetensors files, read from their headers."""
+def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
+    """Numbers in a model folder's safetensors files, read from their headers.
+
+    Args:
+        folder: The model.
+        layers: Count these of its transformer layers, from 0; empty: all.
+    """
     total = 0
     for path in folder.rglob("*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():  # noqa: SIM118 - safe_open is no dict
+                of_layer = _LAYER.search(name)
+                if layers and of_layer is not None and int(of_layer[1]) not in layers:
+                    continue
                 total += torch.Size(file.get_slice(name).get_shape()).numel()
     return total
 

@@ -29,7 +29,7 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
     """
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
-    model, plain = _load(folder)
+    model, plain = load_model(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder) if model is plain else None
     types = getattr(plain.config, "layer_types", None)
     if types and len(kinds := sorted(set(types))) > 1:
@@ -38,11 +38,7 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
             "give a model whose layers are all alike, such as BERT"
         )
     modules = _layers_of(plain, folder)
-    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= len(modules):
-        raise InputError(
-            f"layers are {', '.join(map(str, layers)) or 'none'}; {folder} has layers 0 to {len(modules) - 1}: give "
-            "some of them, each once, in rising order"
-        )
+    _check_layers(layers, len(modules), folder)
     for i in reversed(range(len(modules))):
         if i not in layers:
             del modules[i]
@@ -53,6 +49,27 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
         _write(model, tokenizer, output)
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+
+
+def check_layers(folder: Path, layers: Sequence[int]) -> None:
+    """Refuse layers that a model does not have, without loading it.
+
+    Args:
+        folder: The model.
+        layers: Which to keep, from 0, in rising order.
+
+    Raises:
+        InputError: There is no such layer, or one is named twice.
+    """
+    _check_layers(layers, transformers.AutoConfig.from_pretrained(folder).num_hidden_layers, folder)
+
+
+def _check_layers(layers: Sequence[int], n_layers: int, folder: Path) -> None:
+    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= n_layers:
+        raise InputError(
+            f"layers are {', '.join(map(str, layers)) or 'none'}; {folder} has layers 0 to {n_layers - 1}: give "
+            "some of them, each once, in rising order"
+        )
 
 
 def _write(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, output: Path) -> None:
@@ -66,7 +83,7 @@ def _write(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenize
         os.replace(made, output)
 
 
-def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:
+def load_model(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:
     """The model as it was saved, and its transformer."""
     if (folder / "modules.json").exists() or (folder / "config_sentence_transformers.json").exists():
         model = load_trained(folder, "cpu")

@@ -99,9 +99,8 @@ class ConGen(Taught, ViewMethod):
     def filled(self, folder: Path) -> Self:
         """With the released values for the model nearest in size."""
         from transencoder import distributed
-        from transencoder.encoders import count_parameters
 
-        n_parameters = count_parameters(folder)
+        n_parameters = self.n_parameters(folder)
         row = min(_RELEASED, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
         names = ("queue_size", "temperature", "teacher_temperature")
         empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import Pooling
 from transencoder.errors import InputError
+from transencoder.methods.checks import check_dropout, check_fit_dropout, check_temperature
 from transencoder.methods.simcse import SimCSEFit
-from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout, check_temperature
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

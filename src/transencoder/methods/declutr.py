@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
-from transencoder.methods.start import StartMethod, check_temperature
+from transencoder.methods.checks import check_temperature
+from transencoder.methods.start import StartMethod
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +134,11 @@ class DeCLUTR(StartMethod):
         """Refuse a start without a language-modelling head where words are masked."""
         from transencoder.encoders import load_masked
 
+        if self.mask_ratio and self.prune_vocabulary:
+            raise InputError(
+                "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
+                "give mask_ratio 0"
+            )
         if self.mask_ratio:
             try:
                 load_masked(folder)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_temperature
+from transencoder.methods.checks import check_dropout, check_temperature
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

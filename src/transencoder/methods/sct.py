@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import check_dropout, check_fit_dropout
+from transencoder.methods.checks import check_dropout, check_fit_dropout
 from transencoder.methods.view_method import ViewMethod
 
 if TYPE_CHECKING:
@@ -176,9 +176,8 @@ class SCT(ViewMethod):
     def filled(self, folder: Path) -> Self:
         """With the values of the row whose model is nearest in size: Table 1's, or the released second step's."""
         from transencoder import distributed
-        from transencoder.encoders import count_parameters
 
-        n_parameters = count_parameters(folder)
+        n_parameters = self.n_parameters(folder)
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         row = min(table, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
         names = ("queue_size", "temperature", "reference_temperature")

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig, Pooling
-from transencoder.methods.start import Sentences, StartMethod, check_dropout, check_fit_dropout, check_temperature
+from transencoder.methods.checks import check_dropout, check_fit_dropout, check_temperature
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

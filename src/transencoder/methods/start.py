@@ -30,6 +30,10 @@ class StartMethod(Method["TrainedStart"]):
     """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
     revision: str | None = None
     """Hub revision of `start`."""
+    student_layers: tuple[int, ...] = ()
+    """Train a smaller model that has these layers of `start`, often the teacher, from 0, such as 0 2 5; empty: all."""
+    prune_vocabulary: bool = False
+    """Train a model that knows only the word pieces of the training text, special tokens and single characters."""
     pooling: Pooling | None = None
     """Pooling in training and at test; None: the start's own, mean for a plain model."""
     fit: FitConfig = field(default_factory=FitConfig)
@@ -97,6 +101,16 @@ class StartMethod(Method["TrainedStart"]):
             folder: The start.
         """
         return self
+
+    def n_parameters(self, folder: Path) -> int:
+        """Of the student, before its vocabulary is cut.
+
+        Args:
+            folder: The start.
+        """
+        from transencoder.encoders import count_parameters
+
+        return count_parameters(folder, self.student_layers)
 
     @property
     def helpers(self) -> tuple[str, ...]:
@@ -243,49 +257,3 @@ class Sentences:
     def text(self) -> tuple[Texts, str | Dataset]:
         """The sentences."""
         return "sentences", self.sentences
-
-
-def check_temperature(temperature: float, papers: float) -> None:
-    """Refuse a temperature that cannot divide cosines.
-
-    Args:
-        temperature: Of a softmax.
-        papers: The paper's, for the message.
-
-    Raises:
-        InputError: It is not above 0.
-    """
-    if not temperature > 0:
-        raise InputError(f"temperature is {temperature}; it must be above 0, the paper's is {papers}")
-
-
-def check_fit_dropout(config: StartMethod) -> None:
-    """Refuse a setting that would make both views of a sentence the same.
-
-    Args:
-        config: Of a method whose views differ by dropout alone.
-
-    Raises:
-        InputError: `fit.dropout` is 0, and the views are not two columns of pairs.
-    """
-    if config.fit.dropout == 0.0 and not config.is_paired:
-        raise InputError("fit.dropout is 0, and then both views of a sentence are the same; leave it out")
-
-
-def check_dropout(config: StartMethod, student: SentenceTransformer) -> None:
-    """Refuse an encoder that would make both views of a sentence the same.
-
-    Args:
-        config: Of a method whose views differ by dropout alone.
-        student: The encoder, its dropout set.
-
-    Raises:
-        InputError: It has no dropout, and the views are not two columns of pairs.
-    """
-    from torch import nn
-
-    has_dropout = any(isinstance(module, nn.Dropout) and module.p > 0 for module in student.modules())
-    if not has_dropout and not config.is_paired:
-        raise InputError(
-            f"{config.start} has no dropout, and then both views of a sentence are the same: give fit.dropout 0.1"
-        )

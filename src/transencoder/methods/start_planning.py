@@ -5,7 +5,14 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from transencoder.encoders import check_length, count_parameters, fetch, load_bi
+from transencoder.encoders import (
+    check_layers,
+    check_length,
+    check_prunable,
+    count_parameters,
+    fetch,
+    load_bi,
+)
 from transencoder.errors import InputError
 from transencoder.fit import check_lora, steps_in_all
 from transencoder.methods.data import read_start_data
@@ -52,7 +59,7 @@ def plan_start(config: StartMethod) -> StartPlan:
     n_rows = len(data.training) * (1 if config.is_paired else config.rows_per_text)
     check_held_out(config, n_rows)
     n_pairs = n_rows - (config.n_held_out if config.taught_by else 0)
-    n_parameters = count_parameters(folder)
+    n_parameters = config.n_parameters(folder)
     steps = steps_in_all(n_pairs, fit, both_orders=False)
     n_evaluations = steps // fit.eval_steps + (fit.epochs or 1)
     n_scored = n_evaluations * len(data.dev.pairs) if data.dev else 0
@@ -78,6 +85,7 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
     check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
     if usable.fit.lora_rank:
         check_lora()
+    _check_student(usable, folder)
     for helper in usable.helpers:
         if _vocabulary(usable.fetch_helper(helper)) != _vocabulary(folder):
             raise InputError(
@@ -88,6 +96,19 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
         check_length(_fetch_teacher(usable), usable.fit.max_length, "fit.max_length", usable.taught_by)
     usable.check_start(folder)
     return given.filled(folder), usable.filled(folder), folder
+
+
+def _check_student(config: StartMethod, folder: Path) -> None:
+    """Refuse a smaller model that cannot be made of the start."""
+    if config.student_layers:
+        check_layers(folder, config.student_layers)
+    if config.prune_vocabulary and config.helpers:
+        raise InputError(
+            f"prune_vocabulary would give the student another vocabulary than its {' and '.join(config.helpers)}, "
+            "which must have the same; leave it out"
+        )
+    if config.prune_vocabulary:
+        check_prunable(folder)
 
 
 def check_held_out(config: StartMethod, n_rows: int) -> None:

@@ -11,29 +11,32 @@ import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer, set_seed
+from transformers import set_seed
 
 from transencoder import distributed
-from transencoder.cycles import Model, start_model
-from transencoder.encoders import fetch, load_bi, weights_fingerprint
+from transencoder.cycles import Model
+from transencoder.encoders import load_bi, weights_fingerprint
 from transencoder.fit import fit
-from transencoder.methods.data import Data, read_start_data
+from transencoder.methods.data import read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
 from transencoder.methods.start import Sentences, StartMethod
+from transencoder.methods.start_bench import (
+    CODE_VERSION,
+    EMBEDDINGS,
+    Bench,
+    held_out,
+    student_start,
+    taught_by,
+    training_rows,
+)
 from transencoder.methods.start_planning import check_held_out, prepare_start
 from transencoder.report.result import Result
-from transencoder.runs import Run, StageRecord, stage_seed
-from transencoder.scorers import BiScorer, Scorer, default_prompt
+from transencoder.runs import StageRecord, stage_seed
+from transencoder.scorers import Scorer
 from transencoder.settings import method_name
-from transencoder.tokens import TokenCache
-
-_CODE_VERSION = 3
-"""Raised when a change of the code changes what a stage computes."""
 
 _STAGE = "bi-encoder"
-_PAIRS = "pairs.arrow"
-_EMBEDDINGS = "embeddings.npy"
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,11 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     given, config, folder = prepare_start(config)
     with open_run(given, config) as run:
         remove_unfinished(run)
-        bench = _Bench(
-            run, config, read_start_data(config, run.folder / BAD_ROWS), start_model(folder, pooling=config.pooling)
-        )
-        pairs, pairs_key = _pairs(bench)
+        data = read_start_data(config, run.folder / BAD_ROWS)
+        bench = Bench(run, config, data, student_start(run, config, folder, data))
+        pairs, pairs_key = training_rows(bench)
         check_held_out(config, len(pairs))
-        trained = _train(bench, pairs, pairs_key, _taught(bench, pairs, pairs_key))
+        trained = _train(bench, pairs, pairs_key, taught_by(bench, pairs, pairs_key))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         result = result_of(
             run,
@@ -92,92 +94,13 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     return TrainedStart(model, result, Path(config.output))
 
 
-class _Bench:
-    """What every stage works with."""
-
-    def __init__(self, run: Run, config: StartMethod, data: Data, start: Model) -> None:
-        self.run = run
-        self.config = config
-        self.data = data
-        self.start = start
-        self.device = str(config.device)
-        self.cache = TokenCache(run.folder / "tokens")
-
-    def load_start(self) -> SentenceTransformer:
-        """The model that is trained, with its pooling and its length."""
-        length, pooling = self.config.fit.max_length, self.config.pooling
-        return load_bi(self.start.folder, max_length=length, pooling=pooling, device=self.device)
-
-    def scorer(self, model: SentenceTransformer) -> Scorer:
-        """A model's scorer in the run's precision."""
-        return BiScorer(model, precision=self.config.precision, cache=self.cache)
-
-
-def _pairs(bench: _Bench) -> tuple[Dataset, str]:
-    """The rows to train on and what names them: pairs that were given or that a stage makes of text, or the texts."""
-    given, fingerprint = bench.data.training, bench.data.record["fingerprint"]
-    if "text" not in given.column_names:
-        return given, fingerprint
-    maker = bench.config.pair_maker(AutoTokenizer.from_pretrained(bench.start.folder).mask_token)
-    if maker is None:
-        return given.select_columns("text").rename_column("text", "sentence1"), fingerprint
-    seed = stage_seed(bench.config.seed, "pairs")
-
-    def compute(folder: Path) -> dict[str, Any]:
-        if distributed.rank() == 0:
-            maker(given, folder / _PAIRS, seed)
-        return {}
-
-    record = bench.run.stage(
-        "pairs",
-        config={"version": _CODE_VERSION, "maker": repr(maker), "seed": seed},
-        inputs=[fingerprint],
-        compute=compute,
-    )
-    return Dataset.from_file(str(record.folder / _PAIRS)), record.key
-
-
-def _taught(bench: _Bench, pairs: Dataset, pairs_key: str) -> StageRecord | None:
-    """The stage that holds the teacher's embeddings of the pairs' distinct sentences, where there is a teacher.
-
-    It knows nothing of the student: another run with the same pairs and teacher takes it over (`reuse_from`).
-    """
-    config = bench.config
-    if config.taught_by is None:
-        return None
-    teacher = fetch(config.taught_by, form="bi", token=config.token, cache_folder=config.cache_dir)
-    length, pooling = config.fit.max_length, config.teacher_pooling
-
-    def compute(folder: Path) -> dict[str, Any]:
-        if distributed.rank() == 0:
-            model = load_bi(teacher, max_length=length, pooling=pooling, device=bench.device)
-            scorer = BiScorer(model, precision=config.precision, cache=bench.cache)
-            tokens = bench.cache.sentences(model, pairs, scorer.prompt).tokens
-            embeddings = scorer.embed(tokens, folder)
-            if not isinstance(embeddings, np.memmap):  # large ones are on disk already, under that name
-                np.save(folder / _EMBEDDINGS, embeddings)
-        return {}
-
-    return bench.run.stage(
-        "teacher-embeddings",
-        config={
-            "version": _CODE_VERSION,
-            "max_length": length,
-            "pooling": pooling,
-            "precision": config.precision,
-        },
-        inputs=[pairs_key, weights_fingerprint(teacher)],
-        compute=compute,
-    )
-
-
-def _train(bench: _Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None) -> Model:
+def _train(bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
     record = bench.run.stage(
         _STAGE,
         config={
-            "version": _CODE_VERSION,
+            "version": CODE_VERSION,
             "method": method_name(type(config)),
             "settings": _own_settings(config),
             "fit": config.fit.outcome,
@@ -194,7 +117,7 @@ def _train(bench: _Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | 
             "" if data.dev is None else data.dev.fingerprint,
             *(test.fingerprint for test in tests),
         ],
-        compute=partial(_fit, bench, pairs, None if taught is None else taught.folder / _EMBEDDINGS),
+        compute=partial(_fit, bench, pairs, None if taught is None else taught.folder / EMBEDDINGS),
     )
     return Model("bi", record.folder / "model", record.key, _STAGE, 1, record.result, record.seconds)
 
@@ -206,15 +129,15 @@ def _own_settings(config: StartMethod) -> dict[str, Any]:
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
-def _fit(bench: _Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -> dict[str, Any]:
+def _fit(bench: Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
     student = bench.load_start()
     taught = rows = None
     if embeddings is not None:
         taught = np.load(embeddings, mmap_mode="r")
-        rows, held_out = _held_out(bench, student, pairs)
-        queue = torch.from_numpy(taught[held_out])
+        rows, texts = held_out(bench, student, pairs)
+        queue = torch.from_numpy(taught[texts])
         set_seed(seed)  # a projection is new
         student = config.projected(student, taught.shape[1])
 
@@ -244,17 +167,7 @@ def _fit(bench: _Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -
     return asdict(fitted)
 
 
-def _held_out(bench: _Bench, student: SentenceTransformer, pairs: Dataset) -> tuple[np.ndarray | None, np.ndarray]:
-    """Rows to train on, and which distinct sentences are the first texts of the others, drawn with the seed."""
-    n_held_out = bench.config.n_held_out
-    if not n_held_out:
-        return None, np.empty(0, np.int64)
-    order = np.random.default_rng(stage_seed(bench.config.seed, "queue")).permutation(len(pairs))
-    sentences = bench.cache.sentences(student, pairs, default_prompt(student))
-    return np.sort(order[n_held_out:]), sentences.index[order[:n_held_out], 0]
-
-
-def _dev_metrics(bench: _Bench) -> Callable[[Any], dict[str, float]] | None:
+def _dev_metrics(bench: Bench) -> Callable[[Any], dict[str, float]] | None:
     dev, tests = bench.data.dev, bench.data.tests if bench.config.test_every_eval else []
     if dev is None:
         return None
@@ -266,14 +179,14 @@ def _dev_metrics(bench: _Bench) -> Callable[[Any], dict[str, float]] | None:
     return metrics
 
 
-def _dev(bench: _Bench, trained: Model) -> Metrics | None:
+def _dev(bench: Bench, trained: Model) -> Metrics | None:
     if bench.data.dev is None:
         return None
     start = _score(bench, bench.start, "start-on-dev", {"dev": bench.data.dev})
     return {"start": start["dev"], "bi": trained.dev}
 
 
-def _scores(bench: _Bench, trained: Model) -> dict[str, Metrics]:
+def _scores(bench: Bench, trained: Model) -> dict[str, Metrics]:
     tests = {test.name: test for test in bench.data.tests}
     if not tests:
         return {}
@@ -293,7 +206,7 @@ def _scores(bench: _Bench, trained: Model) -> dict[str, Metrics]:
     return scores | {"bi": _score(bench, trained, "bi", tests)}
 
 
-def _score(bench: _Bench, model: Model, name: str, sets: dict[str, Any]) -> Metrics:
+def _score(bench: Bench, model: Model, name: str, sets: dict[str, Any]) -> Metrics:
     config, is_start = bench.config, model is bench.start
     conditions = {
         "precision": config.precision,

@@ -1,0 +1,179 @@
+"""A smaller model that reads the word pieces of one corpus: where students for a domain or a language start."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedModel
+
+from transencoder import progress
+from transencoder.encoders.truncation import load_model
+from transencoder.errors import InputError
+
+_TABLE = "tokenizer.json"
+_CONFIG = "tokenizer_config.json"
+_OTHER_TABLES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model", "spm.model", "unigram.json")
+_WORD_STARTS = ("##", "▁")
+_CHUNK = 1024
+
+
+def check_prunable(folder: Path) -> None:
+    """Refuse a tokenizer whose vocabulary cannot be cut.
+
+    Args:
+        folder: The model.
+
+    Raises:
+        InputError: It is neither WordPiece nor Unigram: byte-pair encoding goes through pieces that no text is left in.
+    """
+    kind = _table(AutoTokenizer.from_pretrained(folder))["model"].get("type")
+    if kind not in ("WordPiece", "Unigram"):
+        raise InputError(
+            f"the tokenizer of {folder} is {kind}; prune_vocabulary cuts WordPiece (BERT) and Unigram (XLM-R) "
+            "vocabularies: leave it out"
+        )
+
+
+def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, output: Path) -> None:
+    """Write a model that knows only the word pieces of some texts; these it reads as before.
+
+    Kept are the pieces that occur, special tokens, and single characters, so that other words are still read, in
+    smaller pieces. All else of the model stays as it is.
+
+    Args:
+        folder: A sentence-transformers model, or a plain one, that `check_prunable` takes.
+        texts: The corpus, in lists of any length.
+        n_texts: How many there are in all.
+        output: The folder to write, which is not there yet.
+
+    Raises:
+        InputError: The tokenizer's vocabulary cannot be cut.
+    """
+    check_prunable(folder)
+    model, plain = load_model(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    table = _table(tokenizer)
+    kept = _kept(tokenizer, table, texts, n_texts)
+    _cut_embeddings(plain, kept)
+    new_ids = {int(old): new for new, old in enumerate(kept)}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".pruned-", dir=output.parent) as temporary:
+        made = Path(temporary) / "model"
+        model.save_pretrained(str(made))
+        tokenizer.save_pretrained(str(made))
+        _rewrite_tokenizer(made, table, new_ids)
+        os.replace(made, output)
+
+
+def _table(tokenizer: Any) -> dict[str, Any]:
+    if not tokenizer.is_fast:
+        return {"model": {"type": "slow"}}
+    table: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return table
+
+
+def _pieces(table: dict[str, Any]) -> dict[str, int]:
+    """Piece -> id; WordPiece has a table of them, Unigram a list with scores."""
+    vocabulary = table["model"]["vocab"]
+    return vocabulary if isinstance(vocabulary, dict) else {piece: i for i, (piece, _) in enumerate(vocabulary)}
+
+
+def _kept(tokenizer: Any, table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np.ndarray:
+    """Ids that stay, in rising order."""
+    pieces = _pieces(table)
+    n_pieces = max([*pieces.values(), *(added["id"] for added in table["added_tokens"])]) + 1
+    is_kept = np.zeros(n_pieces, bool)
+    is_kept[[added["id"] for added in table["added_tokens"]]] = True
+    for piece, i in pieces.items():
+        is_kept[i] |= len(_bare(piece)) <= 1
+    unknown = table["model"].get("unk_id", pieces.get(table["model"].get("unk_token", ""), 0))
+    is_kept[unknown] = True
+    with progress.task("look for word pieces", n_texts) as advance:
+        for chunk in texts:
+            for start in range(0, len(chunk), _CHUNK):
+                part = chunk[start : start + _CHUNK]
+                for encoding in tokenizer.backend_tokenizer.encode_batch(part, add_special_tokens=False):
+                    is_kept[encoding.ids] = True
+                advance(len(part))
+    return np.flatnonzero(is_kept)
+
+
+def _bare(piece: str) -> str:
+    for mark in _WORD_STARTS:
+        piece = piece.removeprefix(mark)
+    return piece
+
+
+def _cut_embeddings(model: PreTrainedModel, kept: np.ndarray) -> None:
+    """Keep some rows of the word embeddings and, where a language model's head is tied to them, of the head."""
+    rows = torch.from_numpy(kept)
+    old = model.get_input_embeddings()
+    assert isinstance(old, nn.Embedding), "every model here has a table of word embeddings"
+    new_ids = {int(i): new for new, i in enumerate(kept)}
+    padding = None if old.padding_idx is None else new_ids.get(old.padding_idx)
+    new = nn.Embedding(len(rows), old.embedding_dim, padding_idx=padding)
+    new.weight.data = old.weight.data[rows].clone()
+    head: Any = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    if head is not None:
+        _cut_head(model, head, rows)
+    model.set_input_embeddings(new)
+    model.config.vocab_size = len(rows)
+    model.tie_weights()
+    for name, value in model.config.to_dict().items():
+        if name.endswith("_token_id") and isinstance(value, int) and value in new_ids:
+            setattr(model.config, name, new_ids[value])
+
+
+def _cut_head(model: PreTrainedModel, head: Any, rows: torch.Tensor) -> None:
+    """The head has a weight and a bias for each piece; the bias may stand in its parent too."""
+    old_bias = head.bias
+    head.weight = nn.Parameter(head.weight.data[rows].clone())
+    head.out_features = len(rows)
+    if old_bias is None:
+        return
+    head.bias = nn.Parameter(old_bias.data[rows].clone())
+    for module in model.modules():
+        if getattr(module, "bias", None) is old_bias:
+            module.bias = head.bias
+
+
+def _rewrite_tokenizer(folder: Path, table: dict[str, Any], new_ids: dict[int, int]) -> None:
+    vocabulary = table["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        table["model"]["vocab"] = {piece: new_ids[i] for piece, i in vocabulary.items() if i in new_ids}
+    else:
+        table["model"]["vocab"] = [entry for i, entry in enumerate(vocabulary) if i in new_ids]
+        if table["model"].get("unk_id") is not None:
+            table["model"]["unk_id"] = new_ids[table["model"]["unk_id"]]
+    for added in table["added_tokens"]:
+        added["id"] = new_ids[added["id"]]
+    table["padding"] = table["truncation"] = None
+    if table.get("post_processor"):
+        table["post_processor"] = _renumbered(table["post_processor"], new_ids)
+    (folder / _TABLE).write_text(json.dumps(table, ensure_ascii=False), encoding="utf-8")
+    for name in _OTHER_TABLES:
+        (folder / name).unlink(missing_ok=True)
+    config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    if decoder := config.get("added_tokens_decoder"):
+        config["added_tokens_decoder"] = {str(new_ids[int(i)]): token for i, token in decoder.items()}
+        (folder / _CONFIG).write_text(json.dumps(config, indent=2, ensure_ascii=False), encoding="utf-8")
+
+
+def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
+    """What puts special tokens around a text names them by id: `["[SEP]", 102]` or `{"ids": [102]}`."""
+    if isinstance(processor, dict):
+        return {
+            name: [new_ids[i] for i in value] if name == "ids" else _renumbered(value, new_ids)
+            for name, value in processor.items()
+        }
+    if isinstance(processor, list):
+        if len(processor) == 2 and isinstance(processor[0], str) and isinstance(processor[1], int):
+            return [processor[0], new_ids[processor[1]]]
+        return [_renumbered(each, new_ids) for each in processor]
+    return processor
