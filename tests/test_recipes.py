@@ -9,6 +9,7 @@ from transencoder import train
 from transencoder.config import FitConfig, Member
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, TransEncoder
+from transencoder.methods.start import StartMethod
 from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
@@ -294,6 +295,9 @@ def test_settings_know_types_defaults_and_docstrings():
     assert nested_settings(Outer)["rate"].kind is float
 
 
+MODELS = ("start", "generator", "complement", "teacher")
+
+
 @pytest.mark.parametrize("name", list_recipes())
 def test_each_recipe_parses_and_is_named_by_method_and_row(name):
     path = list_recipes()[name]
@@ -305,7 +309,7 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
         assert load_recipe(path, [f"{setting}={value}"]) != config, f"{setting} is as it is without parity"
     members = getattr(config, "members", ())
     names = [name for member in members for name in (member.start, member.cross_start)]
-    names += [getattr(config, field, None) for field in ("start", "generator", "complement", "sentences", "documents")]
+    names += [getattr(config, field, None) for field in (*MODELS, "sentences", "documents", "views")]
     assert not [name for name in names if name and name[0] in "/~"]
 
 
@@ -343,23 +347,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "fit": replace(config.fit, epochs=1, batch_size=16, max_length=16),
         }
     else:
-        helpers = {"generator": tiny_plm, "complement": tiny_bi_encoder}
-        names = settings_of(type(config))
-        more |= {field: folder for field, folder in helpers.items() if field in names}
-        rows = 64 // (1 + getattr(config, "n_negatives", 0))
-        batch_size = 4 * rows if "n_negatives" in names else 32
-        texts = tiny_sentences.select(range(rows))
-        views = getattr(config, "views", None)
-        if len(config.columns) == 2 or views:
-            texts = tiny_pairs.select(range(rows))
-        if "documents" in names:
-            texts = texts.map(lambda row: {"text": f"{row['text']} " * 300})
-        more |= {
-            **({"documents": texts} if "documents" in names else {"n_sentences": None}),
-            **({} if "documents" in names else {"views" if views else "sentences": texts}),
-            "start": tiny_plm,
-            "fit": replace(config.fit, epochs=1, batch_size=batch_size, max_length=32),
-        }
+        more |= of_start(config, tiny_plm, tiny_bi_encoder, tmp_path)
+        more |= text_of(config, tiny_sentences, tiny_pairs)
     result = train(replace(config, **more)).result
     if isinstance(config, MLM):
         assert result["pretraining"]["steps"] >= 2
@@ -367,6 +356,36 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     steps = {form: part["curve"][-1][0] for form, part in result["cycles"][0].items() if form != "cycle"}
     assert set(steps.values()) == {2}
     assert all(value is not None for value in result["dev"].values())
+
+
+def of_start(config: StartMethod, plm: str, bi_encoder: str, folder: Path) -> dict[str, object]:
+    """A tiny model in the place of each of the recipe's, a small queue, two steps."""
+    names = settings_of(type(config))
+    (folder / "synonyms.tsv").write_text("balo\tdalo\n")
+    models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder}
+    models["synonyms"] = str(folder / "synonyms.tsv")
+    changes = {name: path for name, path in models.items() if name in names and getattr(config, name) is not None}
+    if getattr(config, "queue_size", None):
+        changes["queue_size"] = 64
+    batch_size = 4 * n_texts(config) if "n_negatives" in names else 32
+    fit = replace(config.fit, epochs=1, batch_size=batch_size, max_length=32)
+    return changes | {"start": plm, "student_layers": config.student_layers and (0,), "fit": fit}
+
+
+def n_texts(config: StartMethod) -> int:
+    """So many that 64 rows are trained on; on what fills ConGen's queue, nothing is."""
+    n_held_out = 64 if method_name(type(config)) == "congen" else 0
+    return 64 // (1 + getattr(config, "n_negatives", 0)) + n_held_out
+
+
+def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str, object]:
+    """Sentences, documents or views in the place of the recipe's."""
+    if "documents" in settings_of(type(config)):
+        texts = sentences.select(range(n_texts(config)))
+        return {"documents": texts.map(lambda row: {"text": f"{row['text']} " * 300})}
+    views = getattr(config, "views", None)
+    rows = pairs if views or len(config.columns) == 2 else sentences
+    return {"n_sentences": None, "views" if views else "sentences": rows.select(range(n_texts(config)))}
 
 
 TWINS = ("minilm", "plm-mini", "twin")
