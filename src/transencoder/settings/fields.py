@@ -3,7 +3,9 @@
 import ast
 import inspect
 import textwrap
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -114,7 +116,8 @@ def _setting(field: "Field[Any]", hint: Any, docstring: str) -> Setting:
     )
 
 
-def _docstrings(config_class: type) -> dict[str, str]:
+@cache
+def _docstrings(config_class: type) -> Mapping[str, str]:
     """Field -> the string that stands under it in the class's source, its lines joined."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(config_class)))
     assert isinstance(tree.body[0], ast.ClassDef)
