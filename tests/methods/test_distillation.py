@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from transencoder import CKD, ConGen, EmbeddingMSE, train
@@ -191,3 +192,25 @@ def test_settings_by_size_are_those_of_the_smaller_student(tiny_start, tiny_bi_e
     whole, part = (tiny_start("ckd", start=tiny_bi_encoder, student_layers=layers) for layers in ((), (0,)))
     folder = Path(tiny_bi_encoder)
     assert 0 < part.n_parameters(folder) < whole.n_parameters(folder)
+
+
+def test_card_and_report_say_how_large_and_fast_a_student_is(tiny_start, tiny_bi_encoder):
+    config = tiny_start("embedding-mse", start=tiny_bi_encoder, student_layers=(0,), dev=None, tests=())
+    trained = train(config)
+    sizes = trained.result["sizes"]
+    for whose, folder in (("student", trained.folder / "bi-encoder"), ("other", Path(tiny_bi_encoder))):
+        weights = sum(value.numel() for value in load_file(folder / "model.safetensors").values())
+        assert sizes[whose]["parameters"] == weights
+        assert sizes[whose]["megabytes"] == pytest.approx(4 * weights / 1e6, rel=0.1)
+        assert sizes[whose]["sentences_a_second"] > 0
+    row = f"| parameters | {sizes['other']['parameters']:,} | {sizes['student']['parameters']:,} | x 0."
+    for text in (trained.folder / "report.md", trained.folder / "bi-encoder" / "README.md"):
+        assert "| teacher | student |" in text.read_text()
+        assert row in text.read_text()
+
+
+def test_without_a_teacher_a_student_stands_beside_the_start_it_was_cut_from(tiny_start):
+    assert "sizes" not in train(tiny_start("simcse", dev=None, tests=())).result
+    cut = train(tiny_start("simcse", student_layers=(0,), dev=None, tests=()))
+    assert cut.result["sizes"]["whose"] == "start"
+    assert cut.result["sizes"]["student"]["parameters"] < cut.result["sizes"]["other"]["parameters"]

@@ -49,6 +49,7 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
         "scores/start-as-is",
         "scores/bi",
         "scores/start-on-dev",
+        *(["sizes"] if taught else []),
     ]
     assert len(result["cycles"][0]["bi"]["curve"]) >= 2
     report = (trained.folder / "report.md").read_text()

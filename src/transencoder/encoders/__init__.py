@@ -16,6 +16,7 @@ from transencoder.encoders.forms import (
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.masked import language_model_head, load_masked
 from transencoder.encoders.projection import add_projection
+from transencoder.encoders.speed import encoding_speeds
 from transencoder.encoders.truncation import check_layers, truncate
 from transencoder.encoders.vocabulary import check_prunable, prune_vocabulary
 
@@ -28,6 +29,7 @@ __all__ = [
     "check_prunable",
     "checked_device",
     "count_parameters",
+    "encoding_speeds",
     "fetch",
     "fresh_masked",
     "fresh_tokenizer",

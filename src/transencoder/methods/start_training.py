@@ -20,6 +20,7 @@ from transencoder.fit import fit
 from transencoder.methods.data import read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
+from transencoder.methods.sizes import compared_sizes
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.start_bench import (
     CODE_VERSION,
@@ -75,6 +76,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
         check_held_out(config, len(pairs))
         trained = _train(bench, pairs, pairs_key, taught_by(bench, pairs, pairs_key))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
+        sizes = compared_sizes(bench, folder, trained)
         result = result_of(
             run,
             given,
@@ -88,6 +90,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             notes=[],
         )
         result["about"] = config.account
+        if sizes is not None:
+            result["sizes"] = sizes
         finish(run, result, {"bi": trained})
     distributed.barrier()
     model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)

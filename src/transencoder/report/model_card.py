@@ -17,7 +17,7 @@ from transencoder.report.result import (
     tests_by_metric,
     training_data,
 )
-from transencoder.report.tables import markdown_table
+from transencoder.report.tables import markdown_table, size_table
 from transencoder.report.text import (
     data_line,
     gain,
@@ -84,6 +84,7 @@ def model_card(result: Result, form: Form) -> str:
         "\n".join(["## Method", "", *_method(result, form)]),
         "\n".join(["## Data", "", *_data(result)]),
         "\n".join(["## Metrics", "", *_metrics(result, form)]),
+        *(["\n".join(["## Size and speed", "", *size_table(result["sizes"])])] if "sizes" in result else []),
         "\n".join(["## Limits", "", *_limits(result, form)]),
         "\n".join(["## How to make it again", "", *reproduce_lines(result)]),
     ]

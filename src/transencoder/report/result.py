@@ -138,6 +138,29 @@ class EnsembleRecord(TypedDict):
     scores: dict[str, dict[str, float | None]]
 
 
+class ModelSize(TypedDict):
+    """Of one model."""
+
+    parameters: int
+    megabytes: float
+    """Of its weights on disk."""
+    sentences_a_second: float
+    """Of its own `encode`, plain sentence-transformers."""
+
+
+class SizeRecord(TypedDict):
+    """A student beside a larger model."""
+
+    whose: str
+    """What the larger one is: `teacher`, or the `start` that the student was cut from."""
+    student: ModelSize
+    other: ModelSize
+    sentences: int
+    """How many both encoded."""
+    device: str
+    threads: int
+
+
 class Result(TypedDict):
     """The content of result.json."""
 
@@ -176,6 +199,8 @@ class Result(TypedDict):
     stages: list[StageSummary]
     seconds: float
     notes: list[str]
+    sizes: NotRequired[SizeRecord]
+    """Where there is a larger model to compare with."""
 
 
 def read_result(run_folder: str | Path) -> Result:

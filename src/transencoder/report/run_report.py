@@ -8,7 +8,7 @@ from transencoder.progress import duration
 from transencoder.report.curves import plot_curves
 from transencoder.report.notes import notes_of
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
-from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics
+from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics, size_table
 from transencoder.report.text import (
     data_line,
     number,
@@ -53,6 +53,7 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
             *_dev_table(result),
             *([] if plot is None else ["", f"![Dev metric against steps]({plot.name})"]),
         ],
+        *([["## Size and speed", "", *size_table(result["sizes"])]] if "sizes" in result else []),
         ["## Data", "", *_data(result)],
         ["## Time", "", *_times(result)],
         ["## How to make it again", "", *reproduce_lines(result)],

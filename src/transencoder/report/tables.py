@@ -11,6 +11,7 @@ from rich.text import Text
 from transencoder.config import Form
 from transencoder.report.result import (
     Result,
+    SizeRecord,
     best_start,
     forms_of,
     mean_over,
@@ -19,6 +20,7 @@ from transencoder.report.result import (
     tests_by_metric,
 )
 from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
+from transencoder.wording import plural
 
 _GAIN = "gain"
 
@@ -106,6 +108,22 @@ def member_table(result: Result) -> list[str]:
 def shown_metrics(result: Result) -> str:
     """What the table's numbers are."""
     return metric_titles(tests_by_metric(result) or [result["metric"]])
+
+
+def size_table(sizes: SizeRecord) -> list[str]:
+    """A student beside its teacher: parameters, file size, speed, and how many times less or more."""
+    student, other = sizes["student"], sizes["other"]
+    cells = [
+        ("parameters", f"{other['parameters']:,}", f"{student['parameters']:,}"),
+        ("weights, MB", f"{other['megabytes']:.1f}", f"{student['megabytes']:.1f}"),
+        ("sentences a second", f"{other['sentences_a_second']:.0f}", f"{student['sentences_a_second']:.0f}"),
+    ]
+    ratios = [student[name] / other[name] for name in ("parameters", "megabytes", "sentences_a_second")]
+    rows = [(*cell, f"x {ratio:.2f}") for cell, ratio in zip(cells, ratios, strict=True)]
+    threads = plural(sizes["threads"], "thread")
+    where = f"{sizes['device']}, {threads}" if sizes["device"].startswith("cpu") else sizes["device"]
+    how = f"Speed: {plural(sizes['sentences'], 'training sentence')}, plain `encode`, {where}, median of three."
+    return [*markdown_table(("", sizes["whose"], "student", ""), rows), "", how]
 
 
 def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
