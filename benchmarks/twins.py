@@ -1,7 +1,8 @@
-"""The Trans-Encoder paper's ablations in small: a table over seeds and the dev curves, from the records of runs.
+"""The papers' ablations in small: a table over seeds and the dev curves, from the records of runs.
 
     transencoder recipes run RECIPE                        # one that varies its seed
     python benchmarks/twins.py runs/trans-encoder/RECIPE-seed-*
+    python benchmarks/twins.py --name students runs/*/twin-3-seed-*     # SCT's and its competitors'
 
 Adds the runs to results/twins.json, where those of earlier calls stay, and writes results/twins.md and twins.png.
 """
@@ -30,7 +31,7 @@ Record = dict[str, dict[str, dict[str, Any]]]
 def main() -> None:
     """Add the runs to the record; write the table and the plot of all."""
     options = _options()
-    kept = options.results / "twins.json"
+    kept = options.results / f"{options.name}.json"
     record: Record = json.loads(kept.read_text()) if kept.exists() else {}
     for folder in options.runs:
         result = read_result(folder)
@@ -38,10 +39,17 @@ def main() -> None:
         record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
     options.results.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
-    page = f"{table(record)}\n\nBinary tasks one by one, and across tasks:\n\n{binary_table(record)}\n"
-    (options.results / "twins.md").write_text(page)
-    plot(record, options.results / "twins.png")
+    binary = binary_table(record)
+    more = f"\nBinary tasks one by one, and across tasks:\n\n{binary}\n" if binary.count("\n") > 1 else ""
+    page = f"{table(record)}\n{more}"
+    (options.results / f"{options.name}.md").write_text(page)
+    plot(record, options.results / f"{options.name}.png")
     print(page)
+
+
+def short(recipe: str) -> str:
+    """A twin's name without its method, where that is Trans-Encoder."""
+    return recipe.removeprefix("trans-encoder/")
 
 
 def row(result: Result) -> dict[str, Any]:
@@ -68,7 +76,7 @@ def table(record: Record) -> str:
     for recipe, runs in sorted(record.items()):
         for variation, group in _over_seeds(runs).items():
             for whose in group[0]["scores"]:
-                name = " ".join(part for part in (recipe.partition("/")[2], variation) if part)
+                name = " ".join(part for part in (short(recipe), variation) if part)
                 lines.append((name, whose, *_cells(group, whose)))
     header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "minutes")
     return "\n".join(markdown_table(header, lines))
@@ -86,7 +94,7 @@ def binary_table(record: Record) -> str:
             for whose, form in itertools.product(group[0]["scores"], FORMS):
                 scores = [each["scores"][whose].get(form, {}) for each in group]
                 values = [_spread([mean_over(score, names) for score in scores]) for names in columns]
-                lines.append((" ".join(filter(None, (recipe.partition("/")[2], variation, whose, form))), *values))
+                lines.append((" ".join(filter(None, (short(recipe), variation, whose, form))), *values))
     return "\n".join(markdown_table(("run", "spearman", *BINARY), lines))
 
 
@@ -134,7 +142,7 @@ def plot(record: Record, path: Path) -> None:
             starts = {each["dev"][whose]["start"] for each in runs.values() for whose in each["curves"]}
             for start in starts if ax.get_lines()[0].get_xdata().size else ():
                 ax.axhline(start, color="0.4", linestyle=":", linewidth=1)
-            ax.set_title(f"{recipe.partition('/')[2]}, {form} (dotted: start)", fontsize=8)
+            ax.set_title(f"{short(recipe)}, {form} (dotted: start)", fontsize=8)
             ax.set_xlabel("step, cycle after cycle", fontsize=7)
             ax.set_ylabel("dev", fontsize=8)
             ax.tick_params(labelsize=7)
@@ -158,6 +166,7 @@ def _line(cycles: list[dict[str, Any]], form: str) -> tuple[list[int], list[floa
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path, help="finished runs of recipes")
+    parser.add_argument("--name", default="twins", help="of the record, table and plot")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     return parser.parse_args()
 
