@@ -94,7 +94,7 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
     texts = [" ".join(WORDS[i % 7 : i % 7 + 10]) for i in range(options.batch)]
     steps, parts = [], []
     for _ in range(options.steps + 1):  # the first one is not counted
-        teacher = torch.randn(options.batch, 2 * options.width)
+        teacher = torch.randn(options.batch, 2, options.width)
         begin = time.perf_counter()
         loss([dict(model.preprocess(texts)) for _ in range(2)], teacher).backward()
         optimizer.step()
@@ -102,7 +102,7 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
         steps.append(time.perf_counter() - begin)
         online = [torch.randn(options.batch, options.width, requires_grad=True) for _ in range(2)]
         begin = time.perf_counter()
-        compared(online, teacher.chunk(2, dim=1)).backward()
+        compared(online, teacher.unbind(1)).backward()
         parts.append(time.perf_counter() - begin)
     return {
         "step_seconds": round(statistics.median(steps[1:]), 3),
