@@ -25,7 +25,17 @@ def file(model, tmp_path_factory):
     return path
 
 
-@pytest.mark.filterwarnings("ignore")
+def test_the_default_prompt_is_read_too(model, file):
+    pytest.importorskip("onnxruntime")
+    model.prompts, model.default_prompt_name = {"query": "gelo "}, "query"
+    try:
+        encoder = ExportedEncoder(model, file, "onnxruntime")
+        np.testing.assert_allclose(encoder.encode(TEXTS[:4]), model.encode(TEXTS[:4]), atol=1e-5)
+    finally:
+        model.prompts, model.default_prompt_name = {}, None
+    assert ExportedEncoder(model, file, "onnxruntime").encode([]).shape == (0, 32)
+
+
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
 def test_embeddings_are_pytorchs_for_any_number_and_length_of_texts(model, file, runtime):
     pytest.importorskip(runtime)

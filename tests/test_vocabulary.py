@@ -104,6 +104,27 @@ def test_unigram_vocabularies_are_cut(tmp_path):
     np.testing.assert_allclose(*embeddings, atol=1e-6)
 
 
+def test_a_long_text_is_read_to_its_end_and_prompts_are_kept(tiny_bi_encoder, tmp_path):
+    """Was: cut where the tokenizer's own file cuts, which is not where the model does."""
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu", prompts={"query": "gelo"})
+    model.tokenizer.backend_tokenizer.enable_truncation(8)
+    model.save(str(tmp_path / "model"), create_model_card=False)
+    prune_vocabulary(tmp_path / "model", [["balo " * 20 + "kama"]], 1, tmp_path / "pruned")
+    kept = AutoTokenizer.from_pretrained(tmp_path / "pruned").get_vocab()
+    assert {"balo", "kama", "gelo"} < set(kept)
+    assert "dalo" not in kept
+
+
+def test_pieces_that_stand_for_bytes_are_kept(tmp_path):
+    pieces = ["<unk>", "▁balo", "▁felo", "<0x41>", "</s>", "<pad>"]
+    tokenizer = Tokenizer(models.Unigram([(each, -1.0 - i) for i, each in enumerate(pieces)], 0, True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    folder = save(tmp_path / "bytes", tokenizer, {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"})
+    prune_vocabulary(folder, [["balo"]], 1, tmp_path / "pruned")
+    kept = json.loads((tmp_path / "pruned" / "tokenizer.json").read_text())["model"]["vocab"]
+    assert [piece for piece, _ in kept] == ["<unk>", "▁balo", "<0x41>", "</s>", "<pad>"]
+
+
 def test_byte_pair_vocabularies_are_refused(tmp_path):
     tokenizer = Tokenizer(models.BPE({"a": 0, "b": 1, "ab": 2, "<pad>": 3}, [("a", "b")]))
     folder = save(tmp_path / "bpe", tokenizer, {"pad_token": "<pad>"})

@@ -1,6 +1,6 @@
 """Bi-encoders outside PyTorch: ONNX files, and the runtimes that read them, with sentence-transformers' `encode`."""
 
-import logging
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -55,8 +55,8 @@ def export_onnx(model: SentenceTransformer, file: str | Path) -> None:
     features = model.preprocess(["a first text of some words", "another"])
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features]
     shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("tokens", min=2)}
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter's own parts
         torch.onnx.export(
             _Forward(model).eval(),
             tuple(features[name] for name in names),
@@ -74,7 +74,7 @@ class ExportedEncoder:
     """An exported bi-encoder with `encode`: batches of 32 texts of like length.
 
     Args:
-        model: The bi-encoder that was exported; its tokenizer and prompts are used, its weights are not.
+        model: The bi-encoder that was exported; its tokenizer and default prompt are used, its weights are not.
         file: The ONNX file.
         runtime: What computes, on the CPU.
         precision: `bf16` for openvino, where the processor has it; its own choice without.
@@ -94,6 +94,7 @@ class ExportedEncoder:
         threads: int | None = None,
     ) -> None:
         self.model = model
+        self.prompt = model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
         start = {"onnxruntime": _onnxruntime, "openvino": _openvino}[runtime]
         try:
             self._run = start(str(file), precision, threads)
@@ -102,10 +103,13 @@ class ExportedEncoder:
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         """Embeddings, float32 (n, dim), in the order of the sentences."""
+        if not sentences:
+            return np.empty((0, self.model.get_embedding_dimension() or 0), np.float32)
         order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
         parts = []
         for i in range(0, len(order), _BATCH):
-            features = self.model.preprocess([sentences[row] for row in order[i : i + _BATCH]])
+            texts = [sentences[row] for row in order[i : i + _BATCH]]
+            features = self.model.preprocess(texts, prompt=self.prompt)
             parts.append(self._run({name: each.numpy() for name, each in features.items() if torch.is_tensor(each)}))
         embeddings = np.concatenate(parts)
         return embeddings[np.argsort(order, kind="stable")]

@@ -81,7 +81,9 @@ class BiScorer:
         sentences = self.cache.sentences(self.model, pairs, self.prompt)
         with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
             embeddings = self.embed(sentences.tokens, Path(folder))
-            return embeddings[sentences.index[:, 0]], embeddings[sentences.index[:, 1]]
+            first, second = embeddings[sentences.index[:, 0]], embeddings[sentences.index[:, 1]]
+        _finite(first.sum(1) + second.sum(1), pairs, "pairs of embeddings")
+        return first, second
 
     def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:
         """Embeddings of tokenised sentences.
@@ -229,12 +231,12 @@ def _cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return cosines
 
 
-def _finite(scores: np.ndarray, pairs: Dataset) -> np.ndarray:
+def _finite(scores: np.ndarray, pairs: Dataset, what: str = "scores") -> np.ndarray:
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         shown = "; ".join(f"row {i}: {pairs[int(i)]['sentence1']!r} / {pairs[int(i)]['sentence2']!r}" for i in bad[:3])
         raise InputError(
-            f"{len(bad)} of {len(scores)} scores are not finite numbers, the first for {shown}. "
+            f"{len(bad)} of {len(scores)} {what} are not finite numbers, the first for {shown}. "
             "The model is damaged or overflows: try precision fp32, or another model"
         )
     return scores

@@ -71,6 +71,15 @@ def test_each_column_of_ckd_counts_by_itself(bi, projector, taught):
     torch.testing.assert_close(loss(sides(bi, FIRST, SECOND), taught), slow, rtol=1e-4, atol=1e-5)
 
 
+def test_one_label_of_ckd_may_be_of_all_columns(bi, projector, taught):
+    """As sentence-transformers' own distillation losses take them."""
+    rows = torch.cat([normalize(taught[:, 0]), queue().rows[4:]])
+    both = torch.cat(embeddings(bi, FIRST, SECOND))
+    slow = queue_info_nce(projector(both), rows, torch.arange(4).repeat(2), 0.2)
+    loss = CKDLoss(bi, queue(), projector, temperature=0.2)
+    torch.testing.assert_close(loss(sides(bi, FIRST, SECOND), taught[:, 0]), slow, rtol=1e-4, atol=1e-5)
+
+
 def test_the_scale_of_ckd_is_learned_unless_it_is_given(bi, taught):
     learned, given = CKDLoss(bi, queue(), torch.nn.Linear(32, 6)), CKDLoss(bi, queue(), temperature=0.1)
     learned(sides(bi, FIRST), taught[:, 0]).backward()

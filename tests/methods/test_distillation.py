@@ -7,11 +7,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MSELoss
 
 from transencoder import CKD, ConGen, EmbeddingMSE, train
+from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
 from transencoder.fit.trainer import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
+from transencoder.methods import start_bench, start_planning
 from transencoder.methods.ckd import CKDFit
 from transencoder.methods.start_planning import prepare_start
 
@@ -81,25 +84,27 @@ def test_a_student_as_wide_as_its_teacher_needs_no_projection(tiny_start, tiny_b
     student = SentenceTransformer(tiny_bi_encoder, device="cpu")
     config = tiny_start(method, projection="auto")
     assert config.projector(student, 32) is None
-    assert config.projector(student, 48).weight.shape == (48, 32) if method != "congen" else True
+    linear = next(module for module in config.projector(student, 48).modules() if isinstance(module, torch.nn.Linear))
+    assert linear.weight.shape == (48, 32)
     assert replace(config, projection="training").projector(student, 32) is not None
 
 
-def test_ckd_and_mse_read_each_sentence_once_and_rows_of_views_as_two(tiny_start, monkeypatch, tmp_path):
-    shapes, forward = [], CKDLoss.forward
+@pytest.mark.parametrize(("method", "loss"), [("ckd", CKDLoss), ("embedding-mse", MSELoss)])
+def test_each_sentence_is_read_once_and_a_row_of_views_as_two(tiny_start, monkeypatch, tmp_path, method, loss):
+    shapes, forward = [], loss.forward
 
     def watch(self, features, labels):
         features = list(features)
         shapes.append((len(features), tuple(labels.shape)))
         return forward(self, features, labels)
 
-    monkeypatch.setattr(CKDLoss, "forward", watch)
-    train(tiny_start("ckd", dev=None, tests=()))
+    monkeypatch.setattr(loss, "forward", watch)
+    train(tiny_start(method, dev=None, tests=()))
     assert set(shapes) == {(1, (16, 32))}
     shapes.clear()
     path = tmp_path / "views.tsv"
     path.write_text("a\tb\n" + "".join(f"balo dalo {i}\tdalo kama {i}\n" for i in range(32)))
-    train(tiny_start("ckd", sentences=str(path), columns=("a", "b"), dev=None, tests=()))
+    train(tiny_start(method, sentences=str(path), columns=("a", "b"), dev=None, tests=()))
     assert set(shapes) == {(2, (16, 2, 32))}
 
 
@@ -128,10 +133,14 @@ def test_a_queue_must_hold_a_batch_and_leave_something_to_train_on(tiny_start):
     tiny_start("congen", queue_size=94).plan()
 
 
-def test_the_plan_counts_teacher_and_queue(tiny_start):
+def test_the_plan_counts_teacher_and_queue(tiny_start, monkeypatch):
     small, large = (tiny_start("ckd", queue_size=size).plan().seconds for size in (16, 160_000))
     assert large > 2 * small
-    assert tiny_start("sct-distilled").plan().seconds > tiny_start("sct").plan().seconds
+    plan = tiny_start("embedding-mse").plan
+    whole = plan().seconds
+    monkeypatch.setattr(start_planning, "count_parameters", lambda _: 10**9)  # of the teacher
+    assert plan().seconds > 10 * whole
+    assert "96 sentences" in str(plan())
 
 
 def test_reports_say_what_is_learned(tiny_start):
@@ -175,23 +184,55 @@ def test_a_student_of_some_layers_and_words_is_made_in_the_run(tiny_start, tiny_
 @pytest.mark.parametrize(
     ("method", "changes", "message"),
     [
+        ("congen", {"prune_vocabulary": True, "view_kind": "mlm"}, "view_kind mlm writes others"),
         ("ckd", {"student_layers": (0, 2)}, "layers are 0, 2; .* has layers 0 to 1"),
         ("ckd", {"student_layers": (1, 0)}, "layers are 1, 0; .* in rising order"),
         ("diffcse", {"prune_vocabulary": True}, "another vocabulary than its generator"),
         ("declutr", {"prune_vocabulary": True}, "the head that guesses masked words"),
     ],
 )
-def test_a_student_that_cannot_be_made_is_refused_before_the_text_is_read(tiny_start, method, changes, message):
-    config = tiny_start(method, **changes)
+def test_a_student_that_cannot_be_made_is_refused_before_the_text_is_read(
+    tiny_start, method, changes, message, tmp_path
+):
+    output = tmp_path / "run"
     with pytest.raises(InputError, match=message):
+        train(tiny_start(method, output=str(output), **changes))
+    assert not output.exists()
+
+
+def test_settings_by_size_are_those_of_the_smaller_student(monkeypatch, tmp_path):
+    """Of BERT-Base's twelve layers, one leaves a model that is nearest to BERT-Small."""
+    monkeypatch.setattr(
+        "transencoder.encoders.count_parameters", lambda _, layers: 31_000_000 if layers else 110_000_000
+    )
+    whole, part = (ConGen(sentences="s.txt", student_layers=layers, **FIELDS).filled(tmp_path) for layers in ((), (0,)))
+    assert (whole.fit.learning_rate, part.fit.learning_rate) == (5e-5, 3e-4)
+
+
+def test_parameters_of_chosen_layers_are_those_of_the_cut_model(tiny_bi_encoder, tmp_path):
+    truncate(Path(tiny_bi_encoder), [1], tmp_path / "cut")
+    assert count_parameters(Path(tiny_bi_encoder), (1,)) == count_parameters(tmp_path / "cut")
+
+
+def test_an_interrupted_cut_is_made_again(tiny_start, tiny_bi_encoder, monkeypatch):
+    """Was: what the first attempt left stood in the way of every later one."""
+    small = {"start": tiny_bi_encoder, "student_layers": (1,), "prune_vocabulary": True, "dev": None, "tests": ()}
+    config = tiny_start("embedding-mse", **small)
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    prune = start_bench.prune_vocabulary
+    monkeypatch.setattr(start_bench, "prune_vocabulary", stop)
+    with pytest.raises(KeyboardInterrupt):
         train(config)
-    assert not Path(config.output).exists()
-
-
-def test_settings_by_size_are_those_of_the_smaller_student(tiny_start, tiny_bi_encoder):
-    whole, part = (tiny_start("ckd", start=tiny_bi_encoder, student_layers=layers) for layers in ((), (0,)))
-    folder = Path(tiny_bi_encoder)
-    assert 0 < part.n_parameters(folder) < whole.n_parameters(folder)
+    assert list(Path(config.output).glob("stages/student-*/truncated"))
+    monkeypatch.setattr(start_bench, "prune_vocabulary", lambda *args: (prune(*args), stop()))
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    monkeypatch.setattr(start_bench, "prune_vocabulary", prune)
+    assert train(config).bi_encoder.transformers_model.config.num_hidden_layers == 1
+    assert not list(Path(config.output).glob("stages/student-*/truncated"))
 
 
 def test_card_and_report_say_how_large_and_fast_a_student_is(tiny_start, tiny_bi_encoder):

@@ -75,7 +75,7 @@ def _check_layers(layers: Sequence[int], n_layers: int, folder: Path) -> None:
 def _write(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, output: Path) -> None:
     """Under a temporary name first, so that the output is whole or not there."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".truncated-", dir=output.parent) as temporary:
+    with TemporaryDirectory(prefix=".tmp-truncated-", dir=output.parent) as temporary:
         made = Path(temporary) / "model"
         model.save_pretrained(str(made))
         if tokenizer is not None:

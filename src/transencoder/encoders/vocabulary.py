@@ -1,7 +1,9 @@
 """A smaller model that reads the word pieces of one corpus: where students for a domain or a language start."""
 
+import itertools
 import json
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 
@@ -20,6 +24,8 @@ _TABLE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
 _OTHER_TABLES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model", "spm.model", "unigram.json")
 _WORD_STARTS = ("##", "▁")
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+"""A piece that stands for a byte of a character that has none of its own."""
 _CHUNK = 1024
 
 
@@ -57,13 +63,16 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
     """
     check_prunable(folder)
     model, plain = load_model(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    if isinstance(model, SentenceTransformer):
+        tokenizer = model.tokenizer
+        texts = itertools.chain([[prompt for prompt in model.prompts.values() if prompt]], texts)
     table = _table(tokenizer)
-    kept = _kept(tokenizer, table, texts, n_texts)
+    kept = _kept(table, texts, n_texts)
     _cut_embeddings(plain, kept)
     new_ids = {int(old): new for new, old in enumerate(kept)}
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".pruned-", dir=output.parent) as temporary:
+    with TemporaryDirectory(prefix=".tmp-pruned-", dir=output.parent) as temporary:
         made = Path(temporary) / "model"
         model.save_pretrained(str(made))
         tokenizer.save_pretrained(str(made))
@@ -84,21 +93,23 @@ def _pieces(table: dict[str, Any]) -> dict[str, int]:
     return vocabulary if isinstance(vocabulary, dict) else {piece: i for i, (piece, _) in enumerate(vocabulary)}
 
 
-def _kept(tokenizer: Any, table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np.ndarray:
+def _kept(table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np.ndarray:
     """Ids that stay, in rising order."""
     pieces = _pieces(table)
     n_pieces = max([*pieces.values(), *(added["id"] for added in table["added_tokens"])]) + 1
     is_kept = np.zeros(n_pieces, bool)
     is_kept[[added["id"] for added in table["added_tokens"]]] = True
     for piece, i in pieces.items():
-        is_kept[i] |= len(_bare(piece)) <= 1
-    unknown = table["model"].get("unk_id", pieces.get(table["model"].get("unk_token", ""), 0))
-    is_kept[unknown] = True
+        is_kept[i] |= len(_bare(piece)) <= 1 or _BYTE.fullmatch(piece) is not None
+    unknown = table["model"].get("unk_id", pieces.get(table["model"].get("unk_token", "")))
+    if unknown is not None:
+        is_kept[unknown] = True
+    reader = Tokenizer.from_str(json.dumps(table | {"truncation": None, "padding": None}))
     with progress.task("look for word pieces", n_texts) as advance:
         for chunk in texts:
             for start in range(0, len(chunk), _CHUNK):
                 part = chunk[start : start + _CHUNK]
-                for encoding in tokenizer.backend_tokenizer.encode_batch(part, add_special_tokens=False):
+                for encoding in reader.encode_batch(part, add_special_tokens=False):
                     is_kept[encoding.ids] = True
                 advance(len(part))
     return np.flatnonzero(is_kept)

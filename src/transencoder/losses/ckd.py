@@ -56,11 +56,12 @@ class CKDLoss(nn.Module):
 
         Args:
             sentence_features: Token features of each column.
-            labels: The teacher's embeddings of the texts.
+            labels: The teacher's embeddings of the texts, or one for all columns of a row.
         """
         embeddings = embed_sides(self.model, list(sentence_features))
         references = labels.float() if labels.ndim == 2 else labels.float().transpose(0, 1).flatten(0, 1)
         rows, own = self.queue.enter(references)
+        own = own.repeat(len(embeddings) // len(own))  # labels of single texts are those of every column
         return queue_info_nce(self.projector(embeddings), rows, own, (-self.log_scale).exp())
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.start import Sentences, StartMethod
-from transencoder.methods.taught import Projection, Taught
+from transencoder.methods.taught import OneByOne, Projection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +29,7 @@ class CKDFit(FitConfig):
     """Passes over the rows (released code: at most 20, stopped after 3 without a gain)."""
     max_length: int | None = 64
     """Tokens of a sentence."""
-    warmup_ratio: float | None = 0.01
+    warmup_ratio: float | None = 0.005
     """Share of the steps with rising rate (released code: a tenth of an epoch)."""
     schedule: Literal["linear", "cosine", "constant"] = "cosine"
     """After the warm-up the rate falls along a cosine (released code), in a line, or stays."""
@@ -39,7 +38,7 @@ class CKDFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CKD(Taught, Sentences, StartMethod):
+class CKD(OneByOne):
     """CKD: an embedding must find its teacher's own among those of thousands of sentences."""
 
     about = "Each sentence's embedding must find its teacher's among those of thousands of other sentences (CKD)."
@@ -63,11 +62,6 @@ class CKD(Taught, Sentences, StartMethod):
         if self.temperature is not None and not 0 < self.temperature < math.inf:
             raise InputError(f"temperature is {self.temperature}; it must be above 0 and finite, or left out")
 
-    @property
-    def account(self) -> str:
-        """The same for sentences and for rows of views."""
-        return self.about
-
     def filled(self, folder: Path) -> Self:
         """As it is, once its queue is seen to hold a batch."""
         from transencoder import distributed
@@ -76,9 +70,6 @@ class CKD(Taught, Sentences, StartMethod):
         if self.queue_size < least:
             raise InputError(f"queue_size is {self.queue_size}; it must hold the batches of all processes, {least}")
         return replace(self)
-
-    def pair_maker(self, mask_token: str | None) -> None:
-        """Each sentence stands alone."""
 
     def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
         """InfoNCE over the queue."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig
-from transencoder.methods.start import Sentences, StartMethod
-from transencoder.methods.taught import Taught
+from transencoder.methods.taught import OneByOne
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,21 +32,13 @@ class EmbeddingMSEFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingMSE(Taught, Sentences, StartMethod):
+class EmbeddingMSE(OneByOne):
     """Each sentence's embedding becomes its teacher's, by mean squared error."""
 
     about = "Each sentence's embedding is brought to its teacher's, by mean squared error."
 
     fit: EmbeddingMSEFit = field(default_factory=EmbeddingMSEFit)
     """How the encoder is trained."""
-
-    @property
-    def account(self) -> str:
-        """The same for sentences and for rows of views."""
-        return self.about
-
-    def pair_maker(self, mask_token: str | None) -> None:
-        """Each sentence stands alone."""
 
     def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
         """sentence-transformers' own, the projection of training in it."""

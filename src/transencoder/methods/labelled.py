@@ -103,6 +103,8 @@ def _classes(config: Method[Any], task: tasks.Task, role: Any) -> Scored:
             "binary neighbours, such as stsb, and leave it to tests"
         )
     sets = tasks.load_classes(task, data_folder=config.data_dir, cache_folder=config.cache_dir, token=config.token)
+    if len(set(sets["train"]["score"][:])) < 2:
+        raise InputError(f"{task.name}: the rows of its train split are all of one class; a classifier needs two")
     record = data_record(f"{task.dataset} (a classifier of train, chosen on dev, on test)", sets["test"])
     record["metric"] = task.metric
     return Scored(task.name, sets["test"], task.metric, record, sets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
@@ -181,8 +181,10 @@ class SCT(ViewMethod):
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         row = min(table, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
         names = ("queue_size", "temperature", "reference_temperature")
-        empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}
+        empty: dict[str, Any] = {name: getattr(row, name) for name in names if getattr(self, name) is None}
         rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
+        if self.two_step:
+            empty |= {"own_loss": False, "projector": False}  # as it is, for the record
         filled = replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
         least = (self.fit.batch_size or 1) * distributed.world_size() * (2 if self.one_queue else 1)
         if filled.queue_size and filled.queue_size < least:

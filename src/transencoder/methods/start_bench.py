@@ -59,6 +59,8 @@ def student_start(run: Run, config: StartMethod, folder: Path, data: Data) -> Mo
     def compute(stage: Path) -> dict[str, Any]:
         if distributed.rank() == 0:
             truncated = stage / ("truncated" if is_pruned else "model")
+            for left in (truncated, stage / "model"):  # by an attempt that was interrupted
+                shutil.rmtree(left, ignore_errors=True)
             if layers:
                 truncate(folder, layers, truncated)
             if is_pruned:

@@ -56,8 +56,7 @@ def plan_start(config: StartMethod) -> StartPlan:
     """What a run would do with this config: reads the data and the model's size, trains nothing."""
     _, config, folder = prepare_start(config)
     data, fit = read_start_data(config, None), config.fit
-    n_rows = len(data.training) * (1 if config.is_paired else config.rows_per_text)
-    check_held_out(config, n_rows)
+    n_rows = check_held_out(config, len(data.training))
     n_pairs = n_rows - (config.n_held_out if config.taught_by else 0)
     n_parameters = config.n_parameters(folder)
     steps = steps_in_all(n_pairs, fit, both_orders=False)
@@ -67,7 +66,10 @@ def plan_start(config: StartMethod) -> StartPlan:
     width, teachers_width, operations = _width(folder), None, 0.0
     if config.taught_by is not None:
         teacher = _fetch_teacher(config)
-        teachers_width, operations = _width(teacher), training_operations(count_parameters(teacher), 0, n_rows)
+        teachers_width, operations = (
+            _width(teacher),
+            training_operations(count_parameters(teacher), 0, n_rows) * config.relative_length,
+        )
     operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
     operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
     disk = 4 * n_parameters * (2 + 4) * config.n_encoders + n_pairs * 600 * config.relative_length
@@ -111,21 +113,26 @@ def _check_student(config: StartMethod, folder: Path) -> None:
         check_prunable(folder)
 
 
-def check_held_out(config: StartMethod, n_rows: int) -> None:
+def check_held_out(config: StartMethod, n_texts: int) -> int:
     """Refuse a queue that leaves too little to train on.
 
     Args:
         config: Filled.
-        n_rows: Rows of text.
+        n_texts: Rows of text.
+
+    Returns:
+        Rows that are made of them.
 
     Raises:
         InputError: Fewer than two rows are left.
     """
+    n_rows = n_texts * (1 if config.is_paired else config.rows_per_text)
     if config.taught_by is not None and n_rows - config.n_held_out < 2:
         raise InputError(
             f"queue_size is {config.n_held_out}, texts on which nothing is trained, of {n_rows} rows in all; give a "
             "smaller one, such as half of the rows, or more text"
         )
+    return n_rows
 
 
 def _fetch_teacher(config: StartMethod) -> Path:

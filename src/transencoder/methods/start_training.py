@@ -71,9 +71,9 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     with open_run(given, config) as run:
         remove_unfinished(run)
         data = read_start_data(config, run.folder / BAD_ROWS)
+        check_held_out(config, len(data.training))
         bench = Bench(run, config, data, student_start(run, config, folder, data))
         pairs, pairs_key = training_rows(bench)
-        check_held_out(config, len(pairs))
         trained = _train(bench, pairs, pairs_key, taught_by(bench, pairs, pairs_key))
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         sizes = compared_sizes(bench, folder, trained)

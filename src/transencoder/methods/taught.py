@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transencoder.config import Pooling
+from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -20,7 +21,7 @@ class Taught:
 
     teacher: str
     """A larger bi-encoder: a folder, a run, a hub id or `minilm`. Its embeddings of the texts are computed once; runs
-    on the same texts take them from each other (`reuse_from`)."""
+    on the same texts can take them from each other (`reuse_from`)."""
     teacher_pooling: Pooling | None = None
     """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     projection: Projection = "auto"
@@ -66,3 +67,26 @@ class Taught:
         assert width is not None, "every model here has embeddings of one size"
         linear = nn.Linear(width, dimension)
         return nn.Sequential(linear, nn.Tanh()) if self.has_tanh else linear
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneByOne(Taught, Sentences, StartMethod):
+    """A method whose student learns each sentence by itself; a row of two columns is two sentences."""
+
+    @property
+    def account(self) -> str:
+        """The same for sentences and for rows of two."""
+        return self.about
+
+    @property
+    def row_name(self) -> str:
+        """What is trained on."""
+        return "pair" if self.is_paired else "sentence"
+
+    @property
+    def relative_length(self) -> float:
+        """A sentence is half a pair."""
+        return 1.0 if self.is_paired else 0.5
+
+    def pair_maker(self, mask_token: str | None) -> None:
+        """Each sentence stands alone."""

@@ -52,6 +52,12 @@ class ViewMethod(Sentences, StartMethod):
             if getattr(self, name) is not None and self.view_kind != name:
                 raise InputError(f"{name} is for view_kind {name}, which is {self.view_kind}; leave one of them out")
 
+        if self.prune_vocabulary and self.view_kind in ("synonyms", "mlm"):
+            raise InputError(
+                f"prune_vocabulary keeps the words of the text, and view_kind {self.view_kind} writes others; leave "
+                "one of them out"
+            )
+
     @property
     def is_paired(self) -> bool:
         """Whether the views are given."""

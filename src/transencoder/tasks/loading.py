@@ -116,6 +116,8 @@ def _with_class(rows: Dataset, task: Task, split: str) -> Dataset:
     has_class = np.asarray(rows["score"][:]) != _NO_LABEL
     if has_class.all():
         return rows
+    if not has_class.any():
+        raise InputError(f"{task.name}: none of the {len(rows)} rows of {split} has a class (all are -1)")
     logger.info(
         "%s: %d of %d rows of %s have no class and are left out", task.name, (~has_class).sum(), len(rows), split
     )
