@@ -295,7 +295,7 @@ def test_settings_know_types_defaults_and_docstrings():
     assert nested_settings(Outer)["rate"].kind is float
 
 
-QUEUE_SIZE = 32
+HELD_OUT = 32
 MODELS = ("start", "generator", "complement", "teacher")
 
 
@@ -368,7 +368,7 @@ def of_start(config: StartMethod, plm: str, bi_encoder: str, folder: Path) -> di
     models["synonyms"] = str(folder / "synonyms.tsv")
     changes = {name: path for name, path in models.items() if name in names and getattr(config, name) is not None}
     if getattr(config, "queue_size", None):
-        changes["queue_size"] = QUEUE_SIZE
+        changes["queue_size"] = HELD_OUT if method_name(type(config)) == "congen" else 64
     batch_size = 4 * n_texts(config) if "n_negatives" in names else 32
     fit = replace(config.fit, epochs=1, batch_size=batch_size, max_length=32)
     return changes | {"start": plm, "student_layers": config.student_layers and (0,), "fit": fit}
@@ -376,7 +376,7 @@ def of_start(config: StartMethod, plm: str, bi_encoder: str, folder: Path) -> di
 
 def n_texts(config: StartMethod) -> int:
     """So many that 64 rows are trained on; on what fills ConGen's queue, nothing is."""
-    n_held_out = QUEUE_SIZE if method_name(type(config)) == "congen" else 0
+    n_held_out = HELD_OUT if method_name(type(config)) == "congen" else 0
     return 64 // (1 + getattr(config, "n_negatives", 0)) + n_held_out
 
 
