@@ -110,3 +110,6 @@ def test_the_command_says_what_is_left(deep, tmp_path, capsys):
     assert BertModel.from_pretrained(tmp_path / "small").config.num_hidden_layers == 2
     assert main(["truncate", str(deep), "--layers", "9", "--output", str(tmp_path / "other")]) == 2
     assert "has layers 0 to 3" in capsys.readouterr().err
+    assert main(["truncate", str(deep), "--layers", "0,2", "--output", str(tmp_path / "commas")]) == 0
+    assert main(["truncate", str(deep), "--layers", "0,,2", "--output", str(tmp_path / "other")]) == 2
+    assert "--layers is ''. It must be a list, each a whole number" in capsys.readouterr().err

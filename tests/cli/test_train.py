@@ -4,8 +4,9 @@ from types import SimpleNamespace
 import pytest
 
 from transencoder.config import FitConfig, Member
-from transencoder.methods import TransEncoder
+from transencoder.methods import SimCSE, TransEncoder
 from transencoder.recipes import load_recipe, recipe_toml
+from transencoder.settings import settings_of, value_from_text
 
 BASE = ("--pairs", "a.tsv", "--start", "x", "--output", "run")
 
@@ -82,7 +83,7 @@ def test_flags_after_a_start_belong_to_it(run, training):
         ((*BASE, "--bi.epochs", "0"), "options: bi.epochs is 0; it must be at least 1"),
         (
             (*BASE, "--label-policy", "row"),
-            "label_policy is 'row'. It must be one of: clip, affine, quantile, raw",
+            "--label-policy is 'row'. It must be one of: clip, affine, quantile, raw; the nearest is raw.",
         ),
         (
             (*BASE, "--bi.epoch", "3"),
@@ -105,6 +106,15 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, run, trai
     assert message in err
     assert "Traceback" not in err
     assert training.seen == []
+
+
+@pytest.mark.parametrize("typed", [["0,2,5"], ["0", "2", "5"], ["0,", "2,", "5"]])
+def test_numbers_of_a_list_may_have_commas_between_them(typed):
+    assert value_from_text(settings_of(SimCSE)["student_layers"], typed, "--student-layers") == [0, 2, 5]
+
+
+def test_a_text_of_a_list_keeps_its_commas():
+    assert value_from_text(settings_of(SimCSE)["tests"], ["a,b.tsv", "stsb"], "--tests") == ["a,b.tsv", "stsb"]
 
 
 def test_the_summary_goes_to_stdout(run, training):

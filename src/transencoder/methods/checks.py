@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from transencoder.errors import InputError
@@ -12,18 +13,37 @@ if TYPE_CHECKING:
     from transencoder.methods.start import StartMethod
 
 
-def check_temperature(temperature: float, papers: float) -> None:
+def check_temperature(temperature: float | None, usual: str, name: str = "temperature") -> None:
     """Refuse a temperature that cannot divide cosines.
 
     Args:
-        temperature: Of a softmax.
-        papers: The paper's, for the message.
+        temperature: Of a softmax; None: it is left to the method, and passes.
+        usual: The paper's, for the message: `the paper's is 0.05`.
+        name: The setting's.
 
     Raises:
-        InputError: It is not above 0.
+        InputError: It is not above 0 and finite.
     """
-    if not temperature > 0:
-        raise InputError(f"temperature is {temperature}; it must be above 0, the paper's is {papers}")
+    if temperature is not None and not 0 < temperature < math.inf:
+        raise InputError(f"{name} is {temperature}; it must be above 0 and finite, {usual}")
+
+
+def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
+    """Refuse a queue that a step would fill more than once.
+
+    Args:
+        queue_size: Embeddings in the queue.
+        n_entering: Of one process, in one step.
+        otherwise: Another value that is allowed, for the message: `, or be 0`.
+
+    Raises:
+        InputError: The batches of all processes do not fit.
+    """
+    from transencoder import distributed
+
+    least = n_entering * distributed.world_size()
+    if queue_size < least:
+        raise InputError(f"queue_size is {queue_size}; it must hold the batches of all processes, {least}{otherwise}")
 
 
 def check_fit_dropout(config: StartMethod) -> None:

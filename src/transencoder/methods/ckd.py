@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder.config import FitConfig, Pooling
-from transencoder.errors import InputError
+from transencoder.methods.checks import check_queue, check_temperature
 from transencoder.methods.taught import OneByOne, Projection
 
 if TYPE_CHECKING:
@@ -59,17 +58,12 @@ class CKD(OneByOne):
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         super().__post_init__()
-        if self.temperature is not None and not 0 < self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}; it must be above 0 and finite, or left out")
+        check_temperature(self.temperature, "or left out")
 
     def filled(self, folder: Path) -> Self:
         """As it is, once its queue is seen to hold a batch."""
-        from transencoder import distributed
-
-        least = (self.fit.batch_size or 1) * distributed.world_size() * (2 if self.is_paired else 1)
-        if self.queue_size < least:
-            raise InputError(f"queue_size is {self.queue_size}; it must hold the batches of all processes, {least}")
-        return replace(self)
+        check_queue(self.queue_size, (self.fit.batch_size or 1) * (2 if self.is_paired else 1))
+        return self
 
     def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
         """InfoNCE over the queue."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from transencoder.config import FitConfig, Pooling
-from transencoder.errors import InputError
+from transencoder.methods.by_size import SizeRow, fill_by_size
+from transencoder.methods.checks import check_queue, check_temperature
 from transencoder.methods.taught import Projection, Taught
 from transencoder.methods.view_method import ViewMethod
 
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """Released settings for a model."""
+class _Row(SizeRow):
+    """Released settings."""
 
-    n_parameters: float
-    learning_rate: float
     queue_size: int
     temperature: float
     teacher_temperature: float
@@ -86,9 +84,7 @@ class ConGen(Taught, ViewMethod):
         """Refuse values out of range."""
         super().__post_init__()
         for name in ("temperature", "teacher_temperature"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} is {value}; it must be above 0 and finite, released are 0.05 to 0.1")
+            check_temperature(getattr(self, name), "released are 0.05 to 0.1", name)
 
     @property
     def n_held_out(self) -> int:
@@ -98,17 +94,8 @@ class ConGen(Taught, ViewMethod):
 
     def filled(self, folder: Path) -> Self:
         """With the released values for the model nearest in size."""
-        from transencoder import distributed
-
-        n_parameters = self.n_parameters(folder)
-        row = min(_RELEASED, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
-        names = ("queue_size", "temperature", "teacher_temperature")
-        empty = {name: getattr(row, name) for name in names if getattr(self, name) is None}
-        rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
-        filled = replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
-        least = (self.fit.batch_size or 1) * distributed.world_size()
-        if filled.n_held_out < least:
-            raise InputError(f"queue_size is {filled.n_held_out}; it must hold the batches of all processes, {least}")
+        filled = fill_by_size(self, _RELEASED, self.n_parameters(folder))
+        check_queue(filled.n_held_out, self.fit.batch_size or 1)
         return filled
 
     def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:

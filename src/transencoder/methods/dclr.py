@@ -69,7 +69,7 @@ class DCLR(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        check_temperature(self.temperature, papers=0.05)
+        check_temperature(self.temperature, "the paper's is 0.05")
         check_fit_dropout(self)
         for name in ("noise_ratio", "n_noise_steps", "noise_step_size"):
             if not 0 <= getattr(self, name) < math.inf:

@@ -76,7 +76,7 @@ class DeCLUTR(StartMethod):
         super().__post_init__()
         if len(self.columns) > 1:
             raise InputError(f"columns names {len(self.columns)} columns; documents have one")
-        check_temperature(self.temperature, 0.05)
+        check_temperature(self.temperature, "the paper's is 0.05")
         if not 0.0 <= self.mask_ratio < 1.0:
             raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, 0 to below 1")
         if self.exclude_test_sentences:

@@ -57,7 +57,7 @@ class DiffCSE(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        check_temperature(self.temperature, papers=0.05)
+        check_temperature(self.temperature, "the paper's is 0.05")
         check_fit_dropout(self)
         if not 0 <= self.detection_weight < math.inf:
             raise InputError(

@@ -68,7 +68,7 @@ class MirrorBERT(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        check_temperature(self.temperature, papers=0.04)
+        check_temperature(self.temperature, "the paper's is 0.04")
         if self.span_characters < 0:
             raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
         if not 0.0 <= self.drophead < 1.0:

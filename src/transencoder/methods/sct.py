@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder.config import FitConfig, Pooling
 from transencoder.errors import InputError
-from transencoder.methods.checks import check_dropout, check_fit_dropout
+from transencoder.methods.by_size import SizeRow, fill_by_size
+from transencoder.methods.checks import check_dropout, check_fit_dropout, check_queue, check_temperature
 from transencoder.methods.view_method import ViewMethod
 
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class _Row:
+class _Row(SizeRow):
     """A row of SCT's Table 1."""
 
-    n_parameters: float
-    learning_rate: float
     queue_size: int
     reference_temperature: float
     temperature: float
@@ -132,9 +130,7 @@ class SCT(ViewMethod):
 
     def _check_numbers(self) -> None:
         for name in ("temperature", "reference_temperature"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise InputError(f"{name} is {value}; it must be above 0 and finite, the paper's are 0.01 to 0.05")
+            check_temperature(getattr(self, name), "the paper's are 0.01 to 0.05", name)
         if self.queue_size is not None and self.queue_size < 0:
             raise InputError(f"queue_size is {self.queue_size}; it must be 0 or more")
         if self.expansion < 1:
@@ -175,22 +171,12 @@ class SCT(ViewMethod):
 
     def filled(self, folder: Path) -> Self:
         """With the values of the row whose model is nearest in size: Table 1's, or the released second step's."""
-        from transencoder import distributed
-
-        n_parameters = self.n_parameters(folder)
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
-        row = min(table, key=lambda row: abs(math.log(row.n_parameters / n_parameters)))
-        names = ("queue_size", "temperature", "reference_temperature")
-        empty: dict[str, Any] = {name: getattr(row, name) for name in names if getattr(self, name) is None}
-        rate = row.learning_rate if self.fit.learning_rate is None else self.fit.learning_rate
+        filled = fill_by_size(self, table, self.n_parameters(folder))
+        if filled.queue_size:
+            check_queue(filled.queue_size, (self.fit.batch_size or 1) * (2 if self.one_queue else 1), ", or be 0")
         if self.two_step:
-            empty |= {"own_loss": False, "projector": False}  # as it is, for the record
-        filled = replace(self, **empty, fit=replace(self.fit, learning_rate=rate))
-        least = (self.fit.batch_size or 1) * distributed.world_size() * (2 if self.one_queue else 1)
-        if filled.queue_size and filled.queue_size < least:
-            raise InputError(
-                f"queue_size is {filled.queue_size}; it must hold the batches of all processes, {least}, or be 0"
-            )
+            return replace(filled, own_loss=False, projector=False)  # as it is, for the record
         return filled
 
     def loss(self, student: SentenceTransformer) -> nn.Module:

@@ -61,7 +61,7 @@ class SimCSE(Sentences, StartMethod):
     def __post_init__(self) -> None:
         """Refuse contradictions."""
         super().__post_init__()
-        check_temperature(self.temperature, papers=0.05)
+        check_temperature(self.temperature, "the paper's is 0.05")
         check_fit_dropout(self)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:

@@ -129,8 +129,8 @@ def check_held_out(config: StartMethod, n_texts: int) -> int:
     n_rows = n_texts * (1 if config.is_paired else config.rows_per_text)
     if config.taught_by is not None and n_rows - config.n_held_out < 2:
         raise InputError(
-            f"queue_size is {config.n_held_out}, texts on which nothing is trained, of {n_rows} rows in all; give a "
-            "smaller one, such as half of the rows, or more text"
+            f"queue_size is {config.n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and "
+            "at least 2 must be left to train on; give a smaller one, such as half of the rows, or more text"
         )
     return n_rows
 

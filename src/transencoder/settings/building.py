@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from transencoder.config import nearest
 from transencoder.errors import InputError
-from transencoder.settings.fields import Setting, dotted_names, settings_of
+from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
 from transencoder.settings.writing import ROWS_MARK
 
 Config = TypeVar("Config")
@@ -67,10 +67,7 @@ def _item(setting: Setting, value: Any, origin: str, name: str, names: tuple[str
     if not _is_exactly(value, setting.kind):
         raise _refusal(setting, value, origin, name)
     if setting.choices and value not in setting.choices:
-        raise InputError(
-            f"{origin}: {name} is {value!r}. It must be {setting.allowed}; "
-            f"the nearest is {nearest(value, setting.choices)}."
-        )
+        raise InputError(f"{origin}: {unknown_choice(setting, value, name)}")
     if setting.kind is str and value.startswith(ROWS_MARK):
         raise InputError(
             f"{origin}: {name} was rows given in Python ({value}), which a recipe cannot hold. "

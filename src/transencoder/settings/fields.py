@@ -9,6 +9,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from transencoder.config import nearest
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -73,6 +75,11 @@ def dotted_names(config_class: type) -> tuple[str, ...]:
         inner = dotted_names(setting.kind) if setting.is_nested else ()
         found += [name, *(f"{prefix}.{field}" for field in inner)]
     return tuple(found)
+
+
+def unknown_choice(setting: Setting, value: str, name: str) -> str:
+    """What to say of a value that is none of a setting's choices."""
+    return f"{name} is {value!r}. It must be {setting.allowed}; the nearest is {nearest(value, setting.choices)}."
 
 
 def _in_order(lineage: list[type]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from transencoder.config import nearest
 from transencoder.errors import InputError
-from transencoder.settings.fields import Setting, dotted_names, settings_of
+from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
 
 UNSET = "none"
 """What is typed to unset a field that may be None, or to empty a list."""
@@ -34,11 +34,16 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
 def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> Any:
     """Turn what was typed after a flag into a plain value; None where it unsets the field.
 
+    Numbers of a list may have commas between them, or spaces: `0,2,5` or `0 2 5`.
+
     Raises:
         InputError: The text is no value of the setting's type.
     """
     if setting.is_list and not isinstance(text, str):
-        return [] if list(text) in ([UNSET], [""]) else [_scalar(setting, item, name) for item in text]
+        if list(text) in ([UNSET], [""]):
+            return []
+        items = text if setting.kind is str else [item for part in text for item in part.rstrip(",").split(",")]
+        return [_scalar(setting, item, name) for item in items]
     assert isinstance(text, str)
     return None if setting.is_optional and text == UNSET else _scalar(setting, text, name)
 
@@ -99,6 +104,8 @@ def _parsed(setting: Setting, text: str, name: str) -> Any:
 
 
 def _scalar(setting: Setting, text: str, name: str) -> Any:
+    if setting.choices and text not in setting.choices:
+        raise InputError(unknown_choice(setting, text, name))
     if setting.kind is str:
         return text
     try:
