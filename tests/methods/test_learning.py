@@ -194,10 +194,13 @@ def test_dclr_beats_its_start(learn, planted, simcse):
     assert_learned(learn("dclr", complement=str(simcse.folder)), planted)
 
 
-def test_sct_learns_from_a_teacher(learn, planted, simcse):
-    """From its similarities alone, without projector: 97 of Spearman's correlation where the teacher has 79."""
+@pytest.mark.parametrize("own_loss", [False, True])
+def test_sct_learns_from_a_teacher(learn, planted, simcse, own_loss):
+    """From its similarities, alone or beside its own (equation 3): 97 and 96 of Spearman's correlation where the
+    teacher has 79. Without the MLPs, behind which this small a model may stay as it was: 37 to 53 with them.
+    """
     fit = SCTFit(**FAST | {"epochs": 10})
-    assert_learned(learn("sct", teacher=str(simcse.folder), own_loss=False, projector=False, fit=fit), planted)
+    assert_learned(learn("sct", teacher=str(simcse.folder), own_loss=own_loss, projector=False, fit=fit), planted)
 
 
 @pytest.mark.parametrize("name", ["congen", "ckd", "embedding-mse"])
