@@ -386,6 +386,8 @@ def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str
         texts = sentences.select(range(n_texts(config)))
         return {"documents": texts.map(lambda row: {"text": f"{row['text']} " * 300})}
     views = getattr(config, "views", None)
+    if len(config.columns) == 1:
+        sentences = sentences.rename_column("text", config.columns[0])
     rows = pairs if views or len(config.columns) == 2 else sentences
     return {"n_sentences": None, "views" if views else "sentences": rows.select(range(n_texts(config)))}
 
