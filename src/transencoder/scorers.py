@@ -101,6 +101,11 @@ class BiScorer:
             embeddings = np.empty(shape, np.float32)
         else:
             embeddings = allocate(folder / "embeddings.npy", np.float32, shape)
+        self.embed_into(embeddings, tokens)
+        return embeddings
+
+    def embed_into(self, embeddings: np.ndarray, tokens: Tokens) -> None:
+        """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""
 
         def forward(features: dict[str, Any]) -> torch.Tensor:
             embeddings: torch.Tensor = self.model(features)["sentence_embedding"]
@@ -115,7 +120,6 @@ class BiScorer:
             batch_tokens=self.batch_tokens,
             description="encode sentences",
         )
-        return embeddings
 
 
 class CrossScorer:

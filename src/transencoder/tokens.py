@@ -13,7 +13,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,11 @@ class Tokens:
         # cast before the difference, block by block: no int64 copy of all rows
         lengths: np.ndarray = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.uint16, casting="unsafe")
         return lengths
+
+    def share(self, rank: int, n_ranks: int) -> tuple[slice, "Tokens"]:
+        """Which rows are one rank's, one after the other and about n / n_ranks of them, and their tokens."""
+        rows = slice(rank * len(self) // n_ranks, (rank + 1) * len(self) // n_ranks)
+        return rows, replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
         """The features of some rows, padded to the longest of them.

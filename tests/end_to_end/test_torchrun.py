@@ -70,13 +70,15 @@ distributed.dist.destroy_process_group()
 """
 
 # A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts, and
-# SimCSE with its projector, which DDP does not see.
+# SimCSE with its projector, which DDP does not see; a student, whose teacher each rank asks about its share of the text.
 STARTS = """
 import hashlib, json, sys
 from pathlib import Path
+import numpy as np
 import torch.distributed as dist
-from transencoder import MLM, DeCLUTR, SimCSE, train
+from transencoder import MLM, DeCLUTR, EmbeddingMSE, SimCSE, train
 from transencoder.methods.declutr import DeCLUTRFit
+from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mlm import MLMFit
 from transencoder.methods.simcse import SimCSEFit
 
@@ -88,8 +90,13 @@ spans = train(DeCLUTR(documents=documents, start=folder + "/mlm", output=folder 
     fit=DeCLUTRFit(batch_size=12, max_length=64, learning_rate=1e-3), **shared))
 views = train(SimCSE(sentences=sentences, start=folder + "/mlm", output=folder + "/simcse",
     fit=SimCSEFit(batch_size=12, max_length=16, learning_rate=1e-3), **shared))
-values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder, views.bi_encoder)
-    for tensor in model.state_dict().values())
+student = train(EmbeddingMSE(sentences=sentences, start=folder + "/mlm", teacher=folder + "/simcse",
+    output=folder + "/student", fit=EmbeddingMSEFit(batch_size=12, max_length=16, learning_rate=1e-3), **shared))
+(taught,) = Path(folder).glob("student/stages/teacher-embeddings-*/embeddings.npy")
+texts = list(dict.fromkeys(Path(sentences).read_text().splitlines()))
+np.testing.assert_allclose(np.load(taught), views.bi_encoder.encode(texts), atol=1e-5)
+values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder, views.bi_encoder,
+    student.bi_encoder) for tensor in model.state_dict().values())
 steps = [language.result["pretraining"]["steps"], spans.result["stages"][1]["name"]]
 Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps([hashlib.sha256(values).hexdigest(), steps]))
 dist.destroy_process_group()

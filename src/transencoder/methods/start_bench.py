@@ -17,7 +17,7 @@ from transencoder.methods.data import Data
 from transencoder.methods.start import StartMethod
 from transencoder.runs import Run, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, Scorer, default_prompt
-from transencoder.tokens import TokenCache
+from transencoder.tokens import TokenCache, allocate
 
 CODE_VERSION = 3
 """Raised when a change of the code changes what a stage computes."""
@@ -110,7 +110,8 @@ def training_rows(bench: Bench) -> tuple[Dataset, str]:
 def taught_by(bench: Bench, pairs: Dataset, pairs_key: str) -> StageRecord | None:
     """The stage that holds the teacher's embeddings of the pairs' distinct sentences, where there is a teacher.
 
-    It knows nothing of the student: another run with the same pairs and teacher takes it over (`reuse_from`).
+    Each rank embeds its share. The stage knows nothing of the student: another run with the same pairs and teacher
+    takes it over (`reuse_from`).
     """
     config = bench.config
     if config.taught_by is None:
@@ -119,13 +120,16 @@ def taught_by(bench: Bench, pairs: Dataset, pairs_key: str) -> StageRecord | Non
     length, pooling = config.fit.max_length, config.teacher_pooling
 
     def compute(folder: Path) -> dict[str, Any]:
+        model = load_bi(teacher, max_length=length, pooling=pooling, device=bench.device)
+        scorer = BiScorer(model, precision=config.precision, cache=bench.cache)
+        tokens = bench.cache.sentences(model, pairs, scorer.prompt).tokens
         if distributed.rank() == 0:
-            model = load_bi(teacher, max_length=length, pooling=pooling, device=bench.device)
-            scorer = BiScorer(model, precision=config.precision, cache=bench.cache)
-            tokens = bench.cache.sentences(model, pairs, scorer.prompt).tokens
-            embeddings = scorer.embed(tokens, folder)
-            if not isinstance(embeddings, np.memmap):  # large ones are on disk already, under that name
-                np.save(folder / EMBEDDINGS, embeddings)
+            allocate(folder / EMBEDDINGS, np.float32, (len(tokens), model.get_embedding_dimension() or 0))
+        distributed.barrier()
+        embeddings = np.load(folder / EMBEDDINGS, mmap_mode="r+")
+        rows, own = tokens.share(distributed.rank(), distributed.world_size())
+        scorer.embed_into(embeddings[rows], own)
+        embeddings.flush()
         return {}
 
     return bench.run.stage(
