@@ -114,21 +114,24 @@ class CrossCollator:
 
 
 def training_rows(n_rows: int, targets: np.ndarray, rows: np.ndarray | None = None) -> Dataset:
-    """What a trainer iterates over, 8 bytes a row: `row` for the collators, and the target of its pair as `label`.
+    """What a trainer iterates over: `row` for the collators, and the target of its pair as `label`; 4 bytes each.
 
     Not `Dataset.from_dict`: it copies both columns, and hashes a pickle of them for a fingerprint that nothing reads.
 
     Args:
         n_rows: Rows of all tables, a multiple of the pairs.
-        targets: float32 (n,), one a pair.
+        targets: float32 (n,), one a pair, or (n, m).
         rows: Which of them; None: all.
     """
-    labels = np.tile(np.asarray(targets, np.float32), n_rows // len(targets))
+    labels = np.concatenate([np.asarray(targets, np.float32)] * (n_rows // len(targets)))
     if rows is None:
         rows = np.arange(n_rows, dtype=np.int32)
     else:
         rows, labels = rows.astype(np.int32), labels[rows]
-    return Dataset(pa.table({"row": rows, "label": labels}), fingerprint=f"rows-{len(rows)}")
+    column = pa.array(labels.reshape(-1))
+    if labels.ndim > 1:
+        column = pa.FixedSizeListArray.from_arrays(column, labels.shape[1])
+    return Dataset(pa.table({"row": rows, "label": column}), fingerprint=f"rows-{len(rows)}")
 
 
 def joined_rows(tables: list[Tokens], examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict[str, Any]]:

@@ -22,6 +22,7 @@ from transencoder.losses import (
     CosineRegressionLoss,
     DeCLUTRLoss,
     DiffCSELoss,
+    DualViewLoss,
     InBatchContrastiveTensionLoss,
     InfoNCELoss,
     InstanceQueue,
@@ -65,6 +66,7 @@ LOSSES = {
     "sct": lambda model, _: SCTLoss(model, ViewComparison(WIDTH, 64, 0.05, 0.04), mlp_projector(WIDTH)),
     "congen": lambda model, _: ConGenLoss(model, InstanceQueue(64, 24), 0.07, 0.05, torch.nn.Linear(WIDTH, 24)),
     "ckd": lambda model, _: CKDLoss(model, InstanceQueue(64, 24), torch.nn.Linear(WIDTH, 24)),
+    "dual view": lambda model, _: DualViewLoss(model, 2),
     "weighted info_nce": lambda model, folder: WeightedInfoNCELoss(model, SentenceTransformer(folder, device="cpu")),
 }
 """Loss -> made from a bi-encoder and the folder of the masked language model under it."""
@@ -75,6 +77,7 @@ LABELLED = (
     "cosine cross-entropy",
     "clipped cosine cross-entropy",
     "contrastive tension",
+    "dual view",
 )
 
 

@@ -1,5 +1,6 @@
 """Training: students on pseudo-labels or views, and masked language models on pairs or on packed text."""
 
+from transencoder.fit.annealing import GoldAnnealing
 from transencoder.fit.language_model import masked_loss, train_language_model
 from transencoder.fit.lora import check_lora
 from transencoder.fit.packing import pack
@@ -10,6 +11,7 @@ from transencoder.fit.trainer import steps_in_all
 __all__ = [
     "DevMetrics",
     "Fitted",
+    "GoldAnnealing",
     "Pretrained",
     "check_lora",
     "fit",

@@ -26,8 +26,10 @@ from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig, Precision
+from transencoder.fit.annealing import GoldAnnealing
 from transencoder.fit.lora import LoRA
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
+from transencoder.losses import Annealing
 from transencoder.scorers import default_prompt
 from transencoder.tokens import Encoder, TokenCache
 
@@ -82,7 +84,8 @@ def fit(
         student: The encoder to train, in place.
         loss: Makes the loss module from the student.
         pairs: n pairs with `sentence1` and `sentence2`.
-        targets: float32 (n,), one target a pair, such as pseudo-labels; zeros for losses that take none.
+        targets: float32 (n,), one target a pair, such as pseudo-labels; zeros for losses that take none. Or
+            (n, m): what the loss takes as labels, such as gold ones beside a teacher's.
         dev: Metrics of the student; the weights with the highest `dev` are kept. None keeps the last ones.
         config: How to train; no field empty.
         folder: Where checkpoints live.
@@ -134,6 +137,8 @@ def fit(
         evaluator=None if dev is None else _DevEvaluator(dev, keep),
         data_collator=collator,
     )
+    if isinstance(loss_module, Annealing):
+        trainer.add_callback(GoldAnnealing(loss_module))
     _autocast_helpers(trainer, loss_module)
     run_trainer(trainer, keep, bucketed(lengths, config, seed), config.max_length, log_folder)
     n_steps = trainer.state.global_step

@@ -5,6 +5,7 @@ the encoder alone. Our trainers then average these gradients too; beside a plain
 `transencoder.distributed.average_gradients` before training.
 """
 
+from transencoder.losses.annealing import Annealing, annealed
 from transencoder.losses.ckd import CKDLoss
 from transencoder.losses.congen import ConGenLoss
 from transencoder.losses.contrastive_tension import (
@@ -24,6 +25,7 @@ from transencoder.losses.cosines import CosineLoss
 from transencoder.losses.cross_view import SCTLoss, ViewComparison
 from transencoder.losses.declutr import DeCLUTRLoss
 from transencoder.losses.drophead import DropHead, add_drop_head
+from transencoder.losses.dual_view import DualViewLoss, class_divergence
 from transencoder.losses.info_nce import InfoNCELoss, info_nce
 from transencoder.losses.log_cosh import LogCoshLoss, log_cosh
 from transencoder.losses.logit_regression import LogitRegressionLoss, logit_regression
@@ -37,6 +39,7 @@ from transencoder.losses.soft_cross_entropy import SoftCrossEntropyLoss, soft_cr
 from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwise_info_nce, weighted_info_nce
 
 __all__ = [
+    "Annealing",
     "CKDLoss",
     "ClippedCosineCrossEntropyLoss",
     "ConGenLoss",
@@ -47,6 +50,7 @@ __all__ = [
     "DeCLUTRLoss",
     "DiffCSELoss",
     "DropHead",
+    "DualViewLoss",
     "InBatchContrastiveTensionLoss",
     "InfoNCELoss",
     "InstanceQueue",
@@ -59,7 +63,9 @@ __all__ = [
     "ViewComparison",
     "WeightedInfoNCELoss",
     "add_drop_head",
+    "annealed",
     "batch_norm_projector",
+    "class_divergence",
     "clipped_cosine_cross_entropy",
     "contrastive_tension",
     "cosine_cross_entropy",

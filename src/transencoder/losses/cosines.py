@@ -9,11 +9,12 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.functional import cosine_similarity
 
+from transencoder.losses.annealing import Annealing
 from transencoder.losses.features import embed_pairs
 from transencoder.losses.targets import check_targets
 
 
-class CosineLoss(nn.Module, ABC):
+class CosineLoss(Annealing, nn.Module, ABC):
     """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one.
 
     Args:
@@ -31,12 +32,19 @@ class CosineLoss(nn.Module, ABC):
 
         Args:
             sentence_features: Token features of the two sides.
-            labels: (pairs,) targets, in [0, 1].
+            labels: (pairs,) targets, in [0, 1]; or (pairs, 1 + teachers), gold ones, NaN where there are none, and
+                each teacher's: see `Annealing`.
         """
-        if not self.allow_outside:
-            check_targets(labels)
         first, second = embed_pairs(self.model, list(sentence_features))
-        return self.equation(cosine_similarity(first, second), labels.view(-1))
+        cosines = cosine_similarity(first, second)
+
+        def loss(targets: Tensor) -> Float[Tensor, ""]:
+            if not self.allow_outside:
+                check_targets(targets)
+            return self.equation(cosines, targets)
+
+        gold, *taught = labels.view(len(labels), -1).unbind(1)
+        return self.taught_loss(loss, gold, taught)
 
     @staticmethod
     @abstractmethod

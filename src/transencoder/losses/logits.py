@@ -9,10 +9,11 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.util import batch_to_device
 from torch import Tensor, nn
 
+from transencoder.losses.annealing import Annealing
 from transencoder.losses.targets import check_targets
 
 
-class LogitLoss(nn.Module, ABC):
+class LogitLoss(Annealing, nn.Module, ABC):
     """A loss of logits and targets for `CrossEncoderTrainer`, ours and the plain one.
 
     Args:
@@ -33,18 +34,25 @@ class LogitLoss(nn.Module, ABC):
         Args:
             inputs: The two columns of texts (the plain trainer), or one mapping of token
                 features (`transencoder.fit`).
-            labels: (pairs,) targets, in [0, 1].
+            labels: (pairs,) targets, in [0, 1]; or (pairs, 1 + teachers), gold ones, NaN where there are none, and
+                each teacher's: see `Annealing`.
             prompt: Prompt put before the texts, as sentence-transformers has it.
             task: Task for routed models, as sentence-transformers has it.
         """
-        if not self.allow_outside:
-            check_targets(labels)
         if isinstance(inputs[0], Mapping):
             features = dict(inputs[0])
         else:
             features = self.model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
             features = batch_to_device(features, self.model.device)
-        return self.equation(self.model(features)["scores"].view(-1), labels.view(-1))
+        logits = self.model(features)["scores"].view(-1)
+
+        def loss(targets: Tensor) -> Float[Tensor, ""]:
+            if not self.allow_outside:
+                check_targets(targets)
+            return self.equation(logits, targets)
+
+        gold, *taught = labels.view(len(labels), -1).unbind(1)
+        return self.taught_loss(loss, gold, taught)
 
     @staticmethod
     @abstractmethod
