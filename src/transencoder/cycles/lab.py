@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
@@ -91,6 +92,9 @@ class Lab:
     cache: TokenCache
     device: str
     members: tuple[LabMember, ...]
+    gold: np.ndarray | None = None
+    """float32 (n pairs,), in [0, 1], NaN where there is none; None: no pair has a gold score."""
+    gold_fingerprint: str = ""
 
 
 def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None, member: int = 0) -> Model:

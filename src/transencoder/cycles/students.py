@@ -93,7 +93,13 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
     record = lab.run.stage(
         name,
         config=_fit_config(lab, member, supervision.form),
-        inputs=[supervision.labels.key, lab.dev_fingerprint, *lab.analysis_fingerprints, *initial],
+        inputs=[
+            supervision.labels.key,
+            lab.dev_fingerprint,
+            *lab.analysis_fingerprints,
+            *initial,
+            *([] if lab.gold is None else [lab.gold_fingerprint]),
+        ],
         compute=lambda folder: _fit(lab, member, supervision, folder),
     )
     return Model(
@@ -203,7 +209,7 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
         student,
         _losses(lab)[form],
         lab.pairs,
-        read_targets(supervision.labels.folder / "labels.parquet"),
+        _targets(lab, supervision),
         dev_metrics if lab.dev is not None else None,
         member.fits[form],
         folder=folder / "checkpoints",
@@ -217,6 +223,12 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
     return asdict(fitted)
+
+
+def _targets(lab: Lab, supervision: _Supervision) -> np.ndarray:
+    """The labels, (n,); beside gold scores where there are some, (n, 2)."""
+    targets = read_targets(supervision.labels.folder / "labels.parquet")
+    return targets if lab.gold is None else np.stack([lab.gold, targets], axis=1)
 
 
 def read_targets(path: Path) -> np.ndarray:

@@ -10,6 +10,7 @@ from datasets import Dataset, concatenate_datasets
 from transencoder import tasks
 from transencoder.config import Texts
 from transencoder.errors import InputError
+from transencoder.methods.gold import Gold, apart, read_gold, with_gold
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
 from transencoder.methods.method import Method
 from transencoder.methods.mlm import MLM
@@ -28,13 +29,15 @@ class Data:
     """Everything a run reads."""
 
     training: Dataset
-    """Pairs, `sentence1` and `sentence2` only, or sentences or documents, `text`: gold scores never reach training."""
+    """Pairs, `sentence1` and `sentence2` only, or sentences or documents, `text`: gold scores are apart, in `gold`."""
     record: DataRecord
     """Of the training text."""
     kind: Literal["pairs"] | Texts
     """What the training text's rows are."""
     dev: Scored | None
     tests: list[Scored]
+    gold: Gold | None = None
+    """Of the training pairs, where the user gave some."""
 
     def as_record(self) -> RunData:
         """For result.json."""
@@ -55,9 +58,12 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
         bad_extra_rows = None if bad_rows_file is None else bad_rows_file.with_name(BAD_EXTRA_ROWS)
         extra, extra_record = _drawn_pairs(config, config.extra_pairs, "n_extra_pairs", tests, bad_extra_rows)
         pairs, record = _together(pairs, record, extra, extra_record)
+    gold = None
+    if config.labelled is not None:
+        pairs, record, gold = with_gold(config, pairs, record, *_labelled_pairs(config, tests))
     if tests and not config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=False)
-    return Data(pairs, record, "pairs", dev, tests if config.score_tests else [])
+    return Data(pairs, record, "pairs", dev, tests if config.score_tests else [], gold)
 
 
 def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Data:
@@ -116,6 +122,17 @@ def _drawn_pairs(
         pairs, record = _apart(pairs, record, tests, exclude=True)
     n_pairs: int | None = getattr(config, field)
     return (pairs, record) if n_pairs is None else _drawn(pairs, record, n_pairs, field, stage_seed(config.seed, field))
+
+
+def _labelled_pairs(config: TransEncoder, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
+    """The gold pairs that are trained on: none of a test's, as many as there are to be."""
+    pairs, record = read_gold(config)
+    if tests and config.exclude_test_sentences:
+        pairs, record = _apart(pairs, record, tests, exclude=True)
+    pairs, record = apart(pairs, record, tests)
+    if config.n_labelled is None:
+        return pairs, record
+    return _drawn(pairs, record, config.n_labelled, "n_labelled", stage_seed(config.seed, "n_labelled"))
 
 
 def _together(

@@ -131,7 +131,8 @@ def assist(part: Part) -> None:
 
 def _fingerprints(data: Data) -> tuple[str, ...]:
     sets = [*data.tests] if data.dev is None else [data.dev, *data.tests]
-    return (data.record["fingerprint"], *(each.fingerprint for each in sets))
+    gold = [] if data.gold is None else [data.gold.fingerprint]
+    return (data.record["fingerprint"], *(each.fingerprint for each in sets), *gold)
 
 
 def _distilled(
@@ -174,6 +175,8 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Pat
         cache=TokenCache(run.folder / "tokens"),
         device=str(config.device),
         members=tuple(_lab_member(config, position, folders) for position, folders in enumerate(starts)),
+        gold=None if data.gold is None else data.gold.scores,
+        gold_fingerprint="" if data.gold is None else data.gold.fingerprint,
     )
 
 

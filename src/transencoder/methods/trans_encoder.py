@@ -36,6 +36,14 @@ class TransEncoder(Method["Trained"]):
     """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
     n_extra_pairs: int | None = None
     """How many of the extra pairs, drawn with the seed; None: all."""
+    labelled: str | Dataset | None = None
+    """A few pairs with gold scores: a file with a column `score`, or a task, whose train split it is. They join the
+    pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
+    teachers' (DvBERT's annealing; neither paper mixes it in)."""
+    n_labelled: int | None = None
+    """How many of the labelled pairs, drawn with the seed; None: all."""
+    score_range: tuple[float, ...] = (0.0, 1.0)
+    """Lowest and highest gold score of a labelled file, which are to be 0 and 1: `0 5` of STS."""
     members: tuple[Member, ...]
     """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
     share_labels: bool = True
@@ -96,12 +104,22 @@ class TransEncoder(Method["Trained"]):
             self._check_alternation()
         if not 0.0 <= self.start_weight < 1.0:
             raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
-        for name in ("cycles", "patience_cycles", "n_pairs", "n_extra_pairs", "workers", "cross_test_length"):
+        numbers = (
+            "cycles",
+            "patience_cycles",
+            "n_pairs",
+            "n_extra_pairs",
+            "n_labelled",
+            "workers",
+            "cross_test_length",
+        )
+        for name in numbers:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.n_extra_pairs is not None and self.extra_pairs is None:
             raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
+        self._check_gold()
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
         self._check_labels()
@@ -125,6 +143,14 @@ class TransEncoder(Method["Trained"]):
                 "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may leave "
                 "[0, 1]; take label_policy clip"
             )
+
+    def _check_gold(self) -> None:
+        if self.n_labelled is not None and self.labelled is None:
+            raise InputError("n_labelled needs labelled to draw from; give both, or leave it out")
+        if len(self.score_range) != 2 or not self.score_range[0] < self.score_range[1]:
+            raise InputError(f"score_range is {self.score_range}; give the lowest and the highest score, such as 0 5")
+        if self.score_range != (0.0, 1.0) and self.labelled is None:
+            raise InputError("score_range is of a labelled file; leave it out")
 
     def _check_initialisation(self) -> None:
         epochs = max(self.pretraining_of(member).epochs for member in self.members)

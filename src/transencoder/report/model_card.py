@@ -21,6 +21,7 @@ from transencoder.report.tables import markdown_table, size_table
 from transencoder.report.text import (
     data_line,
     gain,
+    gold_or,
     metric_mark,
     metric_titles,
     number,
@@ -75,10 +76,11 @@ def model_card(result: Result, form: Form) -> str:
         Markdown with a YAML head, as the hub reads it.
     """
     name = result.get("recipe") or result["method"]
+    labels = gold_or("without labels", training_data(result)[1])
     sections = [
         "\n".join(_front_matter(result, form)),
         f"# {FORM_TITLES[form].capitalize()} of {name}",
-        f"A {FORM_TITLES[form]}{'' if form == 'mlm' else ' for pairs of sentences'}, trained without labels by "
+        f"A {FORM_TITLES[form]}{'' if form == 'mlm' else ' for pairs of sentences'}, trained {labels} by "
         f"transencoder's `{result['method']}`. {_STRENGTHS[form]}",
         f"## Use\n\nPlain {_library(form)} loads it; transencoder is not needed.\n\n{_use(result, form)}",
         "\n".join(["## Method", "", *_method(result, form)]),
@@ -161,7 +163,7 @@ def _data(result: Result) -> list[str]:
         None: f"Whether sentences of the test sets are among the training {texts} was not recorded.",
     }
     return [
-        f"- training {texts}, no labels: {data_line(record)}",
+        f"- training {texts}, {gold_or('no labels', record)}: {data_line(record)}",
         f"- dev, labelled, to choose checkpoints: {data_line(dev)}" if dev else "- dev: none",
         *([f"- {settings[record.get('transductive')]}"] if scored_tests(result) else []),
     ]

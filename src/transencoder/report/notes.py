@@ -52,6 +52,11 @@ def _data_notes(result: Result) -> Iterator[str]:
     texts, record = training_data(result)
     if record.get("transductive"):
         yield f"The training {texts} contain the test sentences, without their scores (transductive)."
+    if labelled := record.get("labelled"):
+        yield (
+            f"{labelled['rows']:,} training pairs have gold scores, whose share of their targets grew from 0 to 1 in "
+            "each stage: the models were not trained without labels."
+        )
     if excluded := record.get("excluded_rows"):
         left_out = f"{texts} that hold a sentence of a test set" if texts == "pairs" else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."

@@ -36,6 +36,8 @@ class DataRecord(TypedDict):
     """Training text only: rows there were, where only some of them were drawn."""
     extra: NotRequired["DataRecord"]
     """Training pairs only: the extra pairs that are among the rows."""
+    labelled: NotRequired["DataRecord"]
+    """Training pairs only: the labelled pairs that are among the rows."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]

@@ -11,6 +11,7 @@ from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics, size_table
 from transencoder.report.text import (
     data_line,
+    gold_or,
     number,
     pretraining_lines,
     reproduce_lines,
@@ -142,7 +143,7 @@ def _data(result: Result) -> list[str]:
     data, dev = result["data"], result["data"]["dev"]
     texts, record = training_data(result)
     return [
-        f"- training {texts}, unlabelled: {data_line(record)}",
+        f"- training {texts}, {gold_or('unlabelled', record)}: {data_line(record)}",
         f"- dev: {data_line(dev)}" if dev else "- dev: none",
         *([f"- test {name}: {data_line(record)}" for name, record in data["tests"].items()] or ["- test: none"]),
     ]

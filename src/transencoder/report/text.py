@@ -39,6 +39,7 @@ _SETTING_WORDS = (
     "lora",
     "n_pairs",
     "extra",
+    "labelled",
     "precision",
     "head",
     "temperature",
@@ -120,11 +121,15 @@ def data_line(record: DataRecord) -> str:
     """A data set in a few words: rows, source, fingerprint, and how models are measured on it."""
     fingerprint = record["fingerprint"].removeprefix("sha256:")[:_SHOWN_FINGERPRINT]
     measured = f", measured by {record['metric']}" if "metric" in record else ""
-    extra = record.get("extra")
-    if extra is None:
-        return f"{_rows(record, record['rows'])}, fingerprint `{fingerprint}`{measured}"
-    own = _rows(record, record["rows"] - extra["rows"])
-    return f"{own} and {_rows(extra, extra['rows'])}, fingerprint `{fingerprint}`"
+    others = [record[part] for part in ("extra", "labelled") if part in record]
+    own = record["rows"] - sum(other["rows"] for other in others)
+    rows = [_rows(record, own), *(_rows(other, other["rows"]) for other in others)]
+    return f"{' and '.join(rows)}, fingerprint `{fingerprint}`{measured}"
+
+
+def gold_or(without: str, record: DataRecord) -> str:
+    """How many gold scores a training text has; where there are none, what is given."""
+    return f"with {plural(record['labelled']['rows'], 'gold score')}" if "labelled" in record else without
 
 
 def _rows(record: DataRecord, n_rows: int) -> str:

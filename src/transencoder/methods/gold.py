@@ -1,0 +1,129 @@
+"""A few gold scores in a Trans-Encoder's training: beside the labels of teachers, with a growing share (DvBERT).
+
+Neither paper has it.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset, Value, concatenate_datasets
+
+from transencoder import tasks
+from transencoder.errors import InputError
+from transencoder.methods.labelled import Scored, data_record, source_name
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.pairs import fingerprint, read_pairs
+from transencoder.report.result import DataRecord
+from transencoder.wording import plural
+
+logger = logging.getLogger(__name__)
+
+_BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Which training pairs have gold scores."""
+
+    scores: np.ndarray
+    """float32 (n pairs,), in [0, 1]; NaN where there is none."""
+    fingerprint: str
+
+
+def read_gold(config: TransEncoder) -> tuple[Dataset, DataRecord]:
+    """The labelled pairs of a config, with `score` in [0, 1].
+
+    Raises:
+        InputError: They cannot be read, have no scores, or scores out of range.
+    """
+    source = config.labelled
+    assert source is not None, "only called where there are some"
+    where: dict[str, Any] = {"cache_folder": config.cache_dir, "data_folder": config.data_dir, "token": config.token}
+    if isinstance(source, str) and source in tasks.TASKS:
+        task = tasks.TASKS[source]
+        if task.metric == "accuracy":
+            raise InputError(f"labelled is {source}, whose labels are classes; give pairs with scores, such as stsb")
+        pairs, low, high = tasks.load(task, "train", **where), *_range_of(task)
+    else:
+        low, high = config.score_range
+        pairs = _read_file(source, (low, high), where)
+    pairs = pairs.select_columns(["sentence1", "sentence2", "score"])
+    record = data_record(source_name(source), pairs)
+    return _rescaled(pairs, low, high), record
+
+
+def with_gold(
+    config: TransEncoder, pairs: Dataset, record: DataRecord, labelled: Dataset, labelled_record: DataRecord
+) -> tuple[Dataset, DataRecord, Gold]:
+    """The unlabelled pairs, less those that are labelled, then the labelled ones; and which have gold scores.
+
+    Args:
+        config: Says whether a pair turned round is the same pair.
+        pairs: The unlabelled pairs.
+        record: Of these.
+        labelled: What `read_gold` gave, or some of it.
+        labelled_record: Of this.
+    """
+    unlabelled = _without(pairs, _keys(labelled, both_orders=config.is_symmetric))
+    gold = np.asarray(labelled["score"][:], np.float32)
+    rows = concatenate_datasets([unlabelled, labelled.select_columns(["sentence1", "sentence2"])])
+    scores = np.concatenate([np.full(len(unlabelled), np.nan, np.float32), gold])
+    joined: Any = record | data_record(record["source"], rows) | {"labelled": labelled_record}
+    return rows, joined, Gold(scores, fingerprint(labelled))
+
+
+def apart(labelled: Dataset, record: DataRecord, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
+    """Leave out the pairs of test sets, in either order, whose scores must not be learned: 12 of STS-B's train split.
+
+    Raises:
+        InputError: None is left.
+    """
+    tested = {key for test in tests for key in _keys(test.pairs, both_orders=True)}
+    kept = _without(labelled, tested)
+    if not len(kept):
+        raise InputError(f"every labelled pair of {record['source']} is one of a test set; give others")
+    n_left_out = len(labelled) - len(kept)
+    if not n_left_out:
+        return labelled, record
+    logger.warning(
+        "%s: %s of a test set left out of what is learned", record["source"], plural(n_left_out, "labelled pair")
+    )
+    n_before = record.get("excluded_rows", 0)
+    more: Any = data_record(record["source"], kept) | {"excluded_rows": n_before + n_left_out}
+    return kept, record | more
+
+
+def _read_file(source: str | Dataset, score_range: tuple[float, float], where: Mapping[str, Any]) -> Dataset:
+    try:
+        return read_pairs(source, score_column="score", score_range=score_range, **where)
+    except InputError as error:
+        if "out of range" not in str(error):
+            raise
+        raise InputError(f"{error} Where all scores have another range, give it: score_range 0 5") from error
+
+
+def _range_of(task: tasks.Task) -> tuple[float, float]:
+    """Of the scores that `tasks.load` gives."""
+    return (0.0, 1.0) if task.positive_label is not None else task.score_range
+
+
+def _rescaled(pairs: Dataset, low: float, high: float) -> Dataset:
+    scores = (np.asarray(pairs["score"][:], np.float64) - low) / (high - low)
+    return pairs.remove_columns("score").add_column("score", scores.tolist(), feature=Value("float64"))
+
+
+def _keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
+    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+    return keys | {(second, first) for first, second in keys} if both_orders else keys
+
+
+def _without(pairs: Dataset, keys: set[tuple[str, str]]) -> Dataset:
+    kept: list[int] = []
+    for offset in range(0, len(pairs), _BATCH_ROWS):
+        batch = pairs[offset : offset + _BATCH_ROWS]
+        texts = enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset)
+        kept += [row for row, pair in texts if pair not in keys]
+    return pairs if len(kept) == len(pairs) else pairs.select(kept)
