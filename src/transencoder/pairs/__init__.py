@@ -2,12 +2,21 @@
 
 `read_pairs` and `read_sentences` take a file, stdin, a `datasets.Dataset`, a folder in the hub's layout or a
 hub id; `read_candidates` reads queries with lists of candidates as pairs; `fingerprint` names the rows' content
-whatever they were read from; `drop_duplicates` keeps the first of equal pairs.
+whatever they were read from; `read_classes` reads pairs with classes; `drop_duplicates` keeps the first of equal pairs.
 """
 
 from .candidates import read_candidates
+from .classes import ClassPairs, read_classes
 from .duplicates import drop_duplicates
 from .fingerprints import fingerprint
 from .read import read_pairs, read_sentences
 
-__all__ = ["drop_duplicates", "fingerprint", "read_candidates", "read_pairs", "read_sentences"]
+__all__ = [
+    "ClassPairs",
+    "drop_duplicates",
+    "fingerprint",
+    "read_candidates",
+    "read_classes",
+    "read_pairs",
+    "read_sentences",
+]

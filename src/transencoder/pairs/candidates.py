@@ -60,7 +60,7 @@ def read_candidates(
         InputError: with `path:line`, what was read, what is allowed and what to do.
         RunError: the cache folder cannot be written.
     """
-    wanted = Wanted(result=_COLUMNS, known=(_COLUMNS,), columns=tuple(columns), may_have_score=False)
+    wanted = Wanted(result=_COLUMNS, known=(_COLUMNS,), columns=tuple(columns), score_names=())
     place = Place(
         split=split,
         config=config,

@@ -120,7 +120,7 @@ def checked_rows(
         if isinstance(row, BadRow):
             bad_rows.add(row)
             continue
-        bad, values = _text_fault(row, table.columns, n_texts), row.values
+        bad, values = text_fault(row, table.columns, n_texts), row.values
         if bad is None and has_score:
             score = _score(row.values[n_texts], parse=table.has_text_scores)
             bad = _score_fault(row, table.columns[n_texts], score, score_range)
@@ -131,7 +131,8 @@ def checked_rows(
             bad_rows.add(bad)
 
 
-def _text_fault(row: Row, columns: Sequence[str], n_texts: int) -> BadRow | None:
+def text_fault(row: Row, columns: Sequence[str], n_texts: int) -> BadRow | None:
+    """What is wrong with the first of a row's texts that cannot be used; None where all can."""
     for position in range(n_texts):
         value = row.values[position]
         if isinstance(value, str) and value.isascii() and "\0" not in value and value and not value.isspace():

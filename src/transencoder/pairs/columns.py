@@ -44,7 +44,8 @@ class Wanted:
     """Names that are taken for them when `columns` is not given, in this order."""
     columns: tuple[str, ...] | None = None
     score_column: str | None = None
-    may_have_score: bool = True
+    score_names: tuple[str, ...] = ("score",)
+    """What a column of scores or classes is called where none is stated; the first that is there is taken."""
     header: bool | None = None
 
     def __post_init__(self) -> None:
@@ -100,8 +101,9 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     if texts is None:
         raise InputError(_no_columns(names, wanted, name))
     score = wanted.score_column
-    if score is None and wanted.may_have_score:
-        score = next((column for column in names if column.lower() == "score"), None)
+    if score is None:
+        lower = [column.lower() for column in names]
+        score = next((names[lower.index(name)] for name in wanted.score_names if name in lower), None)
     chosen = (*texts, *([score] if score else []))
     _require(chosen, names, name)
     unused = [column for column in names if column not in chosen]

@@ -160,7 +160,7 @@ def read_sentences(
         RunError: as in `read_pairs`.
     """
     columns = None if column is None else (column,)
-    wanted = Wanted(result=("text",), known=KNOWN_TEXTS, columns=columns, may_have_score=False, header=header)
+    wanted = Wanted(result=("text",), known=KNOWN_TEXTS, columns=columns, score_names=(), header=header)
     place = Place(
         split=split,
         config=config,

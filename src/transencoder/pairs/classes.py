@@ -1,0 +1,187 @@
+"""Pairs with classes, by name or number: natural language inference, paraphrase or not."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transencoder.wording import plural, shorten
+
+from ..errors import InputError
+from .checks import BadRows, text_fault
+from .columns import KNOWN_PAIRS, Wanted
+from .read import open_table
+from .rows import BadRow, Row, Table
+from .sources import Place, find_source
+from .store import cache_folder_for_rows, store_rows
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+LABEL_NAMES = ("label", "labels", "gold_label")
+"""What a column of classes is called."""
+NO_CLASS = ("-1", "-", "")
+"""How files mark a row that has none: the hub's -1, SNLI's own `-`; null too."""
+MOST_CLASSES = 100
+"""More are taken for a mistake, such as scores."""
+
+
+@dataclass(frozen=True)
+class ClassPairs:
+    """Pairs and the class of each."""
+
+    pairs: Dataset
+    """n rows of `sentence1` and `sentence2`."""
+    classes: NDArray[np.int64]
+    """(n,): positions in `names`."""
+    names: tuple[str, ...]
+    n_without: int
+    """Rows that had no class and were left out."""
+
+
+def read_classes(
+    source: str | os.PathLike[str] | Dataset,
+    *,
+    columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    class_names: Sequence[str] = (),
+    header: bool | None = None,
+    file_format: str | None = None,
+    split: str | None = None,
+    cache_folder: str | os.PathLike[str] | None = None,
+    data_folder: str | os.PathLike[str] | None = None,
+    token: str | bool | None = None,
+    skip_bad_rows: bool = False,
+    bad_rows_file: str | os.PathLike[str] | None = None,
+) -> ClassPairs:
+    """Read pairs with classes, checked row by row.
+
+    A row whose class is -1, `-`, empty or null has none: it is left out, and the number of such rows logged.
+
+    Args:
+        source: as in `read_pairs`.
+        columns: as in `read_pairs`.
+        label_column: name or position of the class. Default: `label`, `labels` or `gold_label`.
+        class_names: all classes, in the order of their numbers from 0; a row may then have the name or the number.
+            Default: those that a data set's own feature names, else what occurs, in order (numbers by value).
+        header: as in `read_pairs`.
+        file_format: as in `read_pairs`.
+        split: as in `read_pairs`.
+        cache_folder: as in `read_pairs`.
+        data_folder: as in `read_pairs`.
+        token: as in `read_pairs`.
+        skip_bad_rows: as in `read_pairs`; repeated rows are left out too.
+        bad_rows_file: as in `read_pairs`.
+
+    Raises:
+        InputError: with `path:line`, what was read, what is allowed and what to do.
+        RunError: the cache folder or `bad_rows_file` cannot be written.
+    """
+    wanted = Wanted(
+        result=("sentence1", "sentence2"),
+        known=KNOWN_PAIRS,
+        columns=None if columns is None else tuple(columns),
+        score_column=label_column,
+        score_names=LABEL_NAMES,
+        header=header,
+    )
+    place = Place(
+        split=split,
+        token=token,
+        cache_folder=None if cache_folder is None else Path(cache_folder).expanduser(),
+        data_folder=None if data_folder is None else Path(data_folder).expanduser(),
+        file_format=file_format,
+    )
+    bad_rows_path = None if bad_rows_file is None else Path(bad_rows_file).expanduser()
+    name, found = find_source(source, place)
+    with (
+        BadRows(name, skip=skip_bad_rows, path=bad_rows_path) as bad_rows,
+        open_table(found, name, wanted, folder := cache_folder_for_rows(place.cache_folder)) as table,
+    ):
+        if len(table.columns) < 3:
+            raise InputError(
+                f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
+                "State its name with label_column (--label-column)."
+            )
+        known = tuple(class_names) or _named_by(found, table.columns[2])
+        rows = _with_class(table, known, bad_rows)
+        stored = store_rows(rows, ("sentence1", "sentence2", "label"), folder, name, bad_rows, drop=skip_bad_rows)
+    return _numbered(stored, known, name)
+
+
+def _named_by(found: Any, column: str) -> tuple[str, ...]:
+    """The names that a data set's own feature gives its classes."""
+    feature = getattr(found, "features", {}).get(column)
+    return tuple(getattr(feature, "names", None) or ())
+
+
+def _with_class(table: Table, known: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
+    """The good rows, their class as a name; empty where there is none."""
+    for row in table.rows:
+        if isinstance(row, BadRow):
+            bad_rows.add(row)
+            continue
+        name = _class_name(row.values[2])
+        bad = text_fault(row, table.columns, 2)
+        if bad is None and (name is None or (known and name and _resolved(name, known) is None)):
+            allowed = f"{', '.join(known)}, or 0 to {len(known) - 1}" if known else "a text or a whole number"
+            reason = f"{table.columns[2]} is {shorten(row.values[2])}, which is no class"
+            bad = BadRow(row.number, reason, f"Allowed are {allowed}; {NO_CLASS[0]} marks a row without", row.values)
+        if bad is not None:
+            bad_rows.add(bad)
+        else:
+            assert name is not None
+            yield Row(row.number, (*row.values[:2], name and (_resolved(name, known) or name)))
+
+
+def _class_name(value: object) -> str | None:
+    """A class as text, empty for none; None where it can be no class."""
+    if value is None:
+        return ""
+    if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
+        value = str(int(value))
+    if not isinstance(value, str):
+        return None
+    name = value.strip()
+    return "" if name in NO_CLASS else name
+
+
+def _resolved(name: str, known: tuple[str, ...]) -> str | None:
+    """One of the known names, which may be given by its number."""
+    if name in known:
+        return name
+    return known[int(name)] if name.isdecimal() and int(name) < len(known) else None
+
+
+def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:
+    found = np.asarray(stored["label"][:], dtype=object)
+    has_class = found != ""
+    n_without = int((~has_class).sum())
+    if n_without:
+        logger.warning("%s: %s without a class left out", name, plural(n_without, "row"))
+    names = known or tuple(sorted(set(found[has_class]), key=_order))
+    n_names = len(names) if has_class.any() else 0
+    if not 2 <= n_names <= MOST_CLASSES:
+        raise InputError(
+            f"{name}: it has {n_names:,} different classes, such as {shorten(list(names[:3]))}; 2 to {MOST_CLASSES} are "
+            "allowed. Is the column of classes the right one (label_column)?"
+        )
+    positions = {each: position for position, each in enumerate(names)}
+    classes = np.array([positions[each] for each in found[has_class]], np.int64)
+    pairs = stored.select_columns(["sentence1", "sentence2"])
+    return ClassPairs(pairs.select(np.flatnonzero(has_class)) if n_without else pairs, classes, names, n_without)
+
+
+def _order(name: str) -> tuple[bool, int, str]:
+    """Numbers by value, before other names."""
+    is_number = name.lstrip("-").isdecimal()
+    return not is_number, int(name) if is_number else 0, name
