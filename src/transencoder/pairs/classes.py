@@ -110,7 +110,7 @@ def read_classes(
         if len(table.columns) < 3:
             raise InputError(
                 f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
-                "State its name with label_column (--label-column)."
+                "State its name with label_column."
             )
         known = tuple(class_names) or _named_by(found, table.columns[2])
         rows = _with_class(table, known, bad_rows)
@@ -172,7 +172,7 @@ def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:
     n_names = len(names) if has_class.any() else 0
     if not 2 <= n_names <= MOST_CLASSES:
         raise InputError(
-            f"{name}: it has {n_names:,} different classes, such as {shorten(list(names[:3]))}; 2 to {MOST_CLASSES} are "
+            f"{name} has {n_names:,} different classes, such as {shorten(list(names[:3]))}; 2 to {MOST_CLASSES} are "
             "allowed. Is the column of classes the right one (label_column)?"
         )
     positions = {each: position for position, each in enumerate(names)}
