@@ -183,6 +183,38 @@ class CrossScorer:
         return scores
 
 
+def class_probabilities(
+    model: CrossEncoder, pairs: Dataset, *, precision: Precision = "auto", cache: TokenCache | None = None
+) -> np.ndarray:
+    """What a cross-encoder of classes gives to each of them (DvBERT's q, section 2.2).
+
+    Args:
+        model: With two outputs or more.
+        pairs: n rows with `sentence1` and `sentence2`.
+        precision: `auto` takes bf16 autocast where the hardware has it.
+        cache: Where token ids are kept; None: a cache of its own.
+
+    Returns:
+        float32 (n, classes), each row adding up to 1.
+
+    Raises:
+        InputError: The model has one output, or gives what is no number.
+    """
+    if model.num_labels < 2:
+        raise InputError("the cross-encoder has one output, a score; probabilities of classes need two or more")
+    tokens = (cache or TokenCache()).pairs(model, pairs, False, default_prompt(model))
+    probabilities = np.empty((len(pairs), model.num_labels), np.float32)
+
+    def forward(features: dict[str, Any]) -> torch.Tensor:
+        return model(features)["scores"].float().softmax(-1)  # type: ignore[no-any-return]
+
+    run_batches(
+        model, tokens, forward, probabilities, precision=precision, batch_tokens=None, description="classify pairs"
+    )
+    _finite(probabilities.sum(1), pairs, "rows of probabilities")
+    return probabilities
+
+
 class MeanScorer:
     """Weighted mean of scorers. The mean of one scorer is that scorer.
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
 from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
 from transencoder.errors import InputError
+from transencoder.wording import plural
 
 
 def load_bi(
@@ -57,8 +58,9 @@ def load_cross(
     head: Head = "pooler",
     seed: int = 0,
     device: str | None = None,
+    class_names: Sequence[str] = (),
 ) -> CrossEncoder:
-    """A cross-encoder with one output from any encoder; parts that the checkpoint lacks are new and come from `seed`.
+    """A cross-encoder from any encoder; parts that the checkpoint lacks are new and come from `seed`.
 
     Args:
         folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
@@ -67,9 +69,10 @@ def load_cross(
             A cross-encoder keeps the head it was saved with.
         seed: Decides the new parts.
         device: Where it goes; None: the best there is.
+        class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
 
     Returns:
-        The model, whose scores are sigmoids, as the pseudo-labels that it learns are probabilities.
+        The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.
 
     Raises:
         InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
@@ -78,14 +81,15 @@ def load_cross(
     model: CrossEncoder
     is_cross = _form(folder) == "cross"
     is_classifier = _architecture(folder).endswith("ForSequenceClassification")
-    if is_classifier and (n_outputs := AutoConfig.from_pretrained(folder).num_labels) != 1:
+    n_outputs = len(class_names) or 1
+    if is_classifier and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
         raise InputError(
-            f"{folder} is a cross-encoder with {n_outputs} outputs; a start needs one. "
-            "Give a cross-encoder that was made with num_labels=1, or a plain pretrained model"
+            f"{folder} is a cross-encoder with {plural(found, 'output')}; a start needs {n_outputs}. "
+            f"Give a cross-encoder that was made with num_labels={n_outputs}, or a plain pretrained model"
         )
-    if head == "pooler" or is_cross:
+    if head == "pooler" or is_cross or class_names:
         with _without_load_reports():
-            model = CrossEncoder(str(folder), num_labels=1, device=device)
+            model = CrossEncoder(str(folder), num_labels=n_outputs, device=device)
     else:
         transformer = Transformer(str(folder))
         width = transformer.get_embedding_dimension()
@@ -98,10 +102,26 @@ def load_cross(
         )
         model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
     model.float()
-    model.activation_fn = nn.Sigmoid()
-    vars(_transformer(model).config).pop(_SCORE, None)  # a start may have been trained to give logits
+    config = _transformer(model).config
+    model.activation_fn = nn.Identity() if class_names else nn.Sigmoid()
+    if class_names:
+        config.id2label = dict(enumerate(class_names))
+        config.label2id = {name: number for number, name in enumerate(class_names)}
+    vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
     return model
+
+
+def classes_of(folder: Path) -> tuple[str, ...]:
+    """The names of the classes that a saved cross-encoder tells apart; none where it gives one score, or is none.
+
+    Args:
+        folder: The model.
+    """
+    if not _architecture(folder).endswith("ForSequenceClassification"):
+        return ()
+    names = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
+    return tuple(names[number] for number in sorted(names)) if len(names) > 1 else ()
 
 
 def load_trained(

@@ -7,6 +7,7 @@ the encoder alone. Our trainers then average these gradients too; beside a plain
 
 from transencoder.losses.annealing import Annealing, annealed
 from transencoder.losses.ckd import CKDLoss
+from transencoder.losses.class_cross_entropy import ClassCrossEntropyLoss
 from transencoder.losses.congen import ConGenLoss
 from transencoder.losses.contrastive_tension import (
     ContrastiveTensionLoss,
@@ -41,6 +42,7 @@ from transencoder.losses.weighted_info_nce import WeightedInfoNCELoss, elementwi
 __all__ = [
     "Annealing",
     "CKDLoss",
+    "ClassCrossEntropyLoss",
     "ClippedCosineCrossEntropyLoss",
     "ConGenLoss",
     "ContrastiveTensionLoss",

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
-from torch.nn.functional import kl_div
+from torch.nn.functional import kl_div, one_hot
 
 from transencoder.losses.annealing import Annealing
 from transencoder.losses.features import embed_pairs
@@ -28,6 +28,27 @@ def class_divergence(
         The loss, a scalar, at least 0.
     """
     return kl_div(logits.float().log_softmax(-1), targets.float(), reduction="batchmean")
+
+
+def distributions(labels: Tensor, n_classes: int) -> Float[Tensor, "pairs targets classes"]:
+    """Labels as distributions over classes.
+
+    Args:
+        labels: (pairs, targets * classes), one target's distribution after the other; or (pairs,), classes from 0.
+        n_classes: n.
+
+    Raises:
+        ValueError: Labels of another number of classes.
+    """
+    if labels.ndim == 1:
+        classes = labels.long()
+        low, high = (each.item() for each in classes.aminmax())
+        if not (low >= 0 and high < n_classes):
+            raise ValueError(f"labels range from {low} to {high}; classes are 0 to {n_classes - 1}")
+        return one_hot(classes, n_classes).float()[:, None]
+    if labels.shape[1] % n_classes:
+        raise ValueError(f"labels are {labels.shape[1]} wide, no multiple of the {n_classes} classes")
+    return labels.view(len(labels), -1, n_classes)
 
 
 class DualViewLoss(Annealing, nn.Module):
@@ -69,19 +90,8 @@ class DualViewLoss(Annealing, nn.Module):
         """
         first, second = embed_pairs(self.model, list(sentence_features))
         logits = self.classifier(torch.cat([first, second, (first - second).abs()], dim=-1))
-        gold, *taught = self._distributions(labels).unbind(1)
+        gold, *taught = distributions(labels, self.n_classes).unbind(1)
         return self.taught_loss(lambda targets: class_divergence(logits, targets), gold, taught)
-
-    def _distributions(self, labels: Tensor) -> Float[Tensor, "pairs targets classes"]:
-        if labels.ndim == 1:
-            classes = labels.long()
-            low, high = (each.item() for each in classes.aminmax())
-            if not (low >= 0 and high < self.n_classes):
-                raise ValueError(f"labels range from {low} to {high}; classes are 0 to {self.n_classes - 1}")
-            return torch.nn.functional.one_hot(classes, self.n_classes).float()[:, None]
-        if labels.shape[1] % self.n_classes:
-            raise ValueError(f"labels are {labels.shape[1]} wide, no multiple of the {self.n_classes} classes")
-        return labels.view(len(labels), -1, self.n_classes)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""

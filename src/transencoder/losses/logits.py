@@ -13,6 +13,26 @@ from transencoder.losses.annealing import Annealing
 from transencoder.losses.targets import check_targets
 
 
+def cross_logits(
+    model: CrossEncoder, inputs: list[Any], prompt: str | None, task: str | None
+) -> Float[Tensor, "pairs outputs"]:
+    """Raw outputs of a cross-encoder for a batch, as trainers hand it over.
+
+    Args:
+        model: The cross-encoder.
+        inputs: The two columns of texts (the plain trainer), or one mapping of token features (`transencoder.fit`).
+        prompt: Prompt put before the texts, as sentence-transformers has it.
+        task: Task for routed models, as sentence-transformers has it.
+    """
+    if isinstance(inputs[0], Mapping):
+        features = dict(inputs[0])
+    else:
+        features = model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
+        features = batch_to_device(features, model.device)
+    scores: Tensor = model(features)["scores"]
+    return scores.view(len(scores), -1)
+
+
 class LogitLoss(Annealing, nn.Module, ABC):
     """A loss of logits and targets for `CrossEncoderTrainer`, ours and the plain one.
 
@@ -39,12 +59,7 @@ class LogitLoss(Annealing, nn.Module, ABC):
             prompt: Prompt put before the texts, as sentence-transformers has it.
             task: Task for routed models, as sentence-transformers has it.
         """
-        if isinstance(inputs[0], Mapping):
-            features = dict(inputs[0])
-        else:
-            features = self.model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
-            features = batch_to_device(features, self.model.device)
-        logits = self.model(features)["scores"].view(-1)
+        logits = cross_logits(self.model, inputs, prompt, task).view(-1)
 
         def loss(targets: Tensor) -> Float[Tensor, ""]:
             if not self.allow_outside:

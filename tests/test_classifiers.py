@@ -1,0 +1,86 @@
+"""Cross-encoders of classes: made, trained, saved with the classes' names, and their probabilities."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import CrossEncoder
+from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
+
+from transencoder.config import FitConfig
+from transencoder.encoders import classes_of, load_cross
+from transencoder.errors import InputError
+from transencoder.fit import fit
+from transencoder.losses import ClassCrossEntropyLoss
+from transencoder.scorers import class_probabilities
+
+NLI = ("entailment", "neutral", "contradiction")
+
+
+@pytest.fixture
+def classifier(tiny_plm):
+    return load_cross(Path(tiny_plm), class_names=NLI, device="cpu", seed=1).eval()
+
+
+def test_it_is_saved_with_the_names_of_its_classes(classifier, tmp_path, tiny_pairs, tiny_plm):
+    classifier.save_pretrained(str(tmp_path / "model"))
+    loaded = CrossEncoder(str(tmp_path / "model"), device="cpu")
+    assert classes_of(tmp_path / "model") == NLI
+    assert classes_of(Path(tiny_plm)) == ()
+    pairs = tiny_pairs.select(range(20))
+    texts = list(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+    theirs = loaded.predict(texts, apply_softmax=True)
+    np.testing.assert_allclose(class_probabilities(classifier, pairs, precision="fp32"), theirs, atol=1e-5)
+    np.testing.assert_allclose(theirs.sum(1), 1.0, atol=1e-5)
+
+
+def test_its_loss_is_sentence_transformers(classifier, tiny_pairs):
+    texts = [tiny_pairs["sentence1"][:6], tiny_pairs["sentence2"][:6]]
+    classes = torch.tensor([0, 1, 2, 2, 1, 0])
+    loss = ClassCrossEntropyLoss(classifier)
+    expected = CrossEntropyLoss(classifier)(texts, classes)
+    torch.testing.assert_close(loss(texts, classes), expected)
+    torch.testing.assert_close(loss(texts, torch.eye(3)[classes]), expected)
+    features = classifier.preprocess(list(zip(*texts, strict=True)))
+    torch.testing.assert_close(loss([features], classes), expected)
+
+
+def test_it_learns_classes(classifier, tiny_pairs, tmp_path):
+    pairs = tiny_pairs.select(range(96))
+    classes = (np.array(pairs["score"]) > 2).astype(np.int64)
+    config = FitConfig(
+        learning_rate=3e-3,
+        batch_size=16,
+        epochs=40,
+        max_length=24,
+        warmup_ratio=0.1,
+        eval_steps=100,
+        checkpoint_steps=100,
+    )
+    before = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
+    fit(
+        classifier,
+        ClassCrossEntropyLoss,
+        pairs,
+        np.eye(3, dtype=np.float32)[classes],
+        None,
+        config,
+        folder=tmp_path,
+        seed=1,
+        precision="fp32",
+    )
+    after = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
+    assert (before == classes).mean() < 0.7 < 0.9 < (after == classes).mean()
+
+
+def test_what_has_another_number_of_classes_is_refused(classifier, tmp_path, tiny_plm):
+    classifier.save_pretrained(str(tmp_path / "model"))
+    for names, wanted in ((("no", "yes"), 2), ((), 1)):
+        with pytest.raises(InputError, match=f"cross-encoder with 3 outputs; a start needs {wanted}"):
+            load_cross(tmp_path / "model", class_names=names, device="cpu")
+    scorer = load_cross(Path(tiny_plm), device="cpu")
+    with pytest.raises(InputError, match="one output, a score"):
+        class_probabilities(scorer, None)
+    with pytest.raises(ValueError, match="1 output; classes need at least 2"):
+        ClassCrossEntropyLoss(scorer)
