@@ -44,6 +44,7 @@ def test_all_commands_are_there():
         "train sct",
         "train congen",
         "train ckd",
+        "train dvbert",
         "train embedding-mse",
         "evaluate",
         "score",

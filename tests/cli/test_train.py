@@ -113,6 +113,11 @@ def test_numbers_of_a_list_may_have_commas_between_them(typed):
     assert value_from_text(settings_of(SimCSE)["student_layers"], typed, "--student-layers") == [0, 2, 5]
 
 
+def test_the_flag_of_a_list_may_come_several_times(run, training):
+    assert run("train", "trans-encoder", *BASE, "--tests", "sts12", "--tests", "sts13", "mine.tsv")[0] == 0
+    assert training.seen[0].tests == ("sts12", "sts13", "mine.tsv")
+
+
 def test_a_text_of_a_list_keeps_its_commas():
     assert value_from_text(settings_of(SimCSE)["tests"], ["a,b.tsv", "stsb"], "--tests") == ["a,b.tsv", "stsb"]
 

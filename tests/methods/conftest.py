@@ -15,6 +15,7 @@ from transencoder import (
     ContrastiveTension,
     DeCLUTR,
     DiffCSE,
+    DvBERT,
     EmbeddingMSE,
     MirrorBERT,
     SimCSE,
@@ -25,6 +26,7 @@ from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.dvbert import DvBERTFit
 from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.sct import SCTFit
@@ -72,6 +74,15 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
         },
     ),
     "ckd": (CKD, {"fit": CKDFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"}),
+    "dvbert": (
+        DvBERT,
+        {
+            "fit": DvBERTFit(learning_rate=1e-3, **FAST),
+            "cross": DvBERTFit(learning_rate=1e-3, **FAST | {"max_length": 24}),
+            "labelled": "classes",
+            "teacher": ("tiny_plm",),
+        },
+    ),
     "embedding-mse": (
         EmbeddingMSE,
         {
@@ -108,6 +119,18 @@ def documents(tmp_path_factory: pytest.TempPathFactory, tiny_sentences: "Dataset
 
 
 @pytest.fixture(scope="session")
+def classes(tmp_path_factory: pytest.TempPathFactory, tiny_pairs: "Dataset") -> str:  # noqa: F821
+    """A file of 96 pairs with three classes: no word in common, some, many."""
+    path = tmp_path_factory.mktemp("classes") / "classes.tsv"
+    lines = ["sentence1\tsentence2\tlabel"]
+    for row in tiny_pairs.select(range(96)):
+        name = ("none", "some", "many")[min(2, int(row["score"] / 2))]
+        lines.append(f"{row['sentence1']}\t{row['sentence2']}\t{name}")
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
     """A bi-encoder whose embeddings have 48 numbers, the student's 32."""
     from sentence_transformers import SentenceTransformer
@@ -124,19 +147,25 @@ def wide_teacher(tiny_bi_encoder, tmp_path_factory) -> str:
 def tiny_start(
     sentences: str,
     documents: str,
+    classes: str,
     tiny_plm: str,
     tiny_bi_encoder: str,
     tiny_files: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[..., StartMethod]:
     """Makes the config of a method that trains in a second; any field can be changed."""
-    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder, "documents": documents}
+    models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder, "documents": documents, "classes": classes}
+
+    def named(value: object) -> object:
+        if isinstance(value, tuple):
+            return tuple(map(named, value))
+        return models.get(value, value) if isinstance(value, str) else value
 
     def make(method: str, **changes: object) -> StartMethod:
         config_class, own = CONFIGS[method]
-        own = {name: models.get(value, value) if isinstance(value, str) else value for name, value in own.items()}
+        own = {name: named(value) for name, value in own.items()}
         fields = {
-            **({} if "documents" in own else {"sentences": sentences}),
+            **({} if {"documents", "labelled"} & own.keys() else {"sentences": sentences}),
             "start": tiny_plm,
             "output": str(tmp_path_factory.mktemp("runs") / "run"),
             "dev": str(tiny_files / "dev.tsv"),

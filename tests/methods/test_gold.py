@@ -134,7 +134,7 @@ def test_gold_is_learned(tiny_method, tiny_pairs, gold_file):
         card, plain_card = (
             Path(each.output, f"{form}-encoder", "README.md").read_text() for each in (labelled, config)
         )
-        assert "trained with 96 gold scores by" in card and "no labels" not in card
+        assert "trained with 96 gold labels by" in card and "no labels" not in card
         assert "trained without labels by" in plain_card
     assert "96 training pairs have gold scores" in Path(labelled.output, "report.md").read_text()
     assert all(stage["reused"] for stage in train(labelled).result["stages"])

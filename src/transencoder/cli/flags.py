@@ -55,8 +55,8 @@ def _add_flag(group: Any, setting: Setting, name: str, *, dest: str, action: Any
     if setting.kind is bool:
         group.add_argument(flag(name), action=argparse.BooleanOptionalAction, **keywords)
         return
-    if setting.is_list:
-        keywords["nargs"] = "*"
+    if setting.is_list:  # several after one flag, or the flag several times
+        keywords |= {"nargs": "*", "action": "extend"}
     if action is not None:
         keywords["action"] = action
     metavar = f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind]

@@ -124,6 +124,11 @@ def classes_of(folder: Path) -> tuple[str, ...]:
     return tuple(names[number] for number in sorted(names)) if len(names) > 1 else ()
 
 
+def is_cross(folder: Path) -> bool:
+    """Whether a saved model is a cross-encoder."""
+    return _form(folder) == "cross"
+
+
 def load_trained(
     folder: Path, device: str | None = None, *, max_length: int | None = None
 ) -> SentenceTransformer | CrossEncoder:

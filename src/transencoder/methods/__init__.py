@@ -8,6 +8,7 @@ from transencoder.methods.contrastive_tension import ContrastiveTension
 from transencoder.methods.dclr import DCLR
 from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
+from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.embedding_mse import EmbeddingMSE
 from transencoder.methods.method import Method, Outcome_co
 from transencoder.methods.mirror_bert import MirrorBERT
@@ -29,6 +30,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "ckd": CKD,
     "embedding-mse": EmbeddingMSE,
     "mlm": MLM,
+    "dvbert": DvBERT,
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ContrastiveTension",
     "DeCLUTR",
     "DiffCSE",
+    "DvBERT",
     "EmbeddingMSE",
     "Method",
     "MirrorBERT",

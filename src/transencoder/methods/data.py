@@ -10,8 +10,10 @@ from datasets import Dataset, concatenate_datasets
 from transencoder import tasks
 from transencoder.config import Texts
 from transencoder.errors import InputError
+from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.gold import Gold, apart, read_gold, with_gold
 from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
+from transencoder.methods.labelled_rows import read_labelled_rows
 from transencoder.methods.method import Method
 from transencoder.methods.mlm import MLM
 from transencoder.methods.start import Sentences, StartMethod
@@ -75,7 +77,9 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     dev, tests = read_labelled(config)
     kind, source = config.text
     is_paired = isinstance(config, StartMethod) and config.is_paired
-    if is_paired:
+    if isinstance(config, DvBERT):
+        rows, record = _gold_rows(config, tests, bad_rows_file)
+    elif is_paired:
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
         rows, record = _training_texts(config, source, bad_rows_file)
@@ -96,6 +100,15 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
         how = ", of which n_sentences takes 1" if is_drawn else " of 1 row"
         raise InputError(f"{record['source']}{how}: there must be at least 2, for each other's negatives")
     return Data(rows, record, "pairs" if is_paired else kind, dev, tests if config.score_tests else [])
+
+
+def _gold_rows(config: DvBERT, tests: list[Scored], bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
+    """The labelled pairs that are trained on: none of a test's, as many as there are to be."""
+    rows, record = apart(*read_labelled_rows(config, bad_rows_file), tests)
+    if config.n_labelled is not None:
+        seed = stage_seed(config.seed, "n_labelled")
+        rows, record = _drawn(rows, record, config.n_labelled, "n_labelled", seed)
+    return rows, record | {"gold_rows": len(rows)}
 
 
 def _check_order(config: TransEncoder) -> None:

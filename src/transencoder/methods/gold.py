@@ -46,7 +46,7 @@ def read_gold(config: TransEncoder) -> tuple[Dataset, DataRecord]:
         task = tasks.TASKS[source]
         if task.metric == "accuracy":
             raise InputError(f"labelled is {source}, whose labels are classes; give pairs with scores, such as stsb")
-        pairs, low, high = tasks.load(task, "train", **where), *_range_of(task)
+        pairs, low, high = tasks.load(task, "train", **where), *tasks.range_of(task)
     else:
         low, high = config.score_range
         pairs = _read_file(source, (low, high), where)
@@ -71,7 +71,14 @@ def with_gold(
     gold = np.asarray(labelled["score"][:], np.float32)
     rows = concatenate_datasets([unlabelled, labelled.select_columns(["sentence1", "sentence2"])])
     scores = np.concatenate([np.full(len(unlabelled), np.nan, np.float32), gold])
-    joined: Any = record | data_record(record["source"], rows) | {"labelled": labelled_record}
+    joined: Any = (
+        record
+        | data_record(record["source"], rows)
+        | {
+            "labelled": labelled_record,
+            "gold_rows": len(labelled),
+        }
+    )
     return rows, joined, Gold(scores, fingerprint(labelled))
 
 
@@ -103,11 +110,6 @@ def _read_file(source: str | Dataset, score_range: tuple[float, float], where: M
         if "out of range" not in str(error):
             raise
         raise InputError(f"{error} Where all scores have another range, give it: score_range 0 5") from error
-
-
-def _range_of(task: tasks.Task) -> tuple[float, float]:
-    """Of the scores that `tasks.load` gives."""
-    return (0.0, 1.0) if task.positive_label is not None else task.score_range
 
 
 def _rescaled(pairs: Dataset, low: float, high: float) -> Dataset:

@@ -11,6 +11,7 @@ from transencoder.errors import InputError
 from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from datasets import Dataset
@@ -181,6 +182,24 @@ class StartMethod(Method["TrainedStart"]):
     def teacher_fields(self) -> tuple[str, ...]:
         """Fields that say which teacher, and nothing else."""
         return ()
+
+    @property
+    def cross_teachers(self) -> tuple[str, ...]:
+        """Cross-encoders whose labels of the pairs the loss is given beside gold ones; usually none."""
+        return ()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that its rows are labelled with; usually none."""
+        return ()
+
+    def informed(self, classes: Sequence[str]) -> Self:
+        """With the classes that the data turned out to have.
+
+        Args:
+            classes: Their names; none where rows have no classes.
+        """
+        return self
 
     @property
     def teacher_pooling(self) -> Pooling | None:

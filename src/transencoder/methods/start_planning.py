@@ -16,6 +16,7 @@ from transencoder.encoders import (
 from transencoder.errors import InputError
 from transencoder.fit import check_lora, steps_in_all
 from transencoder.methods.data import read_start_data
+from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
 from transencoder.methods.start import StartMethod
@@ -37,14 +38,23 @@ class StartPlan:
     """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
     disk_bytes: int
     """Two models, one checkpoint, views and tokens."""
+    teacher_steps: int = 0
+    """Of each cross-encoder that learns labels first."""
 
     def __str__(self) -> str:
         """The plan as a person reads it."""
         config = self.config
+        teachers = []
+        if self.teacher_steps and isinstance(config, DvBERT):
+            steps = plural(self.teacher_steps, "step")
+            teachers.append(
+                f"before that: {plural(len(config.teacher), 'teacher')}, each a cross-encoder of {steps} unless trained"
+            )
         return "\n".join(
             [
                 f"{plural(self.n_texts, 'pair' if config.is_paired else config.text[0][:-1])}; train a "
                 f"bi-encoder {plural(self.steps, 'step')} on {plural(self.n_pairs, config.row_name)}",
+                *teachers,
                 settings_in_words(config.fit),
                 f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
                 f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
@@ -70,10 +80,17 @@ def plan_start(config: StartMethod) -> StartPlan:
             _width(teacher),
             training_operations(count_parameters(teacher), 0, n_rows) * config.relative_length,
         )
+    teacher_steps = 0
+    if isinstance(config, DvBERT) and config.teacher:
+        teacher_steps = steps_in_all(n_pairs, config.cross, both_orders=False)
+        for name in config.teacher:
+            size = count_parameters(fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir))
+            operations += training_operations(size, teacher_steps * (config.cross.batch_size or 1), n_pairs)
     operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
     operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
     disk = 4 * n_parameters * (2 + 4) * config.n_encoders + n_pairs * 600 * config.relative_length
-    return StartPlan(config, len(data.training), n_pairs, steps, operations / operations_a_second(config), round(disk))
+    seconds = operations / operations_a_second(config)
+    return StartPlan(config, len(data.training), n_pairs, steps, seconds, round(disk), teacher_steps)
 
 
 def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:

@@ -32,6 +32,7 @@ from transencoder.methods.start_bench import (
     training_rows,
 )
 from transencoder.methods.start_planning import check_held_out, prepare_start
+from transencoder.methods.supervision import targets_of, taught_labels
 from transencoder.report.result import Result
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.scorers import Scorer
@@ -72,9 +73,11 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
         remove_unfinished(run)
         data = read_start_data(config, run.folder / BAD_ROWS)
         check_held_out(config, len(data.training))
+        config = config.informed(data.record.get("classes", []))
         bench = Bench(run, config, data, student_start(run, config, folder, data))
         pairs, pairs_key = training_rows(bench)
-        trained = _train(bench, pairs, pairs_key, taught_by(bench, pairs, pairs_key))
+        labels = taught_labels(bench, pairs, pairs_key) if config.cross_teachers else []
+        trained = _train(bench, pairs, pairs_key, taught_by(bench, pairs, pairs_key), labels)
         scores, dev = _scores(bench, trained), _dev(bench, trained)
         sizes = compared_sizes(bench, folder, trained)
         result = result_of(
@@ -98,7 +101,9 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
     return TrainedStart(model, result, Path(config.output))
 
 
-def _train(bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None) -> Model:
+def _train(
+    bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None, labels: list[StageRecord]
+) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
     record = bench.run.stage(
@@ -116,12 +121,13 @@ def _train(bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | N
         inputs=[
             pairs_key,
             *([] if taught is None else [taught.key]),
+            *(record.key for record in labels),
             bench.start.key,
             *(weights_fingerprint(config.fetch_helper(field)) for field in config.helpers),
             "" if data.dev is None else data.dev.fingerprint,
             *(test.fingerprint for test in tests),
         ],
-        compute=partial(_fit, bench, pairs, None if taught is None else taught.folder / EMBEDDINGS),
+        compute=partial(_fit, bench, pairs, labels, None if taught is None else taught.folder / EMBEDDINGS),
     )
     return Model("bi", record.folder / "model", record.key, _STAGE, 1, record.result, record.seconds)
 
@@ -133,10 +139,13 @@ def _own_settings(config: StartMethod) -> dict[str, Any]:
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
-def _fit(bench: Bench, pairs: Dataset, embeddings: Path | None, folder: Path) -> dict[str, Any]:
+def _fit(
+    bench: Bench, pairs: Dataset, labels: list[StageRecord], embeddings: Path | None, folder: Path
+) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)
     student = bench.load_start()
+    has_labels = "label" in pairs.column_names
     taught = rows = None
     if embeddings is not None:
         taught = np.load(embeddings, mmap_mode="r")
@@ -153,7 +162,7 @@ def _fit(bench: Bench, pairs: Dataset, embeddings: Path | None, folder: Path) ->
         student,
         loss,
         pairs,
-        pairs.data["label"].to_numpy() if "label" in pairs.column_names else np.zeros(len(pairs), np.float32),
+        targets_of(pairs, labels, len(config.classes)) if has_labels else np.zeros(len(pairs), np.float32),
         _dev_metrics(bench),
         config.fit,
         folder=folder / "checkpoints",

@@ -110,7 +110,7 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     logger.info(
         "%s: %s read from %s; %s",
         name,
-        ", ".join((*wanted.result, "score")[: len(chosen)]),
+        ", ".join((*wanted.result, *wanted.score_names[:1])[: len(chosen)]),
         ", ".join(_shown(column) for column in chosen),
         f"not used: {', '.join(_shown(column) for column in unused)}" if unused else "no other columns",
     )

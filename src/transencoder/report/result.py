@@ -38,6 +38,10 @@ class DataRecord(TypedDict):
     """Training pairs only: the extra pairs that are among the rows."""
     labelled: NotRequired["DataRecord"]
     """Training pairs only: the labelled pairs that are among the rows."""
+    gold_rows: NotRequired[int]
+    """Training pairs only: how many have gold labels."""
+    classes: NotRequired[list[str]]
+    """Training pairs only: the names of the classes that they are labelled with."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]

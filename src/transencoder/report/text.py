@@ -124,12 +124,13 @@ def data_line(record: DataRecord) -> str:
     others = [record[part] for part in ("extra", "labelled") if part in record]
     own = record["rows"] - sum(other["rows"] for other in others)
     rows = [_rows(record, own), *(_rows(other, other["rows"]) for other in others)]
-    return f"{' and '.join(rows)}, fingerprint `{fingerprint}`{measured}"
+    classes = f" of the classes {', '.join(record['classes'])}" if "classes" in record else ""
+    return f"{' and '.join(rows)}{classes}, fingerprint `{fingerprint}`{measured}"
 
 
 def gold_or(without: str, record: DataRecord) -> str:
-    """How many gold scores a training text has; where there are none, what is given."""
-    return f"with {plural(record['labelled']['rows'], 'gold score')}" if "labelled" in record else without
+    """How many gold labels a training text has; where there are none, what is given."""
+    return f"with {plural(record['gold_rows'], 'gold label')}" if "gold_rows" in record else without
 
 
 def _rows(record: DataRecord, n_rows: int) -> str:

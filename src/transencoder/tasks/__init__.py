@@ -1,6 +1,6 @@
 """Benchmarks as data: where the pairs are, what their scores mean, how agreement is measured."""
 
-from transencoder.tasks.loading import load, load_classes, load_named
+from transencoder.tasks.loading import load, load_classes, load_named, range_of
 from transencoder.tasks.table import SUITE_DEV, SUITES, TASKS, dev_task, expand
 from transencoder.tasks.task import Role, StandIn, Task
 from transencoder.tasks.unlabelled import Provenance, sentences_of, unlabelled_pairs, without_sentences
@@ -18,6 +18,7 @@ __all__ = [
     "load",
     "load_classes",
     "load_named",
+    "range_of",
     "sentences_of",
     "unlabelled_pairs",
     "without_sentences",

@@ -98,6 +98,11 @@ def load_named(
     return _as_scores(rows, resolved), split
 
 
+def range_of(task: Task) -> tuple[float, float]:
+    """Lowest and highest of the scores that `load` gives."""
+    return (0.0, 1.0) if task.positive_label is not None else task.score_range
+
+
 def load_classes(
     task: Task | str,
     *,

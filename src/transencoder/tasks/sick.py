@@ -26,6 +26,7 @@ SICKE = Task(
     dataset=_DATASET,
     revision=_REVISION,
     columns=("sentence_A", "sentence_B", "label"),
+    class_names=("entailment", "neutral", "contradiction"),
     splits={"train": "train", "dev": "validation", "test": "test"},
     unlabelled=(),
     score_range=(0.0, 2.0),

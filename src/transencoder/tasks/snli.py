@@ -12,6 +12,7 @@ SNLI = Task(
     dataset="stanfordnlp/snli",
     revision="cdb5c3d5eed6ead6e5a341c8e56e669bb666725b",
     columns=("premise", "hypothesis", "label"),
+    class_names=("entailment", "neutral", "contradiction"),
     splits={"train": "train", "dev": "validation", "test": "test"},
     unlabelled=("train", "validation", "test"),
     score_range=(-1.0, 2.0),

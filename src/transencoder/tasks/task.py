@@ -43,6 +43,8 @@ class Task:
     """What is tested on where the test split's labels are all -1."""
     positive_label: int | None = None
     """The gold label that means yes, where labels are classes: scores are then 1 for it and 0 for the others."""
+    class_names: tuple[str, ...] = ()
+    """Names of the classes in the order of their labels, where labels are classes."""
     unlabelled: tuple[str, ...]
     """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
     Empty: for evaluation only."""

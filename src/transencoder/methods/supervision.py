@@ -1,0 +1,179 @@
+"""Cross-encoders that learn labelled pairs and teach a bi-encoder (DvBERT, section 2.2)."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
+
+from transencoder import distributed
+from transencoder.encoders import classes_of, fetch, is_cross, load_cross, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.fit import fit
+from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
+from transencoder.methods.dvbert import DvBERT
+from transencoder.methods.labelled import Scored
+from transencoder.methods.scoring import measure
+from transencoder.methods.start_bench import Bench
+from transencoder.runs import StageRecord, stage_seed
+from transencoder.scorers import CrossScorer, class_probabilities
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what a stage computes."""
+
+_LABELS = "labels.parquet"
+_CHUNK = 1 << 13
+
+
+def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[StageRecord]:
+    """The stages that hold what each teacher says of the pairs; teachers that have not learned the labels do so first.
+
+    Raises:
+        InputError: A teacher that cannot be had, or with other classes.
+    """
+    config = bench.config
+    assert isinstance(config, DvBERT), "only called for methods with labels"
+    return [_labels(bench, config, pairs, pairs_key, number) for number in range(1, len(config.teacher) + 1)]
+
+
+def targets_of(pairs: Dataset, records: Sequence[StageRecord], n_classes: int) -> np.ndarray:
+    """What the loss takes as labels: gold, then each teacher's: (n, targets * classes), of scores (n, targets).
+
+    Args:
+        pairs: With `label`.
+        records: What `taught_labels` gave.
+        n_classes: 0: scores.
+    """
+    column = pairs.select_columns("label").with_format("arrow")[:]["label"]
+    gold: np.ndarray = column.to_numpy().astype(np.float32)
+    if not records:
+        return gold
+    columns = [np.eye(n_classes, dtype=np.float32)[gold.astype(np.int64)] if n_classes else gold[:, None]]
+    return np.concatenate([*columns, *(_read_labels(record.folder / _LABELS) for record in records)], axis=1)
+
+
+def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number: int) -> StageRecord:
+    folder = fetch(config.teacher[number - 1], form="cross", token=config.token, cache_folder=config.cache_dir)
+    key = weights_fingerprint(folder)
+    if not _has_learned(config, folder):
+        record = _trained(bench, config, pairs, pairs_key, folder, number)
+        folder, key = record.folder / "model", record.key
+
+    def compute(stage: Path) -> dict[str, Any]:
+        model = load_cross(
+            folder, class_names=config.class_names, max_length=config.cross.max_length, device=bench.device
+        )
+        if config.class_names:
+            taught = class_probabilities(model, pairs, precision=config.precision, cache=bench.cache)
+        else:
+            taught = CrossScorer(model, precision=config.precision, cache=bench.cache).score(pairs)[:, None]
+        if distributed.rank() == 0:
+            _write_labels(stage / _LABELS, pairs, taught)
+        return {}
+
+    return bench.run.stage(
+        f"teacher-{number}/labels",
+        config={
+            "version": _CODE_VERSION,
+            "classes": list(config.class_names),
+            "max_length": config.cross.max_length,
+            "precision": config.precision,
+        },
+        inputs=[pairs_key, key],
+        compute=compute,
+    )
+
+
+def _has_learned(config: DvBERT, folder: Path) -> bool:
+    """Whether a teacher is a cross-encoder with such outputs already, and no plain pretrained model.
+
+    Raises:
+        InputError: It has other classes.
+    """
+    names = classes_of(folder)
+    if not names:
+        return config.label_kind == "scores" and is_cross(folder)
+    unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
+    if len(names) == len(config.class_names) and (unnamed or names == config.class_names):
+        return True
+    wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
+    raise InputError(
+        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give class_names in "
+        "the teacher's order, or a pretrained model, which learns them first"
+    )
+
+
+def _trained(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, folder: Path, number: int) -> StageRecord:
+    name = f"teacher-{number}/cross-encoder"
+    dev = _dev(bench, config)
+    return bench.run.stage(
+        name,
+        config={
+            "version": _CODE_VERSION,
+            "classes": list(config.class_names),
+            "fit": config.cross.outcome,
+            "seed": config.seed,
+            "precision": config.precision,
+            "n_processes": distributed.world_size(),
+        },
+        inputs=[pairs_key, weights_fingerprint(folder), "" if dev is None else dev.fingerprint],
+        compute=partial(_fit, bench, config, pairs, folder, name),
+    )
+
+
+def _dev(bench: Bench, config: DvBERT) -> Scored | None:
+    """What chooses a teacher's checkpoint: it scores pairs as dev does; of classes the last is kept."""
+    return bench.data.dev if config.label_kind == "scores" else None
+
+
+def _fit(bench: Bench, config: DvBERT, pairs: Dataset, start: Path, name: str, folder: Path) -> dict[str, Any]:
+    dev = _dev(bench, config)
+    seed = stage_seed(config.seed, name)
+    model = load_cross(start, class_names=config.class_names, seed=seed, device=bench.device)
+    gold = targets_of(pairs, [], 0)
+
+    def metrics(student: Any) -> dict[str, float]:
+        assert dev is not None
+        return {"dev": measure(dev, CrossScorer(student, precision=config.precision, cache=bench.cache))}
+
+    fitted = fit(
+        model,
+        ClassCrossEntropyLoss if config.class_names else SoftCrossEntropyLoss,
+        pairs,
+        gold,
+        None if dev is None else metrics,
+        config.cross,
+        folder=folder / "checkpoints",
+        seed=seed,
+        precision=config.precision,
+        cache=bench.cache,
+        report_to=config.report_to,
+        log_folder=bench.run.folder / "tensorboard" / name.replace("/", "-"),
+    )
+    if distributed.rank() == 0:
+        model.save_pretrained(str(folder / "model"), create_model_card=False)
+    return asdict(fitted)
+
+
+def _write_labels(path: Path, pairs: Dataset, taught: np.ndarray) -> None:
+    """`sentence1`, `sentence2`, gold and what the teacher says: a list of each class's probability, or of the score."""
+    text, width = pa.string(), taught.shape[1]
+    schema = pa.schema(
+        {"sentence1": text, "sentence2": text, "gold": pa.float64(), "label": pa.list_(pa.float32(), width)}
+    )
+    with pq.ParquetWriter(path, schema) as writer:
+        for i in range(0, len(pairs), _CHUNK):
+            rows = pairs[i : i + _CHUNK]
+            labels = pa.FixedSizeListArray.from_arrays(pa.array(taught[i : i + _CHUNK].reshape(-1)), width)
+            texts = {name: rows[name] for name in ("sentence1", "sentence2")}
+            writer.write_table(pa.table(texts | {"gold": rows["label"], "label": labels}, schema=schema))
+
+
+def _read_labels(path: Path) -> np.ndarray:
+    column = pq.read_table(path, columns=["label"])["label"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""DvBERT: teachers learn the labels, a bi-encoder learns from both; and SBERT, without teachers."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from sentence_transformers import CrossEncoder
+
+from transencoder import DvBERT, train
+from transencoder.encoders import classes_of
+from transencoder.errors import InputError
+from transencoder.losses import CosineRegressionLoss, DualViewLoss
+from transencoder.methods.data import read_start_data
+from transencoder.methods.dvbert import DvBERTFit
+
+NAMES = ("many", "none", "some")
+FIELDS = {"start": "x", "output": "run", "labelled": "a.tsv"}
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_start):
+    return train(tiny_start("dvbert"))
+
+
+def stage(run, name):
+    (folder,) = Path(run.folder).glob(f"stages/{name}-*")
+    return folder
+
+
+def test_a_teacher_learns_the_classes_and_its_labels_are_stored(trained, classes):
+    model = stage(trained, "teacher-1-cross-encoder") / "model"
+    assert classes_of(model) == NAMES
+    table = pq.read_table(stage(trained, "teacher-1-labels") / "labels.parquet").to_pydict()
+    lines = Path(classes).read_text().splitlines()[1:]
+    texts = list(zip(table["sentence1"], table["sentence2"], strict=True))
+    assert texts == [tuple(line.split("\t")[:2]) for line in lines]
+    assert [NAMES[int(gold)] for gold in table["gold"]] == [line.split("\t")[2] for line in lines]
+    expected = CrossEncoder(str(model), device="cpu", max_length=24).predict(texts, apply_softmax=True)
+    np.testing.assert_allclose(table["label"], expected, atol=1e-4)
+
+
+def test_the_classifier_is_gone_from_what_is_saved(trained):
+    assert [type(module).__name__ for module in trained.bi_encoder] == ["Transformer", "Pooling"]
+    report = (trained.folder / "report.md").read_text()
+    assert "with 96 gold labels: 96 rows" in report and "of the classes many, none, some" in report
+    assert "trained with 96 gold labels by" in (trained.folder / "bi-encoder" / "README.md").read_text()
+
+
+def test_without_teachers_it_is_sbert(tiny_start, trained, weights):
+    run = train(tiny_start("dvbert", teacher=()))
+    assert [each["name"] for each in run.result["stages"]][0] == "bi-encoder"
+    assert run.result["about"] == "A bi-encoder learns labelled pairs (SBERT)."
+    assert weights(run.folder) != weights(trained.folder)
+
+
+def test_a_teacher_that_has_learned_the_classes_is_taken_as_it_is(tiny_start, trained, weights):
+    own = str(stage(trained, "teacher-1-cross-encoder") / "model")
+    again = train(tiny_start("dvbert", teacher=(own,)))
+    assert not [each for each in again.result["stages"] if each["name"] == "teacher-1/cross-encoder"]
+    assert weights(again.folder) != b"" and again.result["about"] == trained.result["about"]
+    with pytest.raises(InputError, match="tells apart many, none, some; what is learned here has the classes none, so"):
+        train(tiny_start("dvbert", teacher=(own,), class_names=("none", "some", "many")))
+
+
+def test_two_teachers_and_fixed_weights(tiny_start, tiny_plm, weights):
+    runs = [
+        train(tiny_start("dvbert", teacher=(tiny_plm, tiny_plm), soft_share=share, dev=None, tests=()))
+        for share in (None, 0.5, 1.0)
+    ]
+    assert len({weights(run.folder) for run in runs}) == 3
+    assert [each["name"] for each in runs[0].result["stages"]][:4] == [
+        "teacher-1/cross-encoder",
+        "teacher-1/labels",
+        "teacher-2/cross-encoder",
+        "teacher-2/labels",
+    ]
+    first, second = (stage(runs[0], f"teacher-{i}-labels") / "labels.parquet" for i in (1, 2))
+    assert pq.read_table(first)["label"].to_pylist() != pq.read_table(second)["label"].to_pylist()  # other seeds
+
+
+def test_graded_labels_are_learned_by_the_cosine(tiny_start, tiny_pairs, tmp_path):
+    tiny_pairs.select(range(96)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
+    graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
+    run = train(tiny_start("dvbert", **graded))
+    labels = pq.read_table(stage(run, "teacher-1-labels") / "labels.parquet").to_pydict()
+    np.testing.assert_allclose(labels["gold"], np.array(tiny_pairs["score"][:96]) / 5)
+    assert all(len(label) == 1 and 0 < label[0] < 1 for label in labels["label"])
+    assert run.result["data"]["pairs"]["gold_rows"] == 96
+
+
+def test_several_files_with_the_same_classes(tiny_start, classes, tmp_path):
+    (tmp_path / "more.tsv").write_text("sentence1\tsentence2\tlabel\nbalo\tdalo\tnone\nbalo\tgelo\t-1\n")
+    data = read_start_data(tiny_start("dvbert", more_labelled=(str(tmp_path / "more.tsv"),)), None)
+    assert data.record["classes"] == list(NAMES)
+    assert (len(data.training), data.training["label"][96]) == (97, 1.0)
+    (tmp_path / "other.tsv").write_text("sentence1\tsentence2\tlabel\nbalo\tdalo\tother\n")
+    with pytest.raises(InputError, match=r"other.tsv:2: label is 'other', which is no class. .*many, none, some"):
+        read_start_data(tiny_start("dvbert", more_labelled=(str(tmp_path / "other.tsv"),)), None)
+
+
+def test_so_many_are_drawn_and_a_tests_pairs_left_out(tiny_start, tiny_pairs, tmp_path):
+    drawn = read_start_data(tiny_start("dvbert", n_labelled=10), None)
+    assert (drawn.record["gold_rows"], drawn.record["drawn_from"]) == (10, 96)
+    tiny_pairs.select(range(135, 145)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
+    graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
+    assert read_start_data(tiny_start("dvbert", **graded), None).record["gold_rows"] == 5  # tests begin with row 140
+
+
+def test_tasks_give_their_train_split(tiny_start, data_folder):
+    options = {"data_dir": str(data_folder), "dev": None, "tests": ()}
+    nli = read_start_data(tiny_start("dvbert", labelled="snli", n_labelled=300, **options), None)
+    assert nli.record["classes"] == ["entailment", "neutral", "contradiction"]
+    assert set(nli.training["label"]) == {0.0, 1.0, 2.0}
+    graded = read_start_data(tiny_start("dvbert", labelled="stsb", label_kind="scores", **options), None)
+    assert (len(graded.training), min(graded.training["label"]), max(graded.training["label"])) == (5749, 0.0, 1.0)
+    with pytest.raises(InputError, match="stsb has scores, no classes"):
+        read_start_data(tiny_start("dvbert", labelled="stsb", **options), None)
+
+
+def test_the_plan_names_the_teachers(tiny_start, tiny_plm):
+    plan = tiny_start("dvbert", teacher=(tiny_plm, tiny_plm)).plan()
+    assert plan.teacher_steps == 6
+    assert "before that: 2 teachers, each a cross-encoder of 6 steps unless trained" in str(plan)
+    assert "teacher" not in str(tiny_start("dvbert", teacher=()).plan())
+
+
+def test_the_losses(tiny_start, tiny_bi_encoder):
+    from sentence_transformers import SentenceTransformer
+
+    student = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    config = tiny_start("dvbert", soft_share=0.25).informed(NAMES)
+    loss = config.loss(student)
+    assert isinstance(loss, DualViewLoss)
+    assert (loss.n_classes, loss.soft_share) == (3, 0.25)
+    graded = replace(config, class_names=(), label_kind="scores").loss(student)
+    assert isinstance(graded, CosineRegressionLoss)
+    assert graded.soft_share == 0.25
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"soft_share": 0.5}, "soft_share is the weight of teachers"),
+        ({"soft_share": 1.5, "teacher": ("t",)}, "soft_share is 1.5; it is a weight, 0 to 1"),
+        ({"label_kind": "scores", "class_names": ("a", "b")}, "class_names are of classes"),
+        ({"score_range": (0.0, 5.0)}, "score_range is of scores"),
+        ({"label_kind": "scores", "score_range": (5.0,)}, "give the lowest and the highest score"),
+        ({"n_labelled": 0}, "n_labelled is 0"),
+        ({"columns": ("a",)}, "labelled pairs have two of text"),
+        ({"prune_vocabulary": True}, "prune_vocabulary is for unlabelled text"),
+    ],
+)
+def test_contradictions_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        DvBERT(**(FIELDS | changes))
+
+
+def test_the_defaults_are_the_papers():
+    config = DvBERT(**FIELDS)
+    assert (config.pooling, config.soft_share, config.label_kind) == ("mean", None, "classes")
+    for fit in (config.fit, config.cross):
+        assert isinstance(fit, DvBERTFit)
+        assert (fit.learning_rate, fit.batch_size, fit.epochs, fit.warmup_ratio) == (2e-5, 16, 1, 0.1)
