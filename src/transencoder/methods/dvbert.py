@@ -1,4 +1,4 @@
-"""DvBERT (Huang et al., 2021): a bi-encoder from labelled pairs and from cross-encoders that learned them first."""
+"""DvBERT (Cheng, SIGIR 2021): a bi-encoder from labelled pairs and from cross-encoders that learned them first."""
 
 from __future__ import annotations
 
