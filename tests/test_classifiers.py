@@ -84,3 +84,26 @@ def test_what_has_another_number_of_classes_is_refused(classifier, tmp_path, tin
         class_probabilities(scorer, None)
     with pytest.raises(ValueError, match="1 output; classes need at least 2"):
         ClassCrossEntropyLoss(scorer)
+
+
+def test_a_new_head_takes_the_encoder_and_leaves_the_classes(classifier, tmp_path):
+    """Also where the number of outputs is the same; by the seed alone."""
+    classifier.save_pretrained(str(tmp_path / "model"))
+
+    def renewed(seed, **names):
+        model = load_cross(tmp_path / "model", device="cpu", seed=seed, new_head=True, **names)
+        return {name: value for name, value in model.state_dict().items()}
+
+    scores, again, other = renewed(1), renewed(1), renewed(2)
+    same = renewed(1, class_names=NLI)
+    before = classifier.state_dict()
+    head = [name for name in before if ".classifier." in name]
+    assert head
+    for name in before:
+        if name in head:
+            assert scores[name].shape[0] == 1 and same[name].shape[0] == 3
+            assert torch.equal(scores[name], again[name])
+            if "weight" in name:
+                assert not torch.equal(scores[name], other[name]) and not torch.equal(same[name], before[name])
+        else:
+            assert torch.equal(scores[name], before[name]) and torch.equal(same[name], before[name])

@@ -41,6 +41,17 @@ def test_a_teacher_learns_the_classes_and_its_labels_are_stored(trained, classes
     np.testing.assert_allclose(table["label"], expected, atol=1e-4)
 
 
+def test_teachers_that_learned_here_are_left_as_cross_encoders(trained, tiny_start):
+    assert classes_of(trained.folder / "teachers" / "1") == NAMES
+    assert (
+        "trained on 96 gold labels: many, none, some" in (trained.folder / "teachers" / "1" / "README.md").read_text()
+    )
+    own = str(trained.folder / "teachers" / "1")
+    later = train(tiny_start("dvbert", teacher=(own,), class_names=("none", "some", "many"), new_head=True))
+    assert classes_of(later.folder / "teachers" / "1") == ("none", "some", "many")
+    assert not (train(tiny_start("dvbert", teacher=(own,))).folder / "teachers").exists()
+
+
 def test_the_classifier_is_gone_from_what_is_saved(trained):
     assert [type(module).__name__ for module in trained.bi_encoder] == ["Transformer", "Pooling"]
     report = (trained.folder / "report.md").read_text()
@@ -147,6 +158,7 @@ def test_the_losses(tiny_start, tiny_bi_encoder):
         ({"label_kind": "scores", "class_names": ("a", "b")}, "class_names are of classes"),
         ({"score_range": (0.0, 5.0)}, "score_range is of scores"),
         ({"label_kind": "scores", "score_range": (5.0,)}, "give the lowest and the highest score"),
+        ({"new_head": True}, "new_head is of teachers"),
         ({"n_labelled": 0}, "n_labelled is 0"),
         ({"columns": ("a",)}, "labelled pairs have two of text"),
         ({"prune_vocabulary": True}, "prune_vocabulary is for unlabelled text"),

@@ -59,6 +59,7 @@ def load_cross(
     seed: int = 0,
     device: str | None = None,
     class_names: Sequence[str] = (),
+    new_head: bool = False,
 ) -> CrossEncoder:
     """A cross-encoder from any encoder; parts that the checkpoint lacks are new and come from `seed`.
 
@@ -70,6 +71,7 @@ def load_cross(
         seed: Decides the new parts.
         device: Where it goes; None: the best there is.
         class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
+        new_head: Leave the head of a cross-encoder that was saved with one, whatever its outputs.
 
     Returns:
         The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.
@@ -82,14 +84,18 @@ def load_cross(
     is_cross = _form(folder) == "cross"
     is_classifier = _architecture(folder).endswith("ForSequenceClassification")
     n_outputs = len(class_names) or 1
-    if is_classifier and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
+    if is_classifier and not new_head and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
         raise InputError(
             f"{folder} is a cross-encoder with {plural(found, 'output')}; a start needs {n_outputs}. "
             f"Give a cross-encoder that was made with num_labels={n_outputs}, or a plain pretrained model"
         )
     if head == "pooler" or is_cross or class_names:
         with _without_load_reports():
-            model = CrossEncoder(str(folder), num_labels=n_outputs, device=device)
+            model = CrossEncoder(
+                str(folder), num_labels=n_outputs, device=device, model_kwargs={"ignore_mismatched_sizes": new_head}
+            )
+            if new_head:
+                _renew_head(model, seed)
     else:
         transformer = Transformer(str(folder))
         width = transformer.get_embedding_dimension()
@@ -110,6 +116,17 @@ def load_cross(
     vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
     return model
+
+
+def _renew_head(model: CrossEncoder, seed: int) -> None:
+    """Random weights in all layers of the head, the same for the same seed."""
+    transformer = _transformer(model)
+    torch.manual_seed(seed)
+    for name, part in transformer.named_children():
+        if name != transformer.base_model_prefix:
+            for parameter in part.parameters():
+                parameter._is_hf_initialized = False  # type: ignore[attr-defined]  # transformers leaves what it has loaded
+            part.apply(transformer._init_weights)
 
 
 def classes_of(folder: Path) -> tuple[str, ...]:

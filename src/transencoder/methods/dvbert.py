@@ -58,6 +58,8 @@ class DvBERT(StartMethod):
     teacher: tuple[str, ...] = ()
     """Cross-encoders that teach: pretrained models, which learn the labels first, or cross-encoders that have learned
     such labels already. Paper: BERT and RoBERTa. None: SBERT."""
+    new_head: bool = False
+    """Give the teachers a new head and let them learn the labels, whatever they had learned before: NLI, then STS-B."""
     soft_share: float | None = None
     """With teachers: fixed weight of their losses, 0 to 1, beside 1 less it of the loss to gold (Figure 3); None: the
     share of gold in the targets grows in a line from 0 to 1 (teacher annealing, section 2.3)."""
@@ -83,6 +85,8 @@ class DvBERT(StartMethod):
             raise InputError("soft_share is the weight of teachers; give a teacher, or leave it out")
         if self.soft_share is not None and not 0.0 <= self.soft_share <= 1.0:
             raise InputError(f"soft_share is {self.soft_share}; it is a weight, 0 to 1")
+        if self.new_head and not self.teacher:
+            raise InputError("new_head is of teachers; give a teacher, or leave it out")
         if self.n_labelled is not None and self.n_labelled < 1:
             raise InputError(f"n_labelled is {self.n_labelled}; it must be at least 1")
         if self.prune_vocabulary:
@@ -117,7 +121,7 @@ class DvBERT(StartMethod):
     @property
     def teacher_fields(self) -> tuple[str, ...]:
         """Which they are, and how they are trained: in their stages' keys."""
-        return ("teacher", "cross")
+        return ("teacher", "cross", "new_head")
 
     @property
     def cross_teachers(self) -> tuple[str, ...]:

@@ -30,7 +30,10 @@ BAD_ROWS = "bad-rows.tsv"
 MEMBERS = "members"
 """Where in the run folder the models of each of several members lie: `members/2/bi-encoder`."""
 
-_OUTPUTS = (*FOLDERS.values(), MEMBERS, "report.md", "curves.png", BAD_ROWS, BAD_EXTRA_ROWS)
+TEACHERS = "teachers"
+"""Where in the run folder cross-encoders lie that learned labels first: `teachers/1`."""
+
+_OUTPUTS = (*FOLDERS.values(), MEMBERS, TEACHERS, "report.md", "curves.png", BAD_ROWS, BAD_EXTRA_ROWS)
 """What belongs to a result besides its record."""
 
 

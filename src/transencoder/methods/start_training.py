@@ -32,7 +32,7 @@ from transencoder.methods.start_bench import (
     training_rows,
 )
 from transencoder.methods.start_planning import check_held_out, prepare_start
-from transencoder.methods.supervision import targets_of, taught_labels
+from transencoder.methods.supervision import TaughtLabels, export_teachers, targets_of, taught_labels
 from transencoder.report.result import Result
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.scorers import Scorer
@@ -95,6 +95,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
         result["about"] = config.account
         if sizes is not None:
             result["sizes"] = sizes
+        export_teachers(run, labels, len(pairs))
         finish(run, result, {"bi": trained})
     distributed.barrier()
     model = SentenceTransformer(str(Path(config.output) / FOLDERS["bi"]), device=config.device)
@@ -102,7 +103,7 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
 
 
 def _train(
-    bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None, labels: list[StageRecord]
+    bench: Bench, pairs: Dataset, pairs_key: str, taught: StageRecord | None, labels: list[TaughtLabels]
 ) -> Model:
     config, data = bench.config, bench.data
     tests = data.tests if config.test_every_eval else []
@@ -121,7 +122,7 @@ def _train(
         inputs=[
             pairs_key,
             *([] if taught is None else [taught.key]),
-            *(record.key for record in labels),
+            *(taught.record.key for taught in labels),
             bench.start.key,
             *(weights_fingerprint(config.fetch_helper(field)) for field in config.helpers),
             "" if data.dev is None else data.dev.fingerprint,
@@ -140,7 +141,7 @@ def _own_settings(config: StartMethod) -> dict[str, Any]:
 
 
 def _fit(
-    bench: Bench, pairs: Dataset, labels: list[StageRecord], embeddings: Path | None, folder: Path
+    bench: Bench, pairs: Dataset, labels: list[TaughtLabels], embeddings: Path | None, folder: Path
 ) -> dict[str, Any]:
     config = bench.config
     seed = stage_seed(config.seed, _STAGE)

@@ -1,7 +1,8 @@
 """Cross-encoders that learn labelled pairs and teach a bi-encoder (DvBERT, section 2.2)."""
 
+import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from transencoder.fit import fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.labelled import Scored
+from transencoder.methods.outcome import TEACHERS
 from transencoder.methods.scoring import measure
 from transencoder.methods.start_bench import Bench
-from transencoder.runs import StageRecord, stage_seed
+from transencoder.runs import Run, StageRecord, atomic_write_text, stage_seed
 from transencoder.scorers import CrossScorer, class_probabilities
+from transencoder.wording import plural
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""
@@ -30,8 +33,18 @@ _LABELS = "labels.parquet"
 _CHUNK = 1 << 13
 
 
-def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[StageRecord]:
-    """The stages that hold what each teacher says of the pairs; teachers that have not learned the labels do so first.
+@dataclass(frozen=True)
+class TaughtLabels:
+    """What a teacher says of the pairs."""
+
+    record: StageRecord
+    """The stage that holds it."""
+    model: Path | None
+    """The teacher, where it learned the labels in this run; None: it had before."""
+
+
+def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[TaughtLabels]:
+    """What each teacher says of the pairs, in stages; teachers that have not learned the labels do so first.
 
     Raises:
         InputError: A teacher that cannot be had, or with other classes.
@@ -41,28 +54,54 @@ def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[StageRec
     return [_labels(bench, config, pairs, pairs_key, number) for number in range(1, len(config.teacher) + 1)]
 
 
-def targets_of(pairs: Dataset, records: Sequence[StageRecord], n_classes: int) -> np.ndarray:
+def export_teachers(run: Run, labels: Sequence[TaughtLabels], n_gold: int) -> None:
+    """Put the teachers that learned the labels here where the user finds them, as cross-encoders.
+
+    Args:
+        run: The run, its stages done.
+        labels: What `taught_labels` gave.
+        n_gold: Pairs that they learned.
+    """
+    if distributed.rank() != 0:
+        return
+    unfinished = run.folder / f".tmp-{TEACHERS}"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    for number, taught in enumerate(labels, 1):
+        if taught.model is not None:
+            target = unfinished / str(number)
+            shutil.copytree(taught.model, target)
+            classes = ", ".join(classes_of(target))
+            what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
+            card = f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
+            atomic_write_text(target / "README.md", card)
+    shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
+    if unfinished.exists():
+        unfinished.rename(run.folder / TEACHERS)
+
+
+def targets_of(pairs: Dataset, labels: Sequence[TaughtLabels], n_classes: int) -> np.ndarray:
     """What the loss takes as labels: gold, then each teacher's: (n, targets * classes), of scores (n, targets).
 
     Args:
         pairs: With `label`.
-        records: What `taught_labels` gave.
+        labels: What `taught_labels` gave.
         n_classes: 0: scores.
     """
     column = pairs.select_columns("label").with_format("arrow")[:]["label"]
     gold: np.ndarray = column.to_numpy().astype(np.float32)
-    if not records:
+    if not labels:
         return gold
     columns = [np.eye(n_classes, dtype=np.float32)[gold.astype(np.int64)] if n_classes else gold[:, None]]
-    return np.concatenate([*columns, *(_read_labels(record.folder / _LABELS) for record in records)], axis=1)
+    return np.concatenate([*columns, *(_read_labels(taught.record.folder / _LABELS) for taught in labels)], axis=1)
 
 
-def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number: int) -> StageRecord:
+def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number: int) -> TaughtLabels:
     folder = fetch(config.teacher[number - 1], form="cross", token=config.token, cache_folder=config.cache_dir)
-    key = weights_fingerprint(folder)
-    if not _has_learned(config, folder):
-        record = _trained(bench, config, pairs, pairs_key, folder, number)
-        folder, key = record.folder / "model", record.key
+    key, learned = weights_fingerprint(folder), None
+    if config.new_head or not _has_learned(config, folder):
+        trained = _trained(bench, config, pairs, pairs_key, folder, number)
+        folder = learned = trained.folder / "model"
+        key = trained.key
 
     def compute(stage: Path) -> dict[str, Any]:
         model = load_cross(
@@ -76,7 +115,7 @@ def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number
             _write_labels(stage / _LABELS, pairs, taught)
         return {}
 
-    return bench.run.stage(
+    record = bench.run.stage(
         f"teacher-{number}/labels",
         config={
             "version": _CODE_VERSION,
@@ -87,6 +126,7 @@ def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number
         inputs=[pairs_key, key],
         compute=compute,
     )
+    return TaughtLabels(record, learned)
 
 
 def _has_learned(config: DvBERT, folder: Path) -> bool:
@@ -104,7 +144,7 @@ def _has_learned(config: DvBERT, folder: Path) -> bool:
     wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
     raise InputError(
         f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give class_names in "
-        "the teacher's order, or a pretrained model, which learns them first"
+        "the teacher's order, or new_head, with which it learns these first"
     )
 
 
@@ -117,6 +157,7 @@ def _trained(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, folde
             "version": _CODE_VERSION,
             "classes": list(config.class_names),
             "fit": config.cross.outcome,
+            "new_head": config.new_head,
             "seed": config.seed,
             "precision": config.precision,
             "n_processes": distributed.world_size(),
@@ -134,7 +175,7 @@ def _dev(bench: Bench, config: DvBERT) -> Scored | None:
 def _fit(bench: Bench, config: DvBERT, pairs: Dataset, start: Path, name: str, folder: Path) -> dict[str, Any]:
     dev = _dev(bench, config)
     seed = stage_seed(config.seed, name)
-    model = load_cross(start, class_names=config.class_names, seed=seed, device=bench.device)
+    model = load_cross(start, class_names=config.class_names, seed=seed, device=bench.device, new_head=config.new_head)
     gold = targets_of(pairs, [], 0)
 
     def metrics(student: Any) -> dict[str, float]:
