@@ -8,7 +8,7 @@ from datasets import Dataset
 from transencoder import train
 from transencoder.config import FitConfig, Member
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, MLM, TransEncoder
+from transencoder.methods import METHODS, MLM, DvBERT, TransEncoder
 from transencoder.methods.start import StartMethod
 from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
@@ -310,7 +310,8 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
         assert load_recipe(path, [f"{setting}={value}"]) != config, f"{setting} is as it is without parity"
     members = getattr(config, "members", ())
     names = [name for member in members for name in (member.start, member.cross_start)]
-    names += [getattr(config, field, None) for field in (*MODELS, "sentences", "documents", "views")]
+    named = [getattr(config, field, None) for field in (*MODELS, "sentences", "documents", "views", "labelled")]
+    names += [name for value in named for name in (value if isinstance(value, tuple) else (value,))]
     assert not [name for name in names if name and name[0] in "/~"]
 
 
@@ -322,7 +323,7 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     monkeypatch.setattr("transencoder.report.run_report.plot_curves", lambda *_: None)  # a fifth of the time
     config = load_recipe(list_recipes()[name])
     more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
-    more["exclude_test_sentences"] = False
+    more |= {"exclude_test_sentences": False, "test_every_eval": False}
     if config.task_kind == "binary":
         more["dev"] = tiny_pairs.select(range(100, 140)).map(lambda row: {"score": float(row["score"] > 2)})
     if isinstance(config, TransEncoder):
@@ -367,6 +368,9 @@ def of_start(config: StartMethod, plm: str, bi_encoder: str, folder: Path) -> di
     models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder}
     models["synonyms"] = str(folder / "synonyms.tsv")
     changes = {name: path for name, path in models.items() if name in names and getattr(config, name) is not None}
+    if isinstance(config, DvBERT):
+        cross = replace(config.cross, epochs=1, batch_size=32, max_length=32)
+        changes = {"teacher": (plm,) * len(config.teacher), "cross": cross}
     if getattr(config, "queue_size", None):
         changes["queue_size"] = HELD_OUT if method_name(type(config)) == "congen" else 64
     batch_size = 4 * n_texts(config) if "n_negatives" in names else 32
@@ -385,6 +389,12 @@ def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str
     if "documents" in settings_of(type(config)):
         texts = sentences.select(range(n_texts(config)))
         return {"documents": texts.map(lambda row: {"text": f"{row['text']} " * 300})}
+    if isinstance(config, DvBERT):
+        rows = pairs.select(range(64))
+        if config.label_kind == "classes":
+            rows = rows.add_column("label", [row % len(config.class_names) for row in range(64)])
+        score_range = (0.0, 5.0) if config.label_kind == "scores" else (0.0, 1.0)
+        return {"labelled": rows, "more_labelled": (), "split": None, "score_range": score_range}
     views = getattr(config, "views", None)
     if len(config.columns) == 1:
         sentences = sentences.rename_column("text", config.columns[0])

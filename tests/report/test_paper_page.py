@@ -171,7 +171,11 @@ def test_what_is_not_to_be_read_is_refused(page, old, new, message):
 
 @pytest.mark.parametrize(
     ("name", "n_rows", "numbers"),
-    [("expected.toml", 156, "1 4 5 6 7 9 11 12 13 14"), ("expected-sct.toml", 110, "2 3 4 6 7")],
+    [
+        ("expected.toml", 156, "1 4 5 6 7 9 11 12 13 14"),
+        ("expected-sct.toml", 110, "2 3 4 6 7"),
+        ("expected-dvbert.toml", 24, "1 2"),
+    ],
 )
 def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns(name, n_rows, numbers):
     expected, recipes = read_expected(RESULTS / name), list_recipes()
