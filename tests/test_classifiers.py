@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
@@ -46,32 +47,19 @@ def test_its_loss_is_sentence_transformers(classifier, tiny_pairs):
     torch.testing.assert_close(loss([features], classes), expected)
 
 
-def test_it_learns_classes(classifier, tiny_pairs, tmp_path):
-    pairs = tiny_pairs.select(range(96))
-    classes = (np.array(pairs["score"]) > 2).astype(np.int64)
-    config = FitConfig(
-        learning_rate=3e-3,
-        batch_size=16,
-        epochs=40,
-        max_length=24,
-        warmup_ratio=0.1,
-        eval_steps=100,
-        checkpoint_steps=100,
-    )
+def test_it_learns_classes(classifier, tmp_path):
+    """Which of three words is the first text."""
+    words = ["balo", "dalo", "gelo"]
+    classes = np.arange(48) % 3
+    rows = {"sentence1": [words[i] for i in classes], "sentence2": [["kama", "felo"][i % 2] for i in range(48)]}
+    pairs = Dataset.from_dict(rows)
+    lengths = {"batch_size": 16, "epochs": 8, "max_length": 24, "eval_steps": 100, "checkpoint_steps": 100}
+    config = FitConfig(learning_rate=3e-3, warmup_ratio=0.1, **lengths)
     before = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
-    fit(
-        classifier,
-        ClassCrossEntropyLoss,
-        pairs,
-        np.eye(3, dtype=np.float32)[classes],
-        None,
-        config,
-        folder=tmp_path,
-        seed=1,
-        precision="fp32",
-    )
+    targets = np.eye(3, dtype=np.float32)[classes]
+    fit(classifier, ClassCrossEntropyLoss, pairs, targets, None, config, folder=tmp_path, seed=1, precision="fp32")
     after = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
-    assert (before == classes).mean() < 0.7 < 0.9 < (after == classes).mean()
+    assert (before == classes).mean() < 0.7 < 0.95 < (after == classes).mean()
 
 
 def test_what_has_another_number_of_classes_is_refused(classifier, tmp_path, tiny_plm):

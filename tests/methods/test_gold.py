@@ -119,7 +119,7 @@ def test_tasks_give_their_train_split_from_0_to_1(tiny_method, data_folder):
 
 def test_gold_is_learned(tiny_method, tiny_pairs, gold_file):
     """By both forms: the start's own scores, which they learn without it, agree little with it."""
-    fit = FitConfig(learning_rate=3e-3, batch_size=16, epochs=20, eval_steps=50, checkpoint_steps=50)
+    fit = FitConfig(learning_rate=3e-3, batch_size=16, epochs=14, eval_steps=50, checkpoint_steps=50)
     config = tiny_method(bi=fit, cross=fit, dev=None)
     labelled = replace(config, output=config.output + "-gold", labelled=gold_file(range(96)), score_range=STS)
     plain, taught = train(config), train(labelled)
