@@ -74,6 +74,13 @@ def test_what_has_another_number_of_classes_is_refused(classifier, tmp_path, tin
         ClassCrossEntropyLoss(scorer)
 
 
+def test_a_linear_head_of_one_output_is_no_start_for_classes(tiny_plm, tmp_path):
+    load_cross(Path(tiny_plm), head="linear", device="cpu").save_pretrained(str(tmp_path / "model"))
+    for options in ({"class_names": NLI}, {"new_head": True}):
+        with pytest.raises(InputError, match="a linear head on .CLS. and one output"):
+            load_cross(tmp_path / "model", device="cpu", **options)
+
+
 def test_a_new_head_takes_the_encoder_and_leaves_the_classes(classifier, tmp_path):
     """Also where the number of outputs is the same; by the seed alone."""
     classifier.save_pretrained(str(tmp_path / "model"))

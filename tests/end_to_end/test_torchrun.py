@@ -70,19 +70,22 @@ distributed.dist.destroy_process_group()
 """
 
 # A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts, and
-# SimCSE with its projector, which DDP does not see; a student, whose teacher each rank asks about its share of the text.
+# SimCSE with its projector, which DDP does not see; a student, whose teacher each rank asks about its share of the text; a
+# cross-encoder that learns classes and teaches them.
 STARTS = """
 import hashlib, json, sys
 from pathlib import Path
 import numpy as np
+import pyarrow.parquet as pq
 import torch.distributed as dist
-from transencoder import MLM, DeCLUTR, EmbeddingMSE, SimCSE, train
+from transencoder import MLM, DeCLUTR, DvBERT, EmbeddingMSE, SimCSE, train
 from transencoder.methods.declutr import DeCLUTRFit
+from transencoder.methods.dvbert import DvBERTFit
 from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mlm import MLMFit
 from transencoder.methods.simcse import SimCSEFit
 
-folder, sentences, documents, start = sys.argv[1:]
+folder, sentences, documents, labelled, start = sys.argv[1:]
 shared = {"precision": "fp32", "device": "cpu", "seed": 1}
 language = train(MLM(sentences=sentences, start=start, output=folder + "/mlm", fit=MLMFit(batch_size=8, max_length=16),
     **shared))
@@ -95,8 +98,13 @@ student = train(EmbeddingMSE(sentences=sentences, start=folder + "/mlm", teacher
 (taught,) = Path(folder).glob("student/stages/teacher-embeddings-*/embeddings.npy")
 texts = list(dict.fromkeys(Path(sentences).read_text().splitlines()))
 np.testing.assert_allclose(np.load(taught), views.bi_encoder.encode(texts), atol=1e-5)
+labels = DvBERTFit(batch_size=12, max_length=24, learning_rate=1e-3)
+classes = train(DvBERT(labelled=labelled, start=folder + "/mlm", teacher=(folder + "/mlm",), output=folder + "/classes",
+    fit=labels, cross=labels, **shared))
+(said,) = Path(folder).glob("classes/stages/teacher-1-labels-*/labels.parquet")
+assert len(pq.read_table(said)) == 45
 values = b"".join(tensor.numpy().tobytes() for model in (language.model, spans.bi_encoder, views.bi_encoder,
-    student.bi_encoder) for tensor in model.state_dict().values())
+    student.bi_encoder, classes.bi_encoder) for tensor in model.state_dict().values())
 steps = [language.result["pretraining"]["steps"], spans.result["stages"][1]["name"]]
 Path(folder, f"rank-{dist.get_rank()}.json").write_text(json.dumps([hashlib.sha256(values).hexdigest(), steps]))
 dist.destroy_process_group()
@@ -182,6 +190,9 @@ def test_two_processes_train_a_language_model_and_a_start(torchrun, tiny_sentenc
     documents = [" ".join((texts[i : i + 8] * 2)[: 8 + i % 5]) for i in range(0, 88, 2)]
     for name, lines in (("sentences", texts), ("documents", documents)):
         (tmp_path / f"{name}.txt").write_text("\n".join(lines) + "\n")
-    first, second = torchrun(STARTS, tmp_path / "sentences.txt", tmp_path / "documents.txt", tiny_plm)
+    rows = [f"{texts[row]}\t{texts[row + 1]}\t{row % 3}" for row in range(45)]
+    (tmp_path / "labelled.tsv").write_text("\n".join(["sentence1\tsentence2\tlabel", *rows]) + "\n")
+    files = [tmp_path / name for name in ("sentences.txt", "documents.txt", "labelled.tsv")]
+    first, second = torchrun(STARTS, *files, tiny_plm)
     assert first == second
     assert first[1][1] == "bi-encoder"

@@ -9,7 +9,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from transencoder import DvBERT, train
-from transencoder.encoders import classes_of
+from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss
 from transencoder.methods.data import read_start_data
@@ -70,9 +70,57 @@ def test_a_teacher_that_has_learned_the_classes_is_taken_as_it_is(tiny_start, tr
     own = str(stage(trained, "teacher-1-cross-encoder") / "model")
     again = train(tiny_start("dvbert", teacher=(own,)))
     assert not [each for each in again.result["stages"] if each["name"] == "teacher-1/cross-encoder"]
-    assert weights(again.folder) != b"" and again.result["about"] == trained.result["about"]
+    assert weights(again.folder) == weights(trained.folder)
     with pytest.raises(InputError, match="tells apart many, none, some; what is learned here has the classes none, so"):
         train(tiny_start("dvbert", teacher=(own,), class_names=("none", "some", "many")))
+
+
+def test_outputs_without_names_are_taken_in_the_labels_order_only(tiny_start, trained, tmp_path):
+    """By how they agree with gold: the teacher's own classes, turned round and without their names."""
+    model = CrossEncoder(str(stage(trained, "teacher-1-cross-encoder") / "model"), device="cpu")
+    config = model.transformers_model.config
+    config.id2label = {number: f"LABEL_{number}" for number in range(3)}
+    config.label2id = {name: number for number, name in config.id2label.items()}
+    model.save_pretrained(str(tmp_path / "unnamed"))
+    taken = tiny_start("dvbert", teacher=(str(tmp_path / "unnamed"),), dev=None, tests=())
+    labels = pq.read_table(stage(trained, "teacher-1-labels") / "labels.parquet")["label"].to_pylist()
+    assert pq.read_table(stage(train(taken), "teacher-1-labels") / "labels.parquet")["label"].to_pylist() == labels
+    guessed = np.argmax(labels, axis=1)  # as if these were the gold classes, in another order
+    turned = tmp_path / "turned.tsv"
+    rows = zip(
+        *(read_start_data(taken, None).training[name] for name in ("sentence1", "sentence2")), guessed, strict=True
+    )
+    names = ("first", "second", "third")
+    turned.write_text("sentence1\tsentence2\tlabel\n" + "".join(f"{a}\t{b}\t{names[-1 - i]}\n" for a, b, i in rows))
+    if len(set(guessed)) > 1:
+        with pytest.raises(InputError, match="agree with the labels best in the order"):
+            train(replace(taken, labelled=str(turned), class_names=names, output=str(tmp_path / "run")))
+
+
+def test_a_teacher_that_gives_raw_scores_is_taken_by_them(tiny_start, tiny_bi_encoder, tiny_pairs, tmp_path):
+    model = load_cross(Path(tiny_bi_encoder), device="cpu", seed=1)
+    as_logits(model)
+    model.save_pretrained(str(tmp_path / "logit"))
+    tiny_pairs.select(range(96)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
+    graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
+    run = train(tiny_start("dvbert", **graded, teacher=(str(tmp_path / "logit"),), dev=None, tests=()))
+    labels = pq.read_table(stage(run, "teacher-1-labels") / "labels.parquet").to_pydict()
+    texts = list(zip(labels["sentence1"], labels["sentence2"], strict=True))
+    raw = CrossEncoder(str(tmp_path / "logit"), device="cpu", max_length=24).predict(texts)
+    np.testing.assert_allclose([label[0] for label in labels["label"]], np.clip(raw, 0, 1), atol=1e-4)
+
+
+def test_every_teacher_is_looked_at_before_the_first_is_trained(tiny_start, tiny_plm, trained):
+    own = str(trained.folder / "teachers" / "1")
+    config = tiny_start("dvbert", teacher=(tiny_plm, own), class_names=("none", "some", "many"))
+    with pytest.raises(InputError, match="tells apart many, none, some"):
+        train(config)
+    assert not list(Path(config.output).glob("stages/teacher-*"))
+    with pytest.raises(InputError, match="/nowhere/teacher"):
+        train(tiny_start("dvbert", teacher=(tiny_plm, "/nowhere/teacher"), labelled="/nowhere/text.tsv"))
+    long = DvBERTFit(learning_rate=1e-3, max_length=5000)
+    with pytest.raises(InputError, match="cross.max_length is 5000"):
+        train(tiny_start("dvbert", cross=long, labelled="/nowhere/text.tsv"))
 
 
 def test_two_teachers_and_fixed_weights(tiny_start, tiny_plm, weights):
@@ -120,6 +168,25 @@ def test_so_many_are_drawn_and_a_tests_pairs_left_out(tiny_start, tiny_pairs, tm
     assert read_start_data(tiny_start("dvbert", **graded), None).record["gold_rows"] == 5  # tests begin with row 140
 
 
+def test_sentences_of_tests_can_be_left_out(tiny_start, tiny_files, tiny_pairs, tmp_path):
+    tiny_pairs.select(range(100, 145)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
+    graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
+    inductive = tiny_start("dvbert", **graded, exclude_test_sentences=True)
+    data = read_start_data(inductive, None)
+    assert data.record["gold_rows"] == data.record["rows"] == len(data.training) <= 40
+    assert data.record["transductive"] is False
+    with pytest.raises(InputError, match="exclude_test_sentences needs to know the tests"):
+        read_start_data(replace(inductive, tests=()), None)
+
+
+def test_bad_rows_and_rows_without_a_class_are_recorded(tiny_start, classes, tmp_path):
+    (tmp_path / "more.tsv").write_text("sentence1\tsentence2\tlabel\n\tdalo\tnone\nbalo\tgelo\t-1\na\tb\tnone\n")
+    more = {"more_labelled": (str(tmp_path / "more.tsv"),), "skip_bad_rows": True}
+    record = read_start_data(tiny_start("dvbert", **more), tmp_path / "bad-rows.tsv").record
+    assert (record["bad_rows"], record["rows_without_class"], record["gold_rows"]) == (1, 1, 97)
+    assert (tmp_path / "bad-rows-2.tsv").exists()
+
+
 def test_tasks_give_their_train_split(tiny_start, data_folder):
     options = {"data_dir": str(data_folder), "dev": None, "tests": ()}
     nli = read_start_data(tiny_start("dvbert", labelled="snli", n_labelled=300, **options), None)
@@ -127,6 +194,8 @@ def test_tasks_give_their_train_split(tiny_start, data_folder):
     assert set(nli.training["label"]) == {0.0, 1.0, 2.0}
     graded = read_start_data(tiny_start("dvbert", labelled="stsb", label_kind="scores", **options), None)
     assert (len(graded.training), min(graded.training["label"]), max(graded.training["label"])) == (5749, 0.0, 1.0)
+    with pytest.raises(InputError, match="labelled is snli, whose labels are classes"):
+        read_start_data(tiny_start("dvbert", labelled="snli", label_kind="scores", **options), None)
     with pytest.raises(InputError, match="stsb has scores, no classes"):
         read_start_data(tiny_start("dvbert", labelled="stsb", **options), None)
 

@@ -71,7 +71,7 @@ def test_a_tests_pairs_are_not_learned(tiny_method, tiny_files, gold_file, caplo
     tests = {"tests": (str(tiny_files / "test.tsv"),), "score_range": STS}
     data = read_data(tiny_method(labelled=gold_file(range(135, 145)), **tests), None)  # the tests begin with row 140
     assert np.isfinite(data.gold.scores).sum() == 5
-    assert (data.record["labelled"]["rows"], data.record["labelled"]["excluded_rows"]) == (5, 5)
+    assert (data.record["labelled"]["rows"], data.record["labelled"]["test_rows"]) == (5, 5)
     assert "5 labelled pairs of a test set left out of what is learned" in caplog.text
     inductive = tiny_method(labelled=gold_file(range(135, 145)), exclude_test_sentences=True, **tests)
     assert 0 < np.isfinite(read_data(inductive, None).gold.scores).sum() <= 5

@@ -23,6 +23,7 @@ from transencoder import (
     ContrastiveTension,
     DeCLUTR,
     DiffCSE,
+    DvBERT,
     EmbeddingMSE,
     MirrorBERT,
     SimCSE,
@@ -35,6 +36,7 @@ from transencoder.methods.contrastive_tension import ContrastiveTensionFit
 from transencoder.methods.dclr import DCLRFit
 from transencoder.methods.declutr import DeCLUTRFit
 from transencoder.methods.diffcse import DiffCSEFit
+from transencoder.methods.dvbert import DvBERTFit
 from transencoder.methods.embedding_mse import EmbeddingMSEFit
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.sct import SCTFit
@@ -89,6 +91,10 @@ CONFIGS = {
     ),
     "congen": (ConGen, {"fit": ConGenFit(**FAST | {"epochs": 10}), "queue_size": 64, "view_kind": "word-deletion"}),
     "ckd": (CKD, {"fit": CKDFit(**FAST | {"epochs": 10}), "queue_size": 256, "projection": "auto"}),
+    "dvbert": (
+        DvBERT,
+        {"fit": DvBERTFit(**FAST | {"epochs": 15}), "cross": DvBERTFit(**FAST | {"epochs": 10, "max_length": 32})},
+    ),
     "embedding-mse": (EmbeddingMSE, {"fit": EmbeddingMSEFit(**FAST | {"epochs": 10})}),
 }
 
@@ -153,7 +159,7 @@ def learn(planted, start, tmp_path_factory):
             "device": "cpu",
         }
         text = "documents" if "documents" in own else "sentences"
-        source = {} if "views" in changes else {text: str(planted / f"{text}.txt")}
+        source = {} if {"views", "labelled"} & changes.keys() else {text: str(planted / f"{text}.txt")}
         return train(config_class(**(fields | own | changes | source)))
 
     return learn_once
@@ -207,6 +213,19 @@ def test_sct_learns_from_a_teacher(learn, planted, simcse, own_loss):
 def test_a_student_beats_its_start(learn, planted, simcse, name):
     """Its teacher is SimCSE's model, its start the teacher's."""
     assert_learned(learn(name, teacher=str(simcse.folder)), planted)
+
+
+@pytest.mark.parametrize("n_teachers", [0, 1])
+def test_dvbert_learns_classes(learn, planted, start, tmp_path, n_teachers):
+    """Whether two sentences have all topics in common or none, of 200 pairs, alone and with a teacher."""
+    rng = random.Random(1)
+    lines = ["sentence1\tsentence2\tlabel"]
+    for row in range(200):
+        texts = pair(rng, TOPICS_A_SENTENCE * (row % 2))
+        lines.append(f"{texts['sentence1']}\t{texts['sentence2']}\t{('other', 'same')[row % 2]}")
+    (tmp_path / "labelled.tsv").write_text("\n".join(lines) + "\n")
+    trained = learn("dvbert", labelled=str(tmp_path / "labelled.tsv"), teacher=(start,) * n_teachers)
+    assert_learned(trained, planted)
 
 
 def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, planted, tmp_path):

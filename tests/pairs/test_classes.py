@@ -109,6 +109,21 @@ def test_bad_rows_can_be_left_out(write, tmp_path):
     assert [line.split("\t")[0][-5:] for line in (tmp_path / "bad.tsv").read_text().splitlines()] == ["tsv:6", "tsv:7"]
 
 
+def test_a_data_sets_own_names_say_what_its_numbers_mean():
+    """Also where the classes are wanted in another order."""
+    features = Features({"text1": Value("string"), "text2": Value("string"), "label": ClassLabel(names=NLI)})
+    columns = {"text1": list("abc"), "text2": list("def"), "label": [0, 1, 2]}
+    found = read_classes(Dataset.from_dict(columns, features=features), class_names=NLI[::-1])
+    assert [found.names[i] for i in found.classes] == list(NLI)
+    with pytest.raises(InputError, match="label is 0, which is no class"):
+        read_classes(Dataset.from_dict(columns, features=features), class_names=("yes", "no", "perhaps"))
+
+
+def test_numbers_that_are_names_are_no_positions(write):
+    with pytest.raises(InputError, match=r"a.tsv:2: label is '0', which is no class. .*Allowed are 1, 2, 3;"):
+        read_classes(write("a.tsv", tsv([("a", "b", 0), ("c", "d", 1)])), class_names=("1", "2", "3"))
+
+
 def test_snli_is_read_by_its_numbers(data_folder):
     found = read_classes("stanfordnlp/snli", split="train", class_names=NLI, data_folder=data_folder)
     assert (len(found.pairs), found.names) == (9999, NLI)

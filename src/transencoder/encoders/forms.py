@@ -83,11 +83,17 @@ def load_cross(
     model: CrossEncoder
     is_cross = _form(folder) == "cross"
     is_classifier = _architecture(folder).endswith("ForSequenceClassification")
+    if is_cross and not is_classifier and (class_names or new_head):
+        raise InputError(
+            f"{folder} is a cross-encoder with a linear head on [CLS] and one output, which learns no classes and is "
+            "not renewed; give one with the model's own head, or a plain pretrained model"
+        )
     n_outputs = len(class_names) or 1
     if is_classifier and not new_head and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
         raise InputError(
             f"{folder} is a cross-encoder with {plural(found, 'output')}; a start needs {n_outputs}. "
-            f"Give a cross-encoder that was made with num_labels={n_outputs}, or a plain pretrained model"
+            f"Give a cross-encoder that was made with num_labels={n_outputs}, a plain pretrained model, or new_head "
+            "where there is such a setting"
         )
     if head == "pooler" or is_cross or class_names:
         with _without_load_reports():

@@ -36,6 +36,17 @@ class Annealing:
     """alpha: instead of that, (1 - alpha) of the loss to gold and alpha of the losses to the teachers (DvBERT, section
     3.6), in [0, 1]; None: annealing."""
 
+    @staticmethod
+    def checked_share(soft_share: float | None) -> float | None:
+        """A value for `soft_share`.
+
+        Raises:
+            ValueError: It is not in [0, 1].
+        """
+        if soft_share is not None and not 0.0 <= soft_share <= 1.0:
+            raise ValueError(f"soft_share is {soft_share}; it must be in [0, 1]")
+        return soft_share
+
     def taught_loss(
         self,
         loss: Callable[[Tensor], Float[Tensor, ""]],
@@ -46,7 +57,7 @@ class Annealing:
 
         Args:
             loss: Of the student, to targets.
-            gold: y; NaN where there is none.
+            gold: y; where teachers anneal to it, NaN where there is none.
             taught: q_k, each teacher's.
         """
         if not taught:

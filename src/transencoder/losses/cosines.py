@@ -20,10 +20,15 @@ class CosineLoss(Annealing, nn.Module, ABC):
     Args:
         model: The bi-encoder to train.
         allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
+        soft_share: Of labels that are gold and teachers': weight of the teachers' losses, in [0, 1], instead of
+            annealing (DvBERT, section 3.6); None: annealing.
     """
 
-    def __init__(self, model: SentenceTransformer, allow_outside: bool = False) -> None:
+    def __init__(
+        self, model: SentenceTransformer, allow_outside: bool = False, *, soft_share: float | None = None
+    ) -> None:
         super().__init__()
+        self.soft_share = self.checked_share(soft_share)
         self.model = model
         self.allow_outside = allow_outside
 

@@ -68,13 +68,11 @@ class DualViewLoss(Annealing, nn.Module):
         super().__init__()
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; it must be at least 2")
-        if soft_share is not None and not 0.0 <= soft_share <= 1.0:
-            raise ValueError(f"soft_share is {soft_share}; it must be in [0, 1]")
         width = model.get_embedding_dimension()
         assert width is not None, "every model here has embeddings of one size"
         self.model = model
         self.n_classes = n_classes
-        self.soft_share = soft_share
+        self.soft_share = self.checked_share(soft_share)
         self.classifier = nn.Linear(3 * width, n_classes)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Float[Tensor, ""]:

@@ -28,6 +28,16 @@ def check_temperature(temperature: float | None, usual: str, name: str = "temper
         raise InputError(f"{name} is {temperature}; it must be above 0 and finite, {usual}")
 
 
+def check_score_range(score_range: tuple[float, ...]) -> None:
+    """Refuse what is no range of scores.
+
+    Raises:
+        InputError: There are not two finite numbers, the lower one first.
+    """
+    if len(score_range) != 2 or not -math.inf < score_range[0] < score_range[1] < math.inf:
+        raise InputError(f"score_range is {score_range}; give the lowest and the highest score, such as 0 5")
+
+
 def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
     """Refuse a queue that a step would fill more than once.
 

@@ -31,7 +31,7 @@ class Data:
     """Everything a run reads."""
 
     training: Dataset
-    """Pairs, `sentence1` and `sentence2` only, or sentences or documents, `text`: gold scores are apart, in `gold`."""
+    """Pairs, `sentence1` and `sentence2`, for DvBERT `label` too; or sentences or documents, `text`."""
     record: DataRecord
     """Of the training text."""
     kind: Literal["pairs"] | Texts
@@ -89,7 +89,7 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
             record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
         rows = long_enough
     is_compared = bool(tests) and kind != "documents"
-    if is_compared and config.exclude_test_sentences:
+    if is_compared and config.exclude_test_sentences and not isinstance(config, DvBERT):
         rows, record = _apart(rows, record, tests, exclude=True)
     if isinstance(config, Sentences) and config.n_sentences is not None:
         rows, record = _drawn(rows, record, config.n_sentences, "n_sentences", config.seed)
@@ -98,13 +98,17 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     if isinstance(config, StartMethod) and len(rows) * (1 if kind == "sentences" else config.rows_per_text) < 2:
         is_drawn = isinstance(config, Sentences) and config.n_sentences is not None
         how = ", of which n_sentences takes 1" if is_drawn else " of 1 row"
-        raise InputError(f"{record['source']}{how}: there must be at least 2, for each other's negatives")
+        raise InputError(f"{record['source']}{how}: there must be at least 2")
     return Data(rows, record, "pairs" if is_paired else kind, dev, tests if config.score_tests else [])
 
 
 def _gold_rows(config: DvBERT, tests: list[Scored], bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
     """The labelled pairs that are trained on: none of a test's, as many as there are to be."""
-    rows, record = apart(*read_labelled_rows(config, bad_rows_file), tests)
+    _check_exclusion(config)
+    rows, record = read_labelled_rows(config, bad_rows_file)
+    if tests and config.exclude_test_sentences:
+        rows, record = _apart(rows, record, tests, exclude=True)
+    rows, record = apart(rows, record, tests)
     if config.n_labelled is not None:
         seed = stage_seed(config.seed, "n_labelled")
         rows, record = _drawn(rows, record, config.n_labelled, "n_labelled", seed)
@@ -214,10 +218,7 @@ def _training_texts(
 
 def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
     """How training text is read from a file, and where its bad rows go if they are skipped."""
-    if config.exclude_test_sentences and not config.tests:
-        raise InputError(
-            "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"
-        )
+    _check_exclusion(config)
     skipped = bad_rows_file if config.skip_bad_rows else None
     return {
         "header": config.header,
@@ -229,6 +230,13 @@ def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str,
         "skip_bad_rows": config.skip_bad_rows,
         "bad_rows_file": skipped,
     }, skipped
+
+
+def _check_exclusion(config: Method[Any]) -> None:
+    if config.exclude_test_sentences and not config.tests:
+        raise InputError(
+            "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"
+        )
 
 
 def _with_bad_rows(record: DataRecord, skipped: Path | None) -> DataRecord:

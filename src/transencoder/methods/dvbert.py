@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
+from transencoder.methods.checks import check_score_range
 from transencoder.methods.start import StartMethod
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class DvBERT(StartMethod):
         super().__post_init__()
         if self.columns and len(self.columns) != 2:
             raise InputError(f"columns names {len(self.columns)} column; labelled pairs have two of text")
-        if len(self.score_range) != 2 or not self.score_range[0] < self.score_range[1]:
-            raise InputError(f"score_range is {self.score_range}; give the lowest and the highest score, such as 0 5")
+        check_score_range(self.score_range)
         if self.label_kind == "scores" and self.class_names:
             raise InputError("class_names are of classes, and label_kind is scores; leave one of them out")
         if self.label_kind == "classes" and self.score_range != (0.0, 1.0):
@@ -143,6 +143,4 @@ class DvBERT(StartMethod):
 
         if self.label_kind == "classes":
             return DualViewLoss(student, len(self.class_names), soft_share=self.soft_share)
-        loss = CosineRegressionLoss(student)
-        loss.soft_share = self.soft_share
-        return loss
+        return CosineRegressionLoss(student, soft_share=self.soft_share)

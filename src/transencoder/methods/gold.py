@@ -4,7 +4,7 @@ Neither paper has it.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,18 +41,53 @@ def read_gold(config: TransEncoder) -> tuple[Dataset, DataRecord]:
     """
     source = config.labelled
     assert source is not None, "only called where there are some"
-    where: dict[str, Any] = {"cache_folder": config.cache_dir, "data_folder": config.data_dir, "token": config.token}
-    if isinstance(source, str) and source in tasks.TASKS:
-        task = tasks.TASKS[source]
+    where = {"cache_folder": config.cache_dir, "data_folder": config.data_dir, "token": config.token}
+    pairs = read_scores(source, config.score_range, "score", where, "labelled")
+    return pairs, data_record(source_name(source), pairs)
+
+
+def read_scores(
+    source: str | Dataset, score_range: Sequence[float], column: str, options: Mapping[str, Any], field: str
+) -> Dataset:
+    """Pairs with gold scores from 0 to 1: `sentence1`, `sentence2`, `score`.
+
+    Args:
+        source: A file, a hub id, a data set, or a task, whose train split and range are taken.
+        score_range: Lowest and highest score of a file.
+        column: Of the scores in a file.
+        options: How a file is read; of a task, where its data are.
+        field: The setting that names the source, for messages.
+
+    Raises:
+        InputError: They cannot be read, have no scores, or scores out of range.
+    """
+    task = task_named(source)
+    low, high = score_range
+    if task is not None:
         if task.metric == "accuracy":
-            raise InputError(f"labelled is {source}, whose labels are classes; give pairs with scores, such as stsb")
+            raise InputError(f"{field} is {source}, whose labels are classes; give pairs with scores, such as stsb")
+        if (low, high) != (0.0, 1.0):
+            raise InputError(
+                f"score_range is of files, and {field} is the task {source}, which has its own; leave it out"
+            )
+        where = {name: options[name] for name in ("cache_folder", "data_folder", "token")}
         pairs, low, high = tasks.load(task, "train", **where), *tasks.range_of(task)
     else:
-        low, high = config.score_range
-        pairs = _read_file(source, (low, high), where)
-    pairs = pairs.select_columns(["sentence1", "sentence2", "score"])
-    record = data_record(source_name(source), pairs)
-    return _rescaled(pairs, low, high), record
+        try:
+            pairs = read_pairs(source, score_column=column, score_range=(low, high), **options)
+        except InputError as error:
+            hint = (
+                " Where all scores have another range, give it: score_range 0 5" if "out of range" in str(error) else ""
+            )
+            raise InputError(f"{error}{hint}") from error
+    scores = (np.asarray(pairs["score"][:], np.float64) - low) / (high - low)
+    texts = pairs.select_columns(["sentence1", "sentence2"])
+    return texts.add_column("score", scores.tolist(), feature=Value("float64"))
+
+
+def task_named(source: str | Dataset) -> tasks.Task | None:
+    """The task that is meant; None for a file or a data set."""
+    return tasks.TASKS.get(source) if isinstance(source, str) else None
 
 
 def with_gold(
@@ -98,23 +133,8 @@ def apart(labelled: Dataset, record: DataRecord, tests: list[Scored]) -> tuple[D
     logger.warning(
         "%s: %s of a test set left out of what is learned", record["source"], plural(n_left_out, "labelled pair")
     )
-    n_before = record.get("excluded_rows", 0)
-    more: Any = data_record(record["source"], kept) | {"excluded_rows": n_before + n_left_out}
+    more: Any = data_record(record["source"], kept) | {"test_rows": n_left_out}
     return kept, record | more
-
-
-def _read_file(source: str | Dataset, score_range: tuple[float, float], where: Mapping[str, Any]) -> Dataset:
-    try:
-        return read_pairs(source, score_column="score", score_range=score_range, **where)
-    except InputError as error:
-        if "out of range" not in str(error):
-            raise
-        raise InputError(f"{error} Where all scores have another range, give it: score_range 0 5") from error
-
-
-def _rescaled(pairs: Dataset, low: float, high: float) -> Dataset:
-    scores = (np.asarray(pairs["score"][:], np.float64) - low) / (high - low)
-    return pairs.remove_columns("score").add_column("score", scores.tolist(), feature=Value("float64"))
 
 
 def _keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """Labelled rows to train on, with classes or with scores (DvBERT)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from datasets import Dataset, Value, concatenate_datasets
 from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
+from transencoder.methods.gold import read_scores, task_named
 from transencoder.methods.labelled import data_record, source_name
-from transencoder.pairs import ClassPairs, read_classes, read_pairs
+from transencoder.pairs import ClassPairs, read_classes
 from transencoder.report.result import DataRecord
 
 
@@ -22,86 +23,81 @@ def read_labelled_rows(config: DvBERT, bad_rows_file: Path | None) -> tuple[Data
         InputError: A source cannot be read, or its classes are others than those of the one before.
     """
     sources = [config.labelled, *config.more_labelled]
-    read = _classes if config.label_kind == "classes" else _scores
-    rows, names = read(config, sources, bad_rows_file)
-    record: Any = data_record(" and ".join(map(source_name, sources)), rows)
-    record["gold_rows"] = len(rows)
-    if names:
-        record["classes"] = list(names)
+    if config.label_kind == "classes":
+        parts, more = _classes(config, sources, bad_rows_file)
+    else:
+        parts, more = _scores(config, sources, bad_rows_file), {}
+    rows = concatenate_datasets(parts)
+    record: Any = data_record(" and ".join(map(source_name, sources)), rows) | more
+    if config.skip_bad_rows and bad_rows_file is not None:
+        written = [_bad_rows(bad_rows_file, number) for number in range(len(sources))]
+        record["bad_rows"] = sum(path.read_bytes().count(b"\n") for path in written if path.exists())
     return rows, record
 
 
 def _classes(
     config: DvBERT, sources: Sequence[str | Dataset], bad_rows_file: Path | None
-) -> tuple[Dataset, tuple[str, ...]]:
-    names = config.class_names
+) -> tuple[list[Dataset], dict[str, Any]]:
+    names, n_without = config.class_names, 0
     parts = []
     for number, source in enumerate(sources):
-        task = _task(source)
+        reading = _reading(config, bad_rows_file, number)
+        task = task_named(source)
         if task is None:
-            options = _reading(config, bad_rows_file, number)
-            found = read_classes(source, label_column=config.label_column, class_names=names, **options)
+            numbers = None if config.class_names or not number else ()  # what occurred first says nothing of numbers
+            reading |= {"label_column": config.label_column, "class_names": names, "numbers": numbers}
+            found = read_classes(source, **reading)
         else:
-            found = _task_classes(config, task, names)
+            found = _task_classes(task, names, reading)
         names = names or found.names
+        n_without += found.n_without
         parts.append(_with_labels(found.pairs, found.classes))
-    return concatenate_datasets(parts), names
+    return parts, {"classes": list(names)} | ({"rows_without_class": n_without} if n_without else {})
 
 
-def _scores(
-    config: DvBERT, sources: Sequence[str | Dataset], bad_rows_file: Path | None
-) -> tuple[Dataset, tuple[str, ...]]:
+def _scores(config: DvBERT, sources: Sequence[str | Dataset], bad_rows_file: Path | None) -> list[Dataset]:
     parts = []
     for number, source in enumerate(sources):
-        low, high = config.score_range
-        if (task := _task(source)) is not None:
-            pairs, low, high = tasks.load(task, "train", **_where(config)), *tasks.range_of(task)
-        else:
-            options = _reading(config, bad_rows_file, number)
-            column = config.label_column or "score"
-            pairs = read_pairs(source, score_column=column, score_range=(low, high), **options)
-        texts = pairs.select_columns(["sentence1", "sentence2"])
-        parts.append(_with_labels(texts, (np.asarray(pairs["score"][:]) - low) / (high - low)))
-    return concatenate_datasets(parts), ()
+        reading = _reading(config, bad_rows_file, number)
+        pairs = read_scores(source, config.score_range, config.label_column or "score", reading, "labelled")
+        parts.append(_with_labels(pairs.remove_columns("score"), np.asarray(pairs["score"][:])))
+    return parts
 
 
-def _task(source: str | Dataset) -> tasks.Task | None:
-    """The task that is meant, whose train split it is; None for a file or a data set."""
-    return tasks.TASKS.get(source) if isinstance(source, str) else None
-
-
-def _task_classes(config: DvBERT, task: tasks.Task, names: tuple[str, ...]) -> ClassPairs:
+def _task_classes(task: tasks.Task, names: tuple[str, ...], reading: Mapping[str, Any]) -> ClassPairs:
     if task.metric != "accuracy" and task.positive_label is None:
         raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
     part = "" if task.config is None else f":{task.config}"
+    where = {name: reading[name] for name in ("cache_folder", "data_folder", "token")}
     return read_classes(
         f"{task.dataset}{part}@{task.revision}",
         columns=task.columns[:2],
         label_column=task.columns[2],
         class_names=names or task.class_names,
+        numbers=task.class_names or None,
         split=task.splits["train"],
-        **_where(config),
+        **where,
     )
-
-
-def _where(config: DvBERT) -> dict[str, Any]:
-    return {"cache_folder": config.cache_dir, "data_folder": config.data_dir, "token": config.token}
 
 
 def _with_labels(pairs: Dataset, labels: np.ndarray) -> Dataset:
     return pairs.add_column("label", labels.astype(np.float64).tolist(), feature=Value("float64"))
 
 
+def _bad_rows(path: Path, number: int) -> Path:
+    """Where the bad rows of the first source and of the later ones go: `bad-rows.tsv`, `bad-rows-2.tsv`."""
+    return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if number else path
+
+
 def _reading(config: DvBERT, bad_rows_file: Path | None, number: int) -> dict[str, Any]:
-    path = bad_rows_file if config.skip_bad_rows else None
-    if path is not None and number:
-        path = path.with_name(f"{path.stem}-{number + 1}{path.suffix}")
     return {
         "columns": config.columns or None,
         "header": config.header,
         "file_format": config.file_format,
         "split": config.split,
-        **_where(config),
+        "cache_folder": config.cache_dir,
+        "data_folder": config.data_dir,
+        "token": config.token,
         "skip_bad_rows": config.skip_bad_rows,
-        "bad_rows_file": path,
+        "bad_rows_file": _bad_rows(bad_rows_file, number) if bad_rows_file and config.skip_bad_rows else None,
     }

@@ -111,10 +111,21 @@ def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:
                 f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give one "
                 "that was made from the same pretrained model"
             )
+    if isinstance(usable, DvBERT):
+        _check_teachers(usable)
     if usable.taught_by is not None:
         check_length(_fetch_teacher(usable), usable.fit.max_length, "fit.max_length", usable.taught_by)
     usable.check_start(folder)
     return given.filled(folder), usable.filled(folder), folder
+
+
+def _check_teachers(config: DvBERT) -> None:
+    """Refuse cross-encoders that cannot be had or that do not read so many tokens."""
+    for name in config.teacher:
+        folder = fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
+        check_length(folder, config.cross.max_length, "cross.max_length", name)
+    if config.teacher and config.cross.lora_rank:
+        check_lora()
 
 
 def _check_student(config: StartMethod, folder: Path) -> None:

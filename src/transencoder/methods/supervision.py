@@ -11,9 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import Dataset
+from scipy.optimize import linear_sum_assignment
+from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
-from transencoder.encoders import classes_of, fetch, is_cross, load_cross, weights_fingerprint
+from transencoder.encoders import (
+    classes_of,
+    fetch,
+    gives_logits,
+    is_cross,
+    load_cross,
+    load_trained,
+    weights_fingerprint,
+)
 from transencoder.errors import InputError
 from transencoder.fit import fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
@@ -51,6 +61,8 @@ def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[TaughtLa
     """
     config = bench.config
     assert isinstance(config, DvBERT), "only called for methods with labels"
+    for name in config.teacher:  # all of them, before the first is trained
+        _has_learned(config, _fetched(config, name))
     return [_labels(bench, config, pairs, pairs_key, number) for number in range(1, len(config.teacher) + 1)]
 
 
@@ -96,21 +108,17 @@ def targets_of(pairs: Dataset, labels: Sequence[TaughtLabels], n_classes: int) -
 
 
 def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number: int) -> TaughtLabels:
-    folder = fetch(config.teacher[number - 1], form="cross", token=config.token, cache_folder=config.cache_dir)
+    folder = _fetched(config, config.teacher[number - 1])
     key, learned = weights_fingerprint(folder), None
-    if config.new_head or not _has_learned(config, folder):
+    if not _has_learned(config, folder):
         trained = _trained(bench, config, pairs, pairs_key, folder, number)
         folder = learned = trained.folder / "model"
         key = trained.key
 
     def compute(stage: Path) -> dict[str, Any]:
-        model = load_cross(
-            folder, class_names=config.class_names, max_length=config.cross.max_length, device=bench.device
-        )
-        if config.class_names:
-            taught = class_probabilities(model, pairs, precision=config.precision, cache=bench.cache)
-        else:
-            taught = CrossScorer(model, precision=config.precision, cache=bench.cache).score(pairs)[:, None]
+        taught = _said_by(bench, config, folder, pairs)
+        if learned is None and _is_unnamed(classes_of(folder)):
+            _check_order(config, folder, taught, pairs)
         if distributed.rank() == 0:
             _write_labels(stage / _LABELS, pairs, taught)
         return {}
@@ -129,23 +137,69 @@ def _labels(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, number
     return TaughtLabels(record, learned)
 
 
+def _fetched(config: DvBERT, name: str) -> Path:
+    return fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
+
+
+def _said_by(bench: Bench, config: DvBERT, folder: Path, pairs: Dataset) -> np.ndarray:
+    """What a teacher says of the pairs, each rank asking about its share: (n, classes), of scores (n, 1)."""
+    model = load_trained(folder, bench.device, max_length=config.cross.max_length)
+    assert isinstance(model, CrossEncoder), "a teacher is one"
+    options: Any = {"precision": config.precision, "cache": bench.cache}
+
+    def say(share: Dataset) -> np.ndarray:
+        if config.class_names:
+            return class_probabilities(model, share, **options)
+        scores = CrossScorer(model, as_logit=gives_logits(model), **options).score(share)
+        clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs may be anything
+        return clipped[:, None]
+
+    if distributed.world_size() == 1:
+        return say(pairs)
+    return distributed.concatenate(say(pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)))
+
+
+def _check_order(config: DvBERT, folder: Path, taught: np.ndarray, pairs: Dataset) -> None:
+    """Refuse a teacher whose outputs, which have no names, mean the classes in another order, by the gold labels.
+
+    Raises:
+        InputError: In another order it agrees with more of them.
+    """
+    n = len(config.class_names)
+    gold = targets_of(pairs, [], 0).astype(np.int64)
+    agreed = np.bincount(taught.argmax(1) * n + gold, minlength=n * n).reshape(n, n)
+    outputs, classes = linear_sum_assignment(-agreed)
+    if agreed[outputs, classes].sum() > agreed.trace():
+        order = ", ".join(config.class_names[i] for i in classes)
+        raise InputError(
+            f"the outputs of the teacher {folder} agree with the labels best in the order {order}; give class_names in "
+            "the teacher's order, or new_head, with which it learns the classes in yours"
+        )
+
+
 def _has_learned(config: DvBERT, folder: Path) -> bool:
-    """Whether a teacher is a cross-encoder with such outputs already, and no plain pretrained model.
+    """Whether a teacher is a cross-encoder with such outputs already, and is taken as it is.
 
     Raises:
         InputError: It has other classes.
     """
+    if config.new_head:
+        return False
     names = classes_of(folder)
     if not names:
         return config.label_kind == "scores" and is_cross(folder)
-    unnamed = all(name == f"LABEL_{number}" for number, name in enumerate(names))
-    if len(names) == len(config.class_names) and (unnamed or names == config.class_names):
+    if len(names) == len(config.class_names) and (_is_unnamed(names) or names == config.class_names):
         return True
     wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
     raise InputError(
         f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give class_names in "
         "the teacher's order, or new_head, with which it learns these first"
     )
+
+
+def _is_unnamed(names: tuple[str, ...]) -> bool:
+    """Whether a cross-encoder's classes have transformers' names in the place of their own."""
+    return bool(names) and all(name == f"LABEL_{number}" for number, name in enumerate(names))
 
 
 def _trained(bench: Bench, config: DvBERT, pairs: Dataset, pairs_key: str, folder: Path, number: int) -> StageRecord:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from transencoder.config import BiLoss, CrossLoss, FitConfig, Form, Head, LabelPolicy, Member, PretrainingConfig
 from transencoder.errors import InputError
+from transencoder.methods.checks import check_score_range
 from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
@@ -147,8 +148,7 @@ class TransEncoder(Method["Trained"]):
     def _check_gold(self) -> None:
         if self.n_labelled is not None and self.labelled is None:
             raise InputError("n_labelled needs labelled to draw from; give both, or leave it out")
-        if len(self.score_range) != 2 or not self.score_range[0] < self.score_range[1]:
-            raise InputError(f"score_range is {self.score_range}; give the lowest and the highest score, such as 0 5")
+        check_score_range(self.score_range)
         if self.score_range != (0.0, 1.0) and self.labelled is None:
             raise InputError("score_range is of a labelled file; leave it out")
 

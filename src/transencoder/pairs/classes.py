@@ -54,6 +54,7 @@ def read_classes(
     columns: Sequence[str] | None = None,
     label_column: str | None = None,
     class_names: Sequence[str] = (),
+    numbers: Sequence[str] | None = None,
     header: bool | None = None,
     file_format: str | None = None,
     split: str | None = None,
@@ -71,8 +72,10 @@ def read_classes(
         source: as in `read_pairs`.
         columns: as in `read_pairs`.
         label_column: name or position of the class. Default: `label`, `labels` or `gold_label`.
-        class_names: all classes, in the order of their numbers from 0; a row may then have the name or the number.
-            Default: those that a data set's own feature names, else what occurs, in order (numbers by value).
+        class_names: all classes, in their order. Default: those that a data set's own feature names, else what occurs,
+            in order (numbers by value).
+        numbers: the class that each number from 0 means, where rows have numbers. A data set's own feature goes first.
+            Default: `class_names`, unless these are numbers themselves.
         header: as in `read_pairs`.
         file_format: as in `read_pairs`.
         split: as in `read_pairs`.
@@ -112,8 +115,11 @@ def read_classes(
                 f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
                 "State its name with label_column."
             )
-        known = tuple(class_names) or _named_by(found, table.columns[2])
-        rows = _with_class(table, known, bad_rows)
+        own = _named_by(found, table.columns[2])
+        known = tuple(class_names) or own
+        has_numbers = any(name.lstrip("-").isdecimal() for name in known)
+        by_number = own or (tuple(numbers) if numbers is not None else () if has_numbers else known)
+        rows = _with_class(table, known, by_number, bad_rows)
         stored = store_rows(rows, ("sentence1", "sentence2", "label"), folder, name, bad_rows, drop=skip_bad_rows)
     return _numbered(stored, known, name)
 
@@ -124,23 +130,26 @@ def _named_by(found: Any, column: str) -> tuple[str, ...]:
     return tuple(getattr(feature, "names", None) or ())
 
 
-def _with_class(table: Table, known: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
+def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
     """The good rows, their class as a name; empty where there is none."""
+    numbers = f", or 0 to {len(by_number) - 1}" if by_number else ""
+    allowed = f"{', '.join(known)}{numbers}" if known else "a text or a whole number"
     for row in table.rows:
         if isinstance(row, BadRow):
             bad_rows.add(row)
             continue
         name = _class_name(row.values[2])
+        if name and name.isdecimal() and int(name) < len(by_number):
+            name = by_number[int(name)]
         bad = text_fault(row, table.columns, 2)
-        if bad is None and (name is None or (known and name and _resolved(name, known) is None)):
-            allowed = f"{', '.join(known)}, or 0 to {len(known) - 1}" if known else "a text or a whole number"
+        if bad is None and (name is None or (known and name and name not in known)):
             reason = f"{table.columns[2]} is {shorten(row.values[2])}, which is no class"
             bad = BadRow(row.number, reason, f"Allowed are {allowed}; {NO_CLASS[0]} marks a row without", row.values)
         if bad is not None:
             bad_rows.add(bad)
         else:
             assert name is not None
-            yield Row(row.number, (*row.values[:2], name and (_resolved(name, known) or name)))
+            yield Row(row.number, (*row.values[:2], name))
 
 
 def _class_name(value: object) -> str | None:
@@ -153,13 +162,6 @@ def _class_name(value: object) -> str | None:
         return None
     name = value.strip()
     return "" if name in NO_CLASS else name
-
-
-def _resolved(name: str, known: tuple[str, ...]) -> str | None:
-    """One of the known names, which may be given by its number."""
-    if name in known:
-        return name
-    return known[int(name)] if name.isdecimal() and int(name) < len(known) else None
 
 
 def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:

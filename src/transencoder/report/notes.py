@@ -57,11 +57,17 @@ def _data_notes(result: Result) -> Iterator[str]:
             f"{labelled['rows']:,} training pairs have gold scores, whose share of their targets grew from 0 to 1 in "
             "each stage: the models were not trained without labels."
         )
+    labelled_record = record.get("labelled", record)
+    if n_rows := labelled_record.get("test_rows"):
+        yield f"Of the labelled pairs {n_rows:,} that are in the test sets too were left out."
+    if n_rows := labelled_record.get("rows_without_class"):
+        yield f"Of the labelled pairs {n_rows:,} that have no class were left out."
     if excluded := record.get("excluded_rows"):
         left_out = f"{texts} that hold a sentence of a test set" if texts == "pairs" else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
         files = "bad-rows.tsv" + (" or bad-extra-rows.tsv" if result["config"].get("extra_pairs") else "")
+        files += " or bad-rows-2.tsv and so on" if result["config"].get("more_labelled") else ""
         yield f"{bad:,} bad rows of the training {texts} were skipped; {files} in the run folder has them."
     if short := record.get("short_rows"):
         yield f"{plural(short, 'document')} of too few words were left out."

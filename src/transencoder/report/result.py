@@ -42,6 +42,10 @@ class DataRecord(TypedDict):
     """Training pairs only: how many have gold labels."""
     classes: NotRequired[list[str]]
     """Training pairs only: the names of the classes that they are labelled with."""
+    test_rows: NotRequired[int]
+    """Labelled pairs only: those that were left out because they are a test set's."""
+    rows_without_class: NotRequired[int]
+    """Labelled pairs only: those that were left out because they have none."""
     missing_rows: NotRequired[int]
     """Training pairs only: pairs of the paper's set that could not be had."""
     bad_rows: NotRequired[int]
