@@ -9,6 +9,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from transencoder import DvBERT, train
+from transencoder.checkpoints import KeepBest
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss
@@ -73,6 +74,24 @@ def test_a_teacher_that_has_learned_the_classes_is_taken_as_it_is(tiny_start, tr
     assert weights(again.folder) == weights(trained.folder)
     with pytest.raises(InputError, match="tells apart many, none, some; what is learned here has the classes none, so"):
         train(tiny_start("dvbert", teacher=(own,), class_names=("none", "some", "many")))
+
+
+def test_a_teacher_that_was_interrupted_ends_with_the_same_bytes(tiny_start, trained, weights, monkeypatch):
+    config, save = tiny_start("dvbert"), KeepBest.on_save
+
+    def stop_after_save(self, *arguments, **kwargs):
+        save(self, *arguments, **kwargs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    assert list(Path(config.output).glob("stages/teacher-1-cross-encoder-*/checkpoints/checkpoint-3"))
+    monkeypatch.setattr(KeepBest, "on_save", save)
+    again = train(config)
+    assert weights(again.folder) == weights(trained.folder)
+    models = [(run.folder / "teachers" / "1" / "model.safetensors").read_bytes() for run in (again, trained)]
+    assert models[0] == models[1]
 
 
 def test_outputs_without_names_are_taken_in_the_labels_order_only(tiny_start, trained, tmp_path):

@@ -37,7 +37,7 @@ class StartPlan:
     seconds: float
     """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
     disk_bytes: int
-    """Two models, one checkpoint, views and tokens."""
+    """Two models, one checkpoint, views and tokens; as much of each teacher that may learn labels first."""
     teacher_steps: int = 0
     """Of each cross-encoder that learns labels first."""
 
@@ -80,15 +80,16 @@ def plan_start(config: StartMethod) -> StartPlan:
             _width(teacher),
             training_operations(count_parameters(teacher), 0, n_rows) * config.relative_length,
         )
-    teacher_steps = 0
+    teacher_steps = teachers_size = 0
     if isinstance(config, DvBERT) and config.teacher:
         teacher_steps = steps_in_all(n_pairs, config.cross, both_orders=False)
         for name in config.teacher:
             size = count_parameters(fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir))
+            teachers_size += size
             operations += training_operations(size, teacher_steps * (config.cross.batch_size or 1), n_pairs)
     operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
     operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
-    disk = 4 * n_parameters * (2 + 4) * config.n_encoders + n_pairs * 600 * config.relative_length
+    disk = 4 * (n_parameters * config.n_encoders + teachers_size) * (2 + 4) + n_pairs * 600 * config.relative_length
     seconds = operations / operations_a_second(config)
     return StartPlan(config, len(data.training), n_pairs, steps, seconds, round(disk), teacher_steps)
 

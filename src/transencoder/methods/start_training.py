@@ -53,7 +53,7 @@ class TrainedStart:
 
 
 def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedStart:
-    """Train a bi-encoder on unlabelled text, or go on with a run that was interrupted.
+    """Train a bi-encoder on text or labelled pairs, or go on with a run that was interrupted.
 
     Args:
         config: The method's config.
