@@ -71,7 +71,7 @@ def load_cross(
         seed: Decides the new parts.
         device: Where it goes; None: the best there is.
         class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
-        new_head: Leave the head of a cross-encoder that was saved with one, whatever its outputs.
+        new_head: Give a cross-encoder that was saved with a head another one, whatever its outputs were.
 
     Returns:
         The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.

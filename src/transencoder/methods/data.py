@@ -12,7 +12,7 @@ from transencoder.config import Texts
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.gold import Gold, apart, read_gold, with_gold
-from transencoder.methods.labelled import Scored, data_record, read_labelled, source_name
+from transencoder.methods.labelled import Scored, data_record, read_labelled, reading_options, source_name
 from transencoder.methods.labelled_rows import read_labelled_rows
 from transencoder.methods.method import Method
 from transencoder.methods.mlm import MLM
@@ -220,16 +220,7 @@ def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str,
     """How training text is read from a file, and where its bad rows go if they are skipped."""
     _check_exclusion(config)
     skipped = bad_rows_file if config.skip_bad_rows else None
-    return {
-        "header": config.header,
-        "file_format": config.file_format,
-        "split": config.split,
-        "cache_folder": config.cache_dir,
-        "data_folder": config.data_dir,
-        "token": config.token,
-        "skip_bad_rows": config.skip_bad_rows,
-        "bad_rows_file": skipped,
-    }, skipped
+    return reading_options(config, skipped), skipped
 
 
 def _check_exclusion(config: Method[Any]) -> None:

@@ -54,6 +54,25 @@ def data_record(source: str, rows: Dataset) -> DataRecord:
     return {"source": source, "rows": len(rows), "fingerprint": fingerprint(rows)}
 
 
+def reading_options(config: Method[Any], bad_rows_file: Path | None) -> dict[str, Any]:
+    """How a config's training text is read, as the readers of `transencoder.pairs` take it.
+
+    Args:
+        config: Any method's.
+        bad_rows_file: Where bad rows go; None: nowhere.
+    """
+    return {
+        "header": config.header,
+        "file_format": config.file_format,
+        "split": config.split,
+        "cache_folder": config.cache_dir,
+        "data_folder": config.data_dir,
+        "token": config.token,
+        "skip_bad_rows": config.skip_bad_rows,
+        "bad_rows_file": bad_rows_file,
+    }
+
+
 def source_name(source: str | Dataset) -> str:
     """Where a data set came from."""
     return source if isinstance(source, str) else "a Dataset given in Python"

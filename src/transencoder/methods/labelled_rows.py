@@ -11,7 +11,7 @@ from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.gold import read_scores, task_named
-from transencoder.methods.labelled import data_record, source_name
+from transencoder.methods.labelled import data_record, reading_options, source_name
 from transencoder.pairs import ClassPairs, read_classes
 from transencoder.report.result import DataRecord
 
@@ -90,14 +90,5 @@ def _bad_rows(path: Path, number: int) -> Path:
 
 
 def _reading(config: DvBERT, bad_rows_file: Path | None, number: int) -> dict[str, Any]:
-    return {
-        "columns": config.columns or None,
-        "header": config.header,
-        "file_format": config.file_format,
-        "split": config.split,
-        "cache_folder": config.cache_dir,
-        "data_folder": config.data_dir,
-        "token": config.token,
-        "skip_bad_rows": config.skip_bad_rows,
-        "bad_rows_file": _bad_rows(bad_rows_file, number) if bad_rows_file and config.skip_bad_rows else None,
-    }
+    skipped = _bad_rows(bad_rows_file, number) if bad_rows_file and config.skip_bad_rows else None
+    return {"columns": config.columns or None, **reading_options(config, skipped)}
