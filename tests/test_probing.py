@@ -47,7 +47,7 @@ def test_the_strength_is_chosen_on_dev_and_the_classifier_is_the_slow_ones(monke
     data = sets()
     features = {}
     for role, each in data.items():
-        u, v = Planted().embed_pairs(each)
+        u, v = Planted().embed_sides(each)
         features[role] = np.concatenate([u, v, abs(u - v), u * v], axis=1)
     slow = LogisticRegression(C=1 / (300 * 1e-4), max_iter=1000).fit(features["train"], data["train"]["score"][:])
     assert probe(Planted(), data) == pytest.approx(
@@ -75,7 +75,7 @@ def test_only_a_bi_encoder_has_embeddings(tiny_bi_encoder, caplog):
 
 def test_embeddings_of_pairs_are_sentence_transformers(tiny_bi_encoder, tiny_pairs):
     model = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    found = BiScorer(model, precision="fp32").embed_pairs(tiny_pairs)
+    found = BiScorer(model, precision="fp32").embed_sides(tiny_pairs)
     for side, embeddings in zip(("sentence1", "sentence2"), found, strict=True):
         np.testing.assert_allclose(embeddings, model.encode(tiny_pairs[side][:]), atol=1e-5)
 

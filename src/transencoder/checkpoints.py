@@ -86,7 +86,7 @@ class KeepBest(TrainerCallback):
         metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
-        others = {name[5:]: v for name, v in metrics.items() if name.startswith("eval_test_")}
+        others = {name[5:]: v for name, v in metrics.items() if name.startswith(("eval_test_", "eval_criterion_"))}
         if others:
             self.others.append((state.global_step, others))
         if value is not None and (self.best is None or value > self.best):

@@ -25,8 +25,8 @@ _MAX_ITERATIONS = 1000
 class Embedder(Protocol):
     """Gives sentences vectors."""
 
-    def embed_pairs(self, pairs: Dataset) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Embeddings of `sentence1` and of `sentence2`, float32 (n, dim) each, in the order of the rows."""
+    def embed_sides(self, texts: Dataset) -> tuple[NDArray[np.float32], ...]:
+        """Embeddings of `sentence1`, `sentence2` and so on, float32 (n, dim) each, in the order of the rows."""
         ...
 
 
@@ -53,7 +53,7 @@ def probe(embedder: Embedder, sets: Mapping[Role, Dataset]) -> float:
             f"the training rows are all of class {gold['train'][0]}; a classifier needs two classes or more"
         )
     features = {
-        role: _features(*embedder.embed_pairs(rows.select_columns(["sentence1", "sentence2"])))
+        role: _features(*embedder.embed_sides(rows.select_columns(["sentence1", "sentence2"])))
         for role, rows in sets.items()
     }
     model: Any = LogisticRegression(max_iter=_MAX_ITERATIONS, warm_start=True)

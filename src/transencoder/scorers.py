@@ -76,14 +76,14 @@ class BiScorer:
             del embeddings
         return _finite(scores, pairs)
 
-    def embed_pairs(self, pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of `sentence1` and `sentence2`, float32 (n, dim) each, in the order of the rows."""
-        sentences = self.cache.sentences(self.model, pairs, self.prompt)
+    def embed_sides(self, texts: Dataset) -> tuple[np.ndarray, ...]:
+        """Embeddings of `sentence1`, `sentence2` and so on, float32 (n, dim) each, in the order of the rows."""
+        sentences = self.cache.sentences(self.model, texts, self.prompt)
         with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
             embeddings = self.embed(sentences.tokens, Path(folder))
-            first, second = embeddings[sentences.index[:, 0]], embeddings[sentences.index[:, 1]]
-        _finite(first.sum(1) + second.sum(1), pairs, "pairs of embeddings")
-        return first, second
+            sides = tuple(embeddings[side] for side in np.moveaxis(sentences.index, 1, 0))
+        _finite(sum(side.sum(1) for side in sides), texts, "rows of embeddings")
+        return sides
 
     def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:
         """Embeddings of tokenised sentences.

@@ -23,6 +23,7 @@ from transencoder.config import (
 from transencoder.encoders import gives_logits, load_bi, load_trained, weights_fingerprint
 from transencoder.runs import Run, StageRecord
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
+from transencoder.selection import HeldOut
 from transencoder.tokens import Encoder, TokenCache
 
 Made = TypeVar("Made")
@@ -95,6 +96,8 @@ class Lab:
     gold: np.ndarray | None = None
     """float32 (n pairs,), in [0, 1], NaN where there is none; None: no pair has a gold score."""
     gold_fingerprint: str = ""
+    held_out: HeldOut | None = None
+    """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
 
 
 def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None, member: int = 0) -> Model:

@@ -14,7 +14,7 @@ from transencoder import distributed
 from transencoder.config import BiLoss, CrossLoss, Form, LabelPolicy
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
-from transencoder.fit import fit
+from transencoder.fit import DevMetrics, fit
 from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import (
     ClippedCosineCrossEntropyLoss,
@@ -27,6 +27,7 @@ from transencoder.losses import (
     SoftCrossEntropyLoss,
 )
 from transencoder.runs import StageRecord, stage_seed
+from transencoder.scorers import Scorer
 from transencoder.tokens import Encoder
 
 _CODE_VERSION = 5
@@ -199,18 +200,12 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
     seed = stage_seed(lab.settings.seed, name)
     student = _initialise(lab, member, supervision, seed)
 
-    def dev_metrics(model: Encoder) -> dict[str, float]:
-        scorer = make_scorer(lab, model)
-        tests = lab.analysis(scorer) if lab.analysis is not None else {}
-        assert lab.dev is not None
-        return {"dev": lab.dev(scorer)} | {f"test_{name}": value for name, value in tests.items()}
-
     fitted = fit(
         student,
         _losses(lab)[form],
         lab.pairs,
         _targets(lab, supervision),
-        dev_metrics if lab.dev is not None else None,
+        _dev_metrics(lab, member, supervision) if lab.dev is not None else None,
         member.fits[form],
         folder=folder / "checkpoints",
         seed=seed,
@@ -219,10 +214,38 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
         cache=lab.cache,
         report_to=lab.settings.report_to,
         log_folder=lab.run.folder / "tensorboard" / name.replace("/", "-"),
+        rows=None if lab.held_out is None else np.delete(np.arange(len(lab.pairs)), lab.held_out.rows),
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
     return asdict(fitted)
+
+
+def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevMetrics:
+    """What is measured of a student at each evaluation."""
+    criteria = _criteria(lab, member, supervision)
+
+    def measure(model: Encoder) -> dict[str, float]:
+        scorer = make_scorer(lab, model)
+        assert lab.dev is not None
+        tests = lab.analysis(scorer) if lab.analysis is not None else {}
+        return (
+            {"dev": lab.dev(scorer)}
+            | {f"test_{name}": value for name, value in tests.items()}
+            | {f"criterion_{name}": value for name, value in criteria(scorer).items()}
+        )
+
+    return measure
+
+
+def _criteria(lab: Lab, member: LabMember, supervision: _Supervision) -> Callable[[Scorer], dict[str, float]]:
+    """What the held-out pairs say of a student without labels: nothing where none are held out."""
+    held_out = lab.held_out
+    if held_out is None:
+        return lambda _: {}
+    labels = read_targets(supervision.labels.folder / "labels.parquet")[held_out.rows]
+    start_scores = np.load(_score(lab, member.bi).folder / "scores.npy")[held_out.rows]
+    return lambda scorer: held_out.criteria(scorer, labels, start_scores)
 
 
 def _targets(lab: Lab, supervision: _Supervision) -> np.ndarray:
@@ -290,6 +313,8 @@ def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
         "n_processes": distributed.world_size(),
         "allow_outside": may_leave_range(lab),
     }
+    if lab.held_out is not None:
+        config["held_out"] = lab.held_out.about
     loss, usual = (settings.bi_loss, "mse") if form == "bi" else (settings.cross_loss, "bce")
     if loss != usual:  # a field that came later: older stages keep their keys
         config["loss"] = loss

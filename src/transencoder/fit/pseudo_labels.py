@@ -98,7 +98,7 @@ def fit(
         rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
         taught: float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A
             bi-encoder's labels are then those of all sides, and the targets are not used.
-        rows: Of the pairs, those to train on, for a bi-encoder; None: all.
+        rows: Of the pairs, those to train on; None: all.
 
     Returns:
         The dev curve and which step was kept.
@@ -112,6 +112,8 @@ def fit(
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
     collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache(), taught)
+    if rows is not None:  # in the pairs turned round too, where there are these
+        rows = np.concatenate([rows + first for first in range(0, len(lengths), len(pairs))])
     data = training_rows(len(lengths), np.asarray(targets, np.float32), rows)
     lengths = lengths if rows is None else lengths[rows]
     loss_module = loss(student).to(student.device).train()

@@ -203,7 +203,7 @@ def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, in
     for form, model in (item for models in cycles for item in models.items()):
         points = curves.setdefault(form, [])
         for step, values in (model.fitted or {}).get("others", []):
-            named = {name.removeprefix("test_"): value for name, value in values.items()}
+            named = {name.removeprefix("test_"): value for name, value in values.items() if name.startswith("test_")}
             points.append((model.cycle, step, named))
     return curves
 

@@ -21,6 +21,7 @@ from transencoder.methods.workers import Part, join, n_workers, spent, workers
 from transencoder.report.result import EnsembleRecord, Result
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
+from transencoder.selection import hold_out
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -177,6 +178,7 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Pat
         members=tuple(_lab_member(config, position, folders) for position, folders in enumerate(starts)),
         gold=None if data.gold is None else data.gold.scores,
         gold_fingerprint="" if data.gold is None else data.gold.fingerprint,
+        held_out=hold_out(data.training) if config.record_criteria else None,
     )
 
 

@@ -65,6 +65,9 @@ class TransEncoder(Method["Trained"]):
     """Stop when neither form improved on dev for this many cycles; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
+    record_criteria: bool = False
+    """Analysis mode: hold a tenth of the pairs out of training, at most 1,000, and record at every dev evaluation what
+    each criterion of `transencoder.selection` says without labels. Nothing is chosen by it."""
     same_form: bool = False
     """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made."""
     cross_loss: CrossLoss = "bce"
@@ -120,6 +123,8 @@ class TransEncoder(Method["Trained"]):
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.n_extra_pairs is not None and self.extra_pairs is None:
             raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
+        if self.record_criteria and self.dev is None:
+            raise InputError("record_criteria needs a dev set to compare with; give dev, or leave record_criteria out")
         self._check_gold()
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
