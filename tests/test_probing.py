@@ -16,7 +16,7 @@ from transencoder.scorers import BiScorer, KeptScores, MeanScorer
 class Planted:
     """The first sentence's number is the angle of a vector; the second one is turned on by its own."""
 
-    def embed_pairs(self, pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    def embed_sides(self, pairs: Dataset) -> tuple[np.ndarray, np.ndarray]:
         angles = [np.array(pairs[name][:], dtype=float) for name in ("sentence1", "sentence2")]
         return tuple(np.stack([np.cos(each), np.sin(each)], axis=1).astype(np.float32) for each in angles)
 

@@ -4,6 +4,7 @@ from transencoder.cycles.distillation import distil
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first, start_model
 from transencoder.cycles.pretraining import pretrained
 from transencoder.cycles.students import may_leave_range
+from transencoder.cycles.unlabelled import start_criteria
 
 __all__ = [
     "Lab",
@@ -15,5 +16,6 @@ __all__ = [
     "may_leave_range",
     "own_first",
     "pretrained",
+    "start_criteria",
     "start_model",
 ]

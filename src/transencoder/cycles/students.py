@@ -13,6 +13,7 @@ from transformers import AutoModel
 from transencoder import distributed
 from transencoder.config import BiLoss, CrossLoss, Form, LabelPolicy
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
+from transencoder.cycles.unlabelled import student_criteria
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, fit
 from transencoder.labels import as_record, combine, score_on_ranks
@@ -27,7 +28,6 @@ from transencoder.losses import (
     SoftCrossEntropyLoss,
 )
 from transencoder.runs import StageRecord, stage_seed
-from transencoder.scorers import Scorer
 from transencoder.tokens import Encoder
 
 _CODE_VERSION = 5
@@ -223,7 +223,10 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
 
 def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevMetrics:
     """What is measured of a student at each evaluation."""
-    criteria = _criteria(lab, member, supervision)
+    criteria = None
+    if lab.held_out is not None:
+        labels = read_targets(supervision.labels.folder / "labels.parquet")
+        criteria = student_criteria(lab.held_out, labels, np.load(_score(lab, member.bi).folder / "scores.npy"))
 
     def measure(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -232,20 +235,10 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
         return (
             {"dev": lab.dev(scorer)}
             | {f"test_{name}": value for name, value in tests.items()}
-            | {f"criterion_{name}": value for name, value in criteria(scorer).items()}
+            | ({f"criterion_{name}": value for name, value in criteria(scorer).items()} if criteria else {})
         )
 
     return measure
-
-
-def _criteria(lab: Lab, member: LabMember, supervision: _Supervision) -> Callable[[Scorer], dict[str, float]]:
-    """What the held-out pairs say of a student without labels: nothing where none are held out."""
-    held_out = lab.held_out
-    if held_out is None:
-        return lambda _: {}
-    labels = read_targets(supervision.labels.folder / "labels.parquet")[held_out.rows]
-    start_scores = np.load(_score(lab, member.bi).folder / "scores.npy")[held_out.rows]
-    return lambda scorer: held_out.criteria(scorer, labels, start_scores)
 
 
 def _targets(lab: Lab, supervision: _Supervision) -> np.ndarray:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transencoder.config import Form
-from transencoder.cycles import Lab, Model, own_first
+from transencoder.cycles import Lab, Model, own_first, start_criteria
 from transencoder.methods.data import Data
-from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
+from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, criteria_curve, cycle_records
 from transencoder.methods.released import released_metrics
 from transencoder.methods.scoring import Metrics, ensemble_metrics, score, score_start_as_is
 from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
@@ -29,6 +29,8 @@ class Chain:
     tests: dict[str, StageRecord]
     """The start's, the start's as it is, and the forms' scores on the tests."""
     dev: Metrics | None
+    criteria: dict[str, dict[str, float | None]] | None
+    """What held-out pairs say of the start and of the kept models without labels, where they are held out."""
     analysis: bool
     """Whether the tests were scored at each evaluation too."""
 
@@ -70,6 +72,8 @@ def member_record(chain: Chain) -> MemberRecord:
     }
     if chain.pretraining is not None:
         record["pretraining"] = chain.pretraining
+    if chain.criteria is not None:
+        record["criteria"] = chain.criteria
     return record
 
 
@@ -109,6 +113,7 @@ def _chain(lab: Lab, data: Data, cycles: list[list[Model]], prefix: str, start: 
         else {"steps": pretraining.result["n_steps"], "losses": pretraining.result["losses"]},
         tests=_tests(lab, data, start, best, prefix),
         dev=_dev(lab, data, start, best, prefix),
+        criteria=_criteria(lab, start, best),
         analysis=lab.analysis is not None,
     )
 
@@ -117,6 +122,15 @@ def _best(models: list[Model]) -> Model:
     """The highest on dev, the earliest of equals; the last where none has a dev metric."""
     measured = [model for model in models if model.dev is not None]
     return max(measured, key=lambda model: model.dev or 0.0) if measured else models[-1]
+
+
+def _criteria(lab: Lab, start: Model, best: dict[Form, Model]) -> dict[str, dict[str, float | None]] | None:
+    """What held-out pairs say of the start, and of each kept model at the step that was kept."""
+    record = start_criteria(lab, lab.members[start.member])
+    if record is None:
+        return None
+    kept = {form: dict(criteria_curve(model)).get((model.fitted or {})["best_step"]) for form, model in best.items()}
+    return {"start": record.result} | {form: found for form, found in kept.items() if found is not None}
 
 
 def _best_start(lab: Lab, data: Data) -> Model:

@@ -95,15 +95,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         )
         if n_processes > 1:
             result["seconds"] = max(time.monotonic() - started, spent(run.stages, n_processes))
-        if chain.pretraining is not None:
-            result["pretraining"] = chain.pretraining
-        if config.same_form:
-            result["about"] = _SAME_FORM_ABOUT
-        if len(config.members) > 1:
-            result["about"] = f"{result['about']} {_how_members_learn(config)}"
-            for form, model in chain.best.items():
-                result["best"][form]["member"] = model.member + 1
-            result["start_member"] = chain.start.member + 1
+        _complete(result, config, chain)
         if ensemble is not None:
             result["ensemble"] = ensemble
             result["member"] = kept + 1
@@ -143,6 +135,21 @@ def _distilled(
     lab = pretrained(_make_lab(run, config, data, starts))
     chains = chains_of(lab, data, distil(lab, config.cycles or 1))
     return lab, chains, ensemble_of(lab, data, chains) if len(chains) > 1 else None
+
+
+def _complete(result: Result, config: TransEncoder, chain: Chain) -> None:
+    """Add what only this method has to the record of the kept chain."""
+    if chain.criteria is not None:
+        result["criteria"] = chain.criteria
+    if chain.pretraining is not None:
+        result["pretraining"] = chain.pretraining
+    if config.same_form:
+        result["about"] = _SAME_FORM_ABOUT
+    if len(config.members) > 1:
+        result["about"] = f"{result['about']} {_how_members_learn(config)}"
+        for form, model in chain.best.items():
+            result["best"][form]["member"] = model.member + 1
+        result["start_member"] = chain.start.member + 1
 
 
 def _notes(config: TransEncoder, lab: Lab) -> list[str]:

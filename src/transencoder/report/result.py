@@ -74,6 +74,8 @@ class FormCycle(TypedDict):
     """Dev metric of the best checkpoint, times 100."""
     curve: list[tuple[int, float | None]]
     """(step within this training, dev metric times 100); a list of two in JSON."""
+    criteria: NotRequired[list[tuple[int, dict[str, float | None]]]]
+    """(step, what is said of the student without labels, by criterion), where pairs are held out."""
     seconds: float
     stage: str
 
@@ -139,6 +141,7 @@ class MemberRecord(TypedDict):
     scores: dict[str, dict[str, float | None]]
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     pretraining: NotRequired[PretrainingRecord]
+    criteria: NotRequired[dict[str, dict[str, float | None]]]
 
 
 class EnsembleRecord(TypedDict):
@@ -206,6 +209,8 @@ class Result(TypedDict):
     empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
+    criteria: NotRequired[dict[str, dict[str, float | None]]]
+    """`start`, `bi` and `cross` -> what held-out pairs say of them without labels, by criterion."""
     stages: list[StageSummary]
     seconds: float
     notes: list[str]
@@ -244,8 +249,9 @@ def read_result(run_folder: str | Path) -> Result:
 def of_member(result: Result, number: int) -> Result:
     """The record of one of several members, from 1, as if it were a run of its own."""
     own: Result = {**result, **result["members"][number - 1]}
-    if "pretraining" not in result["members"][number - 1]:
-        own.pop("pretraining", None)
+    for name in ("pretraining", "criteria"):
+        if name not in result["members"][number - 1]:
+            own.pop(name, None)  # type: ignore[misc]
     return own
 
 

@@ -1,6 +1,7 @@
 """Pairs on which nothing is trained, and what they say of an encoder without labels."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,26 +45,22 @@ class HeldOut:
         """What decides, with the pairs, which these are and how they are looked at."""
         return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
 
-    def criteria(self, scorer: Scorer, labels: np.ndarray, start_scores: np.ndarray) -> dict[str, float]:
+    def criteria(self, scorer: Scorer, references: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Every criterion of an encoder, by name; higher is taken to be better.
 
         Args:
             scorer: The encoder's.
-            labels: float32 (n,), what its teachers say of the pairs.
-            start_scores: float32 (n,), what the start says of them.
+            references: What others say of the pairs, float32 (n,) each, such as `teacher` and `start`.
 
         Returns:
-            For both forms `teacher_agreement`, `start_agreement` (Spearman's rank correlation times 100) and
-            `view_preference`; for bi-encoders what can be said of embeddings too.
+            `view_preference`; for bi-encoders what can be said of embeddings too; for each reference
+            `teacher_agreement` and so on, Spearman's rank correlation times 100.
         """
-        found, scores, view_scores = {}, *self._scores(scorer)
+        scores, view_scores = self._scores(scorer)
+        found = {"view_preference": view_preference(view_scores, scores)}
         if isinstance(scorer, BiScorer):
-            found = self._of_embeddings(scorer)
-        return found | {
-            "teacher_agreement": spearman(labels, scores),
-            "start_agreement": spearman(start_scores, scores),
-            "view_preference": view_preference(view_scores, scores),
-        }
+            found |= self._of_embeddings(scorer)
+        return found | {f"{name}_agreement": spearman(theirs, scores) for name, theirs in references.items()}
 
     def _scores(self, scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
         """Scores of the pairs, and of each first sentence with its view."""

@@ -1,0 +1,166 @@
+"""Which label-free criterion stands in for a dev set: correlation with dev and regret, over runs that recorded both.
+
+    transencoder recipes run trans-encoder/twin-criteria-minilm-3     # and the others of this name
+    python benchmarks/selection.py runs/trans-encoder/twin-criteria-*
+
+A choice is made among the checkpoints of one training (`training`), or among those of all cycles (`run`). Its regret is the
+best dev metric among them less that of the chosen one, in points. `left out`: for each start the criterion that has the
+lowest mean regret on the runs of all other starts, and what it costs on this one's.
+
+Writes results/selection.json, .md and .png.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from scipy.stats import spearmanr
+
+from transencoder.report.result import Result, read_result
+from transencoder.report.tables import markdown_table
+
+FORMS: tuple[Literal["bi", "cross"], ...] = ("bi", "cross")
+SCOPES = ("training", "run")
+LAST = "last checkpoint"
+MEAN = "any, on average"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Checkpoints to choose from, in the order in which they were made."""
+
+    run: str
+    start: str
+    form: str
+    scope: str
+    dev: list[float]
+    criteria: dict[str, list[float]]
+
+    @property
+    def correlations(self) -> dict[str, float]:
+        """Spearman's rank correlation of each criterion with dev, -1 to 1; those that are undefined are left out."""
+        found = {
+            name: spearmanr(values, self.dev).statistic for name, values in self.criteria.items() if _varies(values)
+        }
+        return {name: float(value) for name, value in found.items()} if _varies(self.dev) else {}
+
+    @property
+    def regrets(self) -> dict[str, float]:
+        """Points of dev that each criterion costs, 0 or more; of the last checkpoint, and of any on average."""
+        chosen = {name: self.dev[int(np.argmax(values))] for name, values in self.criteria.items()}
+        chosen |= {LAST: self.dev[-1], MEAN: statistics.mean(self.dev)}
+        return {name: max(self.dev) - value for name, value in chosen.items()}
+
+
+def main() -> None:
+    """Read the runs, write the tables and the plot."""
+    options = _options()
+    choices = [choice for folder in options.runs for choice in choices_of(read_result(folder), folder.name)]
+    runs = sorted({choice.run for choice in choices})
+    starts = sorted({choice.start for choice in choices})
+    page = [f"{len(runs)} runs, {len(starts)} starts: {', '.join(starts)}.", ""]
+    for form in FORMS:
+        for scope in SCOPES:
+            chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, scope)]
+            page += [f"{form}-encoder, among the checkpoints of a {scope} ({len(chosen)} choices):", ""]
+            page += [*table(chosen), "", *left_out_lines(chosen), ""]
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "selection.md").write_text("\n".join(page))
+    kept = [asdict(choice) | {"regrets": choice.regrets, "correlations": choice.correlations} for choice in choices]
+    (options.results / "selection.json").write_text(json.dumps(kept, indent=1) + "\n")
+    plot(choices, options.results / "selection.png")
+    print("\n".join(page))
+
+
+def choices_of(result: Result, run: str) -> Iterator[Choice]:
+    """The choices that a run offers: each training's, and each form's over all cycles."""
+    start = str(result["config"]["members"][0]["start"])
+    for form in FORMS:
+        trainings = [cycle[form] for cycle in result["cycles"] if form in cycle]
+        points = [_points(training) for training in trainings]
+        for scope, groups in (("training", points), ("run", [sum(points, [])])):
+            for group in groups:
+                names = group[0][1]
+                criteria = {name: [_number(values[name]) for _, values in group] for name in names}
+                yield Choice(run, start, form, scope, [dev for dev, _ in group], criteria)
+
+
+def table(choices: list[Choice]) -> list[str]:
+    """A line for each criterion, the lowest mean regret first."""
+    names = choices[0].regrets
+    rows = []
+    for name in sorted(names, key=lambda name: _mean_regret(choices, name)):
+        found = [choice.correlations[name] for choice in choices if name in choice.correlations]
+        regrets = [choice.regrets[name] for choice in choices]
+        correlation = f"{statistics.mean(found):.2f}" if found else "–"
+        rows.append((name, correlation, f"{statistics.mean(regrets):.2f}", f"{max(regrets):.2f}"))
+    return markdown_table(("criterion", "correlation", "mean regret", "worst regret"), rows)
+
+
+def left_out_lines(choices: list[Choice]) -> list[str]:
+    """What choosing the criterion on the other starts' runs costs on each start's."""
+    rows, regrets = [], []
+    for start in sorted({choice.start for choice in choices}):
+        own = [choice for choice in choices if choice.start == start]
+        others = [choice for choice in choices if choice.start != start]
+        best = min(others[0].regrets, key=lambda name: _mean_regret(others, name))
+        regrets += [choice.regrets[best] for choice in own]
+        rows.append((start, best, f"{_mean_regret(own, best):.2f}", f"{_mean_regret(own, LAST):.2f}"))
+    mean = f"{statistics.mean(regrets):.2f}"
+    rows.append(("all", "", mean, f"{_mean_regret(choices, LAST):.2f}"))
+    return markdown_table(("start left out", "criterion chosen on the others", "mean regret", LAST), rows)
+
+
+def plot(choices: list[Choice], path: Path) -> None:
+    """Dev against each criterion, a colour for each run, both less their means in the training."""
+    names = list(dict.fromkeys(name for choice in choices for name in choice.criteria))
+    figure = Figure(figsize=(3 * len(names), 6), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(FORMS), len(names), squeeze=False)
+    for axes, form in zip(grid, FORMS, strict=True):
+        for ax, name in zip(axes, names, strict=True):
+            trainings = [each for each in choices if (each.form, each.scope) == (form, "training")]
+            for choice in (each for each in trainings if name in each.criteria):
+                values = np.array(choice.criteria[name])
+                ax.plot(values - values.mean(), np.array(choice.dev) - np.mean(choice.dev), ".", markersize=4)
+            ax.set_title(f"{form}: {name}", fontsize=8)
+            ax.set_visible(bool(ax.get_lines()))
+        axes[0].set_ylabel("dev less its mean in the training", fontsize=8)
+    figure.savefig(path, dpi=110)
+
+
+def _points(training: Any) -> list[tuple[float, dict[str, Any]]]:
+    """(dev, criteria) of each evaluation that has a dev metric."""
+    dev = {step: value for step, value in training["curve"] if value is not None}
+    return [(dev[step], values) for step, values in training["criteria"] if step in dev]
+
+
+def _mean_regret(choices: list[Choice], name: str) -> float:
+    return statistics.mean(choice.regrets[name] for choice in choices)
+
+
+def _varies(values: list[float]) -> bool:
+    return len(values) > 2 and bool(np.isfinite(values).all()) and min(values) < max(values)
+
+
+def _number(value: float | None) -> float:
+    """An undefined criterion is never the highest."""
+    return -np.inf if value is None else value
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="finished runs that recorded the criteria")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What held-out pairs say of starts and students without labels."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from transencoder.cycles.lab import Lab, LabMember, load, make_scorer
+from transencoder.runs import StageRecord
+from transencoder.scorers import Scorer
+from transencoder.selection import HeldOut
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what the stage computes."""
+
+
+def student_criteria(
+    held_out: HeldOut, labels: np.ndarray, start_scores: np.ndarray
+) -> Callable[[Scorer], dict[str, float]]:
+    """What held-out pairs say of a student.
+
+    Args:
+        held_out: The pairs.
+        labels: float32 (n,), what its teachers say of all training pairs.
+        start_scores: float32 (n,), what its member's start says of these.
+    """
+    references = {"teacher": labels[held_out.rows], "start": start_scores[held_out.rows]}
+    return lambda scorer: held_out.criteria(scorer, references)
+
+
+def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:
+    """What the held-out pairs say of a member's start: a stage; None where none are held out."""
+    held_out = lab.held_out
+    if held_out is None:
+        return None
+
+    def compute(_: Any) -> dict[str, Any]:
+        found = held_out.criteria(make_scorer(lab, load(lab, member.bi)), {})
+        return {name: None if np.isnan(value) else value for name, value in found.items()}
+
+    return lab.run.stage(
+        f"{member.bi.name}/criteria",
+        config={
+            "version": _CODE_VERSION,
+            "held_out": held_out.about,
+            "max_length": lab.settings.bi.max_length,
+            "pooling": member.bi.pooling,
+            "precision": lab.settings.precision,
+        },
+        inputs=[lab.pairs_fingerprint, member.bi.key],
+        compute=compute,
+    )
