@@ -3,7 +3,7 @@
     transencoder recipes run trans-encoder/twin-criteria-minilm-3     # and the others of this name
     python benchmarks/selection.py runs/trans-encoder/twin-criteria-*
 
-A choice is made among the checkpoints of one training (`training`), or among those of all cycles (`run`). Its regret is the
+A choice is made among the checkpoints of one training, or of all trainings of a form in a run. Its regret is the
 best dev metric among them less that of the chosen one, in points. `left out`: for each start the criterion that has the
 lowest mean regret on the runs of all other starts, and what it costs on this one's.
 
