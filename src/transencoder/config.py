@@ -16,6 +16,9 @@ Texts = Literal["sentences", "documents"]
 LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
 CrossLoss = Literal["bce", "mse"]
 BiLoss = Literal["mse", "log_cosh", "bce", "bce_clipped"]
+OfEmbeddings = Literal["self_retrieval", "alignment", "uniformity", "alignment_and_uniformity", "effective_rank"]
+Criterion = Literal["teacher_agreement", "start_agreement", "view_preference", OfEmbeddings]
+Selection = Literal["auto", "last", Criterion]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,9 @@ class FitConfig:
     """Scale of what LoRA adds, by its rank; None: twice the rank."""
     bucket_batches: int = 64
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
+    selection: Selection = "auto"
+    """What chooses the checkpoint where there is no dev set (Trans-Encoder alone): the last one, or a criterion that
+    needs no labels, on pairs that are held out; `auto`: the one that cost least on runs that had a dev set."""
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -109,9 +115,9 @@ class FitConfig:
         Fields that came later count when they are not at their defaults, so that older stages keep their keys.
         """
         later = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
-        return {name: value for name, value in asdict(self).items() if later.get(name) != value} | {
-            "checkpoint_steps": None
-        }
+        found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
+        del found["selection"]  # in the key as the criterion that it comes to
+        return found | {"checkpoint_steps": None}
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be trained with."""

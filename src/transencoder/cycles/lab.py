@@ -1,7 +1,7 @@
 """What the cycles work with: the data, the settings, the starts, the models that they make."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -11,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.config import (
     BiLoss,
+    Criterion,
     CrossLoss,
     FitConfig,
     Form,
@@ -47,10 +48,17 @@ class Model:
     """Of a start; None: its own."""
     member: int = 0
     """Whose it is: position among the lab's members."""
+    chosen_by: str = "dev"
+    """What chose its checkpoint, where anything did: dev, or a criterion that needs no labels."""
 
     @property
     def dev(self) -> float | None:
         """Best dev metric, where there is a dev set."""
+        return self.best if self.chosen_by == "dev" else None
+
+    @property
+    def best(self) -> float | None:
+        """The highest value of what chose its checkpoint, where anything did."""
         return self.fitted["best"] if self.fitted else None
 
 
@@ -98,6 +106,8 @@ class Lab:
     gold_fingerprint: str = ""
     held_out: HeldOut | None = None
     """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
+    criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
+    """By which of these checkpoints are chosen; none where there is a dev set, or the last one is kept."""
 
 
 def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None, member: int = 0) -> Model:

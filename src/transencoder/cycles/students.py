@@ -112,6 +112,7 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         fitted=record.result,
         seconds=supervision.labelling_seconds + record.seconds,
         member=member.bi.member,
+        chosen_by=lab.criteria.get(supervision.form) or "dev",
     )
 
 
@@ -205,7 +206,7 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
         _losses(lab)[form],
         lab.pairs,
         _targets(lab, supervision),
-        _dev_metrics(lab, member, supervision) if lab.dev is not None else None,
+        _dev_metrics(lab, member, supervision) if lab.dev is not None or lab.criteria.get(form) else None,
         member.fits[form],
         folder=folder / "checkpoints",
         seed=seed,
@@ -223,19 +224,19 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
 
 def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevMetrics:
     """What is measured of a student at each evaluation."""
-    criteria = None
+    criteria, criterion = None, lab.criteria.get(supervision.form)
     if lab.held_out is not None:
         labels = read_targets(supervision.labels.folder / "labels.parquet")
         criteria = student_criteria(lab.held_out, labels, np.load(_score(lab, member.bi).folder / "scores.npy"))
 
     def measure(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
-        assert lab.dev is not None
         tests = lab.analysis(scorer) if lab.analysis is not None else {}
+        found = criteria(scorer) if criteria is not None else {}
         return (
-            {"dev": lab.dev(scorer)}
+            {"dev": lab.dev(scorer) if lab.dev is not None else found[str(criterion)]}
             | {f"test_{name}": value for name, value in tests.items()}
-            | ({f"criterion_{name}": value for name, value in criteria(scorer).items()} if criteria else {})
+            | {f"criterion_{name}": value for name, value in found.items()}
         )
 
     return measure
@@ -308,6 +309,8 @@ def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
     }
     if lab.held_out is not None:
         config["held_out"] = lab.held_out.about
+    if lab.criteria.get(form) is not None:
+        config["chosen_by"] = lab.criteria[form]
     loss, usual = (settings.bi_loss, "mse") if form == "bi" else (settings.cross_loss, "bce")
     if loss != usual:  # a field that came later: older stages keep their keys
         config["loss"] = loss

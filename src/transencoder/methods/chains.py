@@ -119,9 +119,9 @@ def _chain(lab: Lab, data: Data, cycles: list[list[Model]], prefix: str, start: 
 
 
 def _best(models: list[Model]) -> Model:
-    """The highest on dev, the earliest of equals; the last where none has a dev metric."""
-    measured = [model for model in models if model.dev is not None]
-    return max(measured, key=lambda model: model.dev or 0.0) if measured else models[-1]
+    """The highest on dev or by what chose it without labels, the earliest of equals; the last where nothing did."""
+    measured = [model for model in models if model.best is not None]
+    return max(measured, key=lambda model: model.best or 0.0) if measured else models[-1]
 
 
 def _criteria(lab: Lab, start: Model, best: dict[Form, Model]) -> dict[str, dict[str, float | None]] | None:

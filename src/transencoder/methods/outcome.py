@@ -193,10 +193,12 @@ def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
 
 
 def _form_record(model: Model) -> Any:
-    curve = model.fitted["curve"] if model.fitted else []
+    has_dev = model.chosen_by == "dev"
+    curve = model.fitted["curve"] if model.fitted and has_dev else []
     record = {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
-    criteria = criteria_curve(model)
-    return record | ({"criteria": criteria} if criteria else {})
+    if criteria := criteria_curve(model):
+        record["criteria"] = criteria
+    return record if has_dev else record | {"chosen_by": model.chosen_by, "step": (model.fitted or {})["best_step"]}
 
 
 def criteria_curve(model: Model) -> list[tuple[int, dict[str, float | None]]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
+from transencoder.config import Criterion, Form
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
 from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError, RunError
@@ -21,7 +22,7 @@ from transencoder.methods.workers import Part, join, n_workers, spent, workers
 from transencoder.report.result import EnsembleRecord, Result
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
-from transencoder.selection import hold_out
+from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -95,7 +96,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         )
         if n_processes > 1:
             result["seconds"] = max(time.monotonic() - started, spent(run.stages, n_processes))
-        _complete(result, config, chain)
+        _complete(result, config, lab, chain)
         if ensemble is not None:
             result["ensemble"] = ensemble
             result["member"] = kept + 1
@@ -137,8 +138,10 @@ def _distilled(
     return lab, chains, ensemble_of(lab, data, chains) if len(chains) > 1 else None
 
 
-def _complete(result: Result, config: TransEncoder, chain: Chain) -> None:
+def _complete(result: Result, config: TransEncoder, lab: Lab, chain: Chain) -> None:
     """Add what only this method has to the record of the kept chain."""
+    if lab.held_out is not None:
+        result["data"]["pairs"]["held_out_rows"] = len(lab.held_out.rows)
     if chain.criteria is not None:
         result["criteria"] = chain.criteria
     if chain.pretraining is not None:
@@ -167,6 +170,8 @@ def _how_members_learn(config: TransEncoder) -> str:
 
 def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]) -> Lab:
     dev, tests = data.dev, data.tests
+    gold = None if data.gold is None else data.gold.scores
+    criteria = _criteria(config, dev is not None, len(data.training))
 
     def analysis(scorer: Scorer) -> dict[str, float]:
         return {test.name: measure(test, scorer) for test in tests}
@@ -183,10 +188,18 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Pat
         cache=TokenCache(run.folder / "tokens"),
         device=str(config.device),
         members=tuple(_lab_member(config, position, folders) for position, folders in enumerate(starts)),
-        gold=None if data.gold is None else data.gold.scores,
+        gold=gold,
         gold_fingerprint="" if data.gold is None else data.gold.fingerprint,
-        held_out=hold_out(data.training) if config.record_criteria else None,
+        held_out=hold_out(data.training, gold) if config.record_criteria or any(criteria.values()) else None,
+        criteria=criteria,
     )
+
+
+def _criteria(config: TransEncoder, has_dev: bool, n_pairs: int) -> dict[Form, Criterion | None]:
+    """What chooses the checkpoints of each form without labels, where there is no dev set and pairs can be spared."""
+    if has_dev or n_pairs < LEAST_PAIRS:
+        return {}
+    return {"bi": criterion_of("bi", config.bi.selection), "cross": criterion_of("cross", config.cross.selection)}
 
 
 def _lab_member(config: TransEncoder, position: int, folders: tuple[Path, Path]) -> LabMember:

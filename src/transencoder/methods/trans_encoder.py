@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
-from transencoder.config import BiLoss, CrossLoss, FitConfig, Form, Head, LabelPolicy, Member, PretrainingConfig
+from transencoder.config import (
+    BiLoss,
+    CrossLoss,
+    FitConfig,
+    Form,
+    Head,
+    LabelPolicy,
+    Member,
+    OfEmbeddings,
+    PretrainingConfig,
+)
 from transencoder.errors import InputError
 from transencoder.methods.checks import check_score_range
 from transencoder.methods.method import Method
@@ -123,8 +133,7 @@ class TransEncoder(Method["Trained"]):
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if self.n_extra_pairs is not None and self.extra_pairs is None:
             raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
-        if self.record_criteria and self.dev is None:
-            raise InputError("record_criteria needs a dev set to compare with; give dev, or leave record_criteria out")
+        self._check_selection()
         self._check_gold()
         if self.patience_cycles is not None and self.dev is None:
             raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
@@ -156,6 +165,19 @@ class TransEncoder(Method["Trained"]):
         check_score_range(self.score_range)
         if self.score_range != (0.0, 1.0) and self.labelled is None:
             raise InputError("score_range is of a labelled file; leave it out")
+
+    def _check_selection(self) -> None:
+        if self.record_criteria and self.dev is None:
+            raise InputError("record_criteria needs a dev set to compare with; give dev, or leave record_criteria out")
+        for form in ("bi", "cross"):
+            selection = getattr(self, form).selection
+            if self.dev is not None and selection != "auto":
+                raise InputError(f"{form}.selection is {selection}, but dev chooses; leave one of the two out")
+        if self.cross.selection in get_args(OfEmbeddings):
+            raise InputError(
+                f"cross.selection is {self.cross.selection}: it is of embeddings, and a cross-encoder has none; take "
+                "teacher_agreement, start_agreement, view_preference or last"
+            )
 
     def _check_initialisation(self) -> None:
         epochs = max(self.pretraining_of(member).epochs for member in self.members)

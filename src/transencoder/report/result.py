@@ -38,6 +38,8 @@ class DataRecord(TypedDict):
     """Training pairs only: the extra pairs that are among the rows."""
     labelled: NotRequired["DataRecord"]
     """Training pairs only: the labelled pairs that are among the rows."""
+    held_out_rows: NotRequired[int]
+    """Training pairs only: how many were held out, to choose or to look without labels."""
     gold_rows: NotRequired[int]
     """Training pairs only: how many have gold labels."""
     classes: NotRequired[list[str]]
@@ -76,6 +78,10 @@ class FormCycle(TypedDict):
     """(step within this training, dev metric times 100); a list of two in JSON."""
     criteria: NotRequired[list[tuple[int, dict[str, float | None]]]]
     """(step, what is said of the student without labels, by criterion), where pairs are held out."""
+    chosen_by: NotRequired[str]
+    """The criterion that chose the checkpoint without labels; absent where dev did, or the last was kept."""
+    step: NotRequired[int]
+    """The step that it chose."""
     seconds: float
     stage: str
 

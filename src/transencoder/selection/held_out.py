@@ -12,6 +12,9 @@ from transencoder.scorers import BiScorer, Scorer
 from transencoder.selection.criteria import alignment, effective_rank, self_retrieval, uniformity, view_preference
 from transencoder.views import WordDeletion
 
+LEAST_PAIRS = 500
+"""Of fewer training pairs none can be spared."""
+
 _MOST, _SHARE = 1000, 10
 """Held out is one pair in so many, and no more than so many."""
 
@@ -80,13 +83,15 @@ class HeldOut:
         }
 
 
-def hold_out(pairs: Dataset) -> HeldOut:
+def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
     """The held-out pairs of a training set, with their views.
 
     Args:
-        pairs: Training pairs, at least 20.
+        pairs: n training pairs, at least 20 without gold scores.
+        gold: float32 (n,), NaN where a pair has no gold score: those that have one are not held out.
     """
-    rows = held_out_rows(len(pairs))
+    unlabelled = np.arange(len(pairs)) if gold is None else np.flatnonzero(np.isnan(gold))
+    rows = unlabelled[held_out_rows(len(unlabelled))]
     texts = pairs.select(rows).select_columns(["sentence1", "sentence2"])
     firsts = texts["sentence1"][:]
     views = WordDeletion(share=_DELETED)(firsts, [random.Random(f"{_SEED} {row}") for row in rows])

@@ -1,0 +1,61 @@
+"""What chooses checkpoints and cycles where there is no dev set."""
+
+from dataclasses import replace
+
+import pytest
+
+from transencoder import train
+from transencoder.errors import InputError
+from transencoder.methods import training
+from transencoder.selection import criterion_of
+
+
+def test_auto_is_the_criterion_that_cost_least_and_last_is_none():
+    assert criterion_of("bi", "last") is None
+    assert criterion_of("bi", "uniformity") == "uniformity"
+    assert criterion_of("cross", "auto") not in ("self_retrieval", "uniformity", "alignment", "effective_rank")
+
+
+@pytest.fixture
+def without_dev(tiny_method, tiny_pairs, monkeypatch):
+    """A run without a dev set, whose bi- and cross-encoder are chosen by the criteria that it is given."""
+    monkeypatch.setattr(training, "LEAST_PAIRS", 100)
+
+    def make(bi, cross, **changes):
+        config = tiny_method(pairs=tiny_pairs, dev=None, tests=(), **changes)
+        return replace(
+            config, bi=replace(config.bi, selection=bi), cross=replace(config.cross, selection=cross), patience_cycles=None
+        )
+
+    return make
+
+
+def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(without_dev):
+    result = train(without_dev("uniformity", "teacher_agreement")).result
+    assert result["dev"] is None and result["data"]["pairs"]["held_out_rows"] == 20
+    for form, name in (("bi", "uniformity"), ("cross", "teacher_agreement")):
+        trainings = [cycle[form] for cycle in result["cycles"]]
+        assert all(each["chosen_by"] == name and each["dev"] is None and not each["curve"] for each in trainings)
+        for each in trainings:
+            values = dict((step, found[name]) for step, found in each["criteria"])
+            assert values[each["step"]] == max(values.values())
+        highest = [max(found[name] for _, found in each["criteria"]) for each in trainings]
+        assert result["best"][form]["cycle"] == 1 + highest.index(max(highest))
+        assert result["best"][form]["dev"] is None
+
+
+def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, monkeypatch):
+    for config in (without_dev("last", "last"), without_dev("auto", "auto")):
+        result = train(config).result
+        assert "held_out_rows" not in result["data"]["pairs"]
+        assert result["best"]["bi"]["cycle"] == len(result["cycles"])
+        assert not any("chosen_by" in cycle[form] for cycle in result["cycles"] for form in ("bi", "cross"))
+        monkeypatch.setattr(training, "LEAST_PAIRS", 201)
+
+
+def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refused(tiny_method):
+    config = tiny_method()
+    with pytest.raises(InputError, match="bi.selection is uniformity, but dev chooses"):
+        replace(config, bi=replace(config.bi, selection="uniformity"))
+    with pytest.raises(InputError, match="a cross-encoder has none"):
+        replace(config, dev=None, cross=replace(config.cross, selection="uniformity"))
