@@ -24,7 +24,10 @@ def without_dev(tiny_method, tiny_pairs, monkeypatch):
     def make(bi, cross, **changes):
         config = tiny_method(pairs=tiny_pairs, dev=None, tests=(), **changes)
         return replace(
-            config, bi=replace(config.bi, selection=bi), cross=replace(config.cross, selection=cross), patience_cycles=None
+            config,
+            bi=replace(config.bi, selection=bi),
+            cross=replace(config.cross, selection=cross),
+            patience_cycles=None,
         )
 
     return make

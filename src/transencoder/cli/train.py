@@ -85,10 +85,12 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
     if args.dry_run:
         show(str(config.plan()))
         return
-    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table
+    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table, verdict_of
 
     trained = train_for(args, config, recipe)
     show(summary_table(trained.result) if score_rows(trained.result) else "Nothing was measured: no dev set, no tests.")
+    if "mlm" not in trained.result["best"]:
+        show(verdict_of(trained.result).sentence)
     for line in filter(None, pretraining_lines(trained.result)):
         show(line)
     for note in notes_of(trained.result):

@@ -1,4 +1,4 @@
-"""The students of a cycle: their teachers' scores, the labels made of them, the trainings on these: all stages."""
+"""The students of a cycle: the trainings on what their teachers say of the pairs, all stages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
 from transencoder import distributed
-from transencoder.config import BiLoss, CrossLoss, Form, LabelPolicy
+from transencoder.config import BiLoss, CrossLoss, Form
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
+from transencoder.cycles.labelling import label_pairs, read_targets, score_pairs
 from transencoder.cycles.unlabelled import student_criteria
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, fit
-from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import (
     ClippedCosineCrossEntropyLoss,
     CosineCrossEntropyLoss,
@@ -84,7 +83,7 @@ class _Supervision:
 
 
 def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> _Supervision:
-    labels, seconds = _labels(lab, form, cycle, teachers)
+    labels, seconds = label_pairs(lab, form, cycle, teachers)
     return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
 
 
@@ -114,86 +113,6 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         member=member.bi.member,
         chosen_by=lab.criteria.get(supervision.form) or "dev",
     )
-
-
-@dataclass(frozen=True)
-class _WeightedTeacher:
-    """A teacher's part in the labels."""
-
-    model: Model
-    weight: float
-    policy: LabelPolicy
-
-
-def _labels(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> tuple[StageRecord, float]:
-    """The labels that all teachers make together, and what it cost to make them."""
-    weighted = _weighted_teachers(lab, form, teachers)
-    scored = own_first(lab, [each.model.member for each in weighted], lambda i: _score(lab, weighted[i].model))
-    policies = [each.policy for each in weighted]
-    whose = "" if lab.settings.share_labels else lab.members[teachers[0].member].prefix
-    record = lab.run.stage(
-        f"{whose}cycle-{cycle}/labels-for-{form}",
-        config={
-            "version": _CODE_VERSION,
-            "policy": policies[0] if len(set(policies)) == 1 else policies,
-            "weights": [each.weight for each in weighted],
-        },
-        inputs=[stage.key for stage in scored],
-        compute=lambda folder: _label(lab, weighted, scored, folder),
-    )
-    return record, record.seconds + sum(stage.seconds for stage in scored)
-
-
-def _weighted_teachers(lab: Lab, form: Form, teachers: list[Model]) -> list[_WeightedTeacher]:
-    """The teachers and, with their share in a bi-encoder's labels, their starts."""
-    start_weight = lab.settings.start_weight if form == "bi" else 0.0
-    total = sum(lab.members[teacher.member].weight for teacher in teachers)
-
-    def weigh(model: Model, share: float) -> _WeightedTeacher:
-        member = lab.members[model.member]
-        return _WeightedTeacher(model, share * (member.weight / total), member.policy or lab.settings.label_policy)
-
-    weighted = [weigh(teacher, 1.0 - start_weight) for teacher in teachers]
-    if start_weight:
-        weighted += [weigh(lab.members[teacher.member].bi, start_weight) for teacher in teachers]
-    return weighted
-
-
-def _score(lab: Lab, model: Model) -> StageRecord:
-    """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
-    is_start = not model.cycle
-
-    def compute(folder: Path) -> dict[str, Any]:
-        scores = score_on_ranks(make_scorer(lab, load(lab, model)), lab.pairs)
-        if distributed.rank() == 0:
-            np.save(folder / "scores.npy", scores)
-        return {}
-
-    return lab.run.stage(
-        f"{model.name}/scores",
-        config={
-            "version": _CODE_VERSION,
-            "both_orders": model.form == "cross" and lab.settings.label_both_orders and lab.settings.is_symmetric,
-            "max_length": lab.settings.bi.max_length if is_start else None,
-            "pooling": model.pooling,
-            "precision": lab.settings.precision,
-        },
-        inputs=[lab.pairs_fingerprint, model.key],
-        compute=compute,
-    )
-
-
-def _label(lab: Lab, weighted: list[_WeightedTeacher], scored: list[StageRecord], folder: Path) -> dict[str, Any]:
-    labels = combine(
-        {each.model.name: np.load(record.folder / "scores.npy") for each, record in zip(weighted, scored, strict=True)},
-        {each.model.name: each.policy for each in weighted},
-        {each.model.name: each.weight for each in weighted},
-        {each.model.name: each.model.key for each in weighted},
-    )
-    if distributed.rank() == 0:
-        labels.write(folder / "labels.parquet", lab.pairs)
-        labels.write_raw(folder / "raw.parquet")
-    return {"teachers": as_record(labels.provenance)}
 
 
 def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -> dict[str, Any]:
@@ -227,7 +146,7 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
     criteria, criterion = None, lab.criteria.get(supervision.form)
     if lab.held_out is not None:
         labels = read_targets(supervision.labels.folder / "labels.parquet")
-        criteria = student_criteria(lab.held_out, labels, np.load(_score(lab, member.bi).folder / "scores.npy"))
+        criteria = student_criteria(lab.held_out, labels, np.load(score_pairs(lab, member.bi).folder / "scores.npy"))
 
     def measure(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -246,12 +165,6 @@ def _targets(lab: Lab, supervision: _Supervision) -> np.ndarray:
     """The labels, (n,); beside gold scores where there are some, (n, 2)."""
     targets = read_targets(supervision.labels.folder / "labels.parquet")
     return targets if lab.gold is None else np.stack([lab.gold, targets], axis=1)
-
-
-def read_targets(path: Path) -> np.ndarray:
-    """The targets of a labels file, float32 (n,)."""
-    targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
-    return targets
 
 
 def _initialise(lab: Lab, member: LabMember, supervision: _Supervision, seed: int) -> Encoder:

@@ -41,11 +41,11 @@ def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | 
     import rich
 
     from transencoder.methods.training import train
-    from transencoder.report import notes_of, summary_table
+    from transencoder.report import notes_of, summary_table, verdict_of
 
     show = show or rich.print
     trained = train(demo_config(output))
-    notes = "\n".join(notes_of(trained.result))
+    notes = "\n".join([verdict_of(trained.result).sentence, *notes_of(trained.result)])
     for part in (summary_table(trained.result), notes, _examples_table(trained), _next_steps(trained.folder)):
         show(part)
     return trained

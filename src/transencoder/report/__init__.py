@@ -8,9 +8,11 @@ from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
 from transencoder.report.tables import score_rows, summary_table
 from transencoder.report.text import pretraining_lines
+from transencoder.report.verdict import Verdict, verdict_of
 
 __all__ = [
     "Result",
+    "Verdict",
     "model_card",
     "notes_of",
     "paper_page",
@@ -19,5 +21,6 @@ __all__ = [
     "results_page",
     "score_rows",
     "summary_table",
+    "verdict_of",
     "write_report",
 ]

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from transencoder.config import Form
 from transencoder.report.result import (
     FORM_TITLES,
     Result,
-    best_start,
     forms_of,
     has_cycles,
     mean_over,
@@ -14,6 +12,7 @@ from transencoder.report.result import (
     training_data,
 )
 from transencoder.report.text import metric_mark, number
+from transencoder.report.verdict import comparisons
 from transencoder.wording import plural
 
 
@@ -117,20 +116,8 @@ def _order_notes(result: Result) -> Iterator[str]:
 def _worse_notes(result: Result) -> Iterator[str]:
     """Which form is below the start: on the tests' average where there are tests, else on dev."""
     for form, title in FORM_TITLES.items():
-        for where, before, after in _comparisons(result, form):
-            if before is not None and after is not None and round(after, 2) < round(before, 2):
-                yield (
-                    f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
-                    "do not use it in the start's place."
-                )
-
-
-def _comparisons(result: Result, form: Form) -> Iterator[tuple[str, float | None, float | None]]:
-    """Where, the start's metric, the form's: once for each metric of the tests."""
-    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
-    for metric, names in groups.items():
-        start = scores.get(best_start(result, names), {})
-        where = f"on the tests{metric_mark(metric, groups)}"
-        yield where, mean_over(start, names), mean_over(scores.get(form, {}), names)
-    if not groups:
-        yield "on dev", dev.get("start"), dev.get(form)
+        for where, before, after in (each for each in comparisons(result, form) if each.is_worse):
+            yield (
+                f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
+                "do not use it in the start's place."
+            )

@@ -18,6 +18,7 @@ from transencoder.report.text import (
     settings_line,
     starts_of,
 )
+from transencoder.report.verdict import verdict_of
 from transencoder.runs import atomic_write_text
 
 _FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
@@ -79,6 +80,7 @@ def _headline(result: Result) -> list[str]:
         f"Method {result['method']}{f', started from {starts}' if starts else ''}; "
         f"finished {result['finished']}, {duration(result['seconds'])} in all.",
         "",
+        *([] if "mlm" in result["best"] else [f"**{verdict_of(result).sentence}**", ""]),
         *pretraining_lines(result),
         f"Settings: {settings_line(result)}. Every default is in `result.json`.",
     ]

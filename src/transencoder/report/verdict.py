@@ -1,0 +1,90 @@
+"""Whether to use what a run made: one sentence, from whatever was measured."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from transencoder.config import Form
+from transencoder.report.result import (
+    FORM_TITLES,
+    Result,
+    best_start,
+    forms_of,
+    mean_over,
+    tests_by_metric,
+)
+from transencoder.report.text import gain, metric_mark, number
+
+Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
+
+
+class Comparison(NamedTuple):
+    """One form against its start."""
+
+    where: str
+    """`on the tests`, `on dev`."""
+    start: float | None
+    """Metric times 100; None where it was not measured."""
+    trained: float | None
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether both were measured and the form is below its start by two decimals."""
+        return self.start is not None and self.trained is not None and round(self.trained, 2) < round(self.start, 2)
+
+
+class Verdict(NamedTuple):
+    """What to do with a run's models."""
+
+    advice: Advice
+    sentence: str
+
+
+def verdict_of(result: Result) -> Verdict:
+    """What to do with a run's models: by the tests where there are any, else by dev, else nobody can tell."""
+    compared = {form: _first_measured(result, form) for form in forms_of(result)}
+    measured = {form: found for form, found in compared.items() if found is not None}
+    if not measured:
+        return Verdict(
+            "cannot tell",
+            "Whether to use these models cannot be told: nothing was measured. Label a hundred pairs or more and run "
+            "`transencoder evaluate` on them, start included.",
+        )
+    better = [form for form, found in measured.items() if not found.is_worse]
+    return Verdict(_advice(better, forms_of(result)), _sentence(better, measured))
+
+
+def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
+    """A form against its start: once for each metric of the tests, on dev where there are none."""
+    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
+    for metric, names in groups.items():
+        start = scores.get(best_start(result, names), {})
+        where = f"on the tests{metric_mark(metric, groups)}"
+        yield Comparison(where, mean_over(start, names), mean_over(scores.get(form, {}), names))
+    if not groups:
+        yield Comparison("on dev", dev.get("start"), dev.get(form))
+
+
+def _first_measured(result: Result, form: Form) -> Comparison | None:
+    found = (each for each in comparisons(result, form) if each.start is not None and each.trained is not None)
+    return next(found, None)
+
+
+def _advice(better: list[Form], forms: list[Form]) -> Advice:
+    if not better:
+        return "keep your start"
+    if better == forms:
+        return "use it"
+    return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
+
+
+def _sentence(better: list[Form], measured: Mapping[Form, Comparison]) -> str:
+    where = next(iter(measured.values())).where
+    gains = [f"the {FORM_TITLES[form]} {gain(each.trained, each.start)}" for form, each in measured.items()]
+    start = number(next(iter(measured.values())).start)
+    said = f"{where} the start has {start}, {' and '.join(gains)}"
+    if not better:
+        return f"Keep your start: {said}."
+    if len(better) == len(measured):
+        return f"Use {'them' if len(better) > 1 else 'it'}: {said}."
+    other = "keep your start for embeddings" if better == ["cross"] else "leave the cross-encoder"
+    return f"Use only the {FORM_TITLES[better[0]]} and {other}: {said}."
