@@ -138,3 +138,11 @@ def test_notes_say_which_model_is_worse_than_its_start(result):
     result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}
     (note,) = [note for note in notes_of(result) if "worse" in note]
     assert note.startswith("The cross-encoder is worse than its start on dev (79.00 against 80.00)")
+
+
+def test_a_start_whose_embeddings_lie_close_together_looks_weak(result):
+    result["criteria"] = {"start": {"uniformity": 1.5, "view_preference": 50.0}}
+    (note,) = [note for note in notes_of(result) if "looks weak" in note]
+    assert "uniformity -1.50" in note and "train simcse" in note
+    for criteria in ({"start": {"uniformity": 2.5}}, {"start": {"uniformity": None}}):
+        assert not any("looks weak" in note for note in notes_of(result | {"criteria": criteria}))

@@ -62,3 +62,10 @@ def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refu
         replace(config, bi=replace(config.bi, selection="uniformity"))
     with pytest.raises(InputError, match="a cross-encoder has none"):
         replace(config, dev=None, cross=replace(config.cross, selection="uniformity"))
+
+
+def test_a_weak_start_is_said_before_anything_is_trained(without_dev, caplog, monkeypatch):
+    monkeypatch.setattr("transencoder.cycles.distillation.learn", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(pytest.fail.Exception):
+        train(without_dev("auto", "auto"))
+    assert "start: The start looks weak on these texts" in caplog.text  # a random one

@@ -1,14 +1,18 @@
 """What held-out pairs say of starts and students without labels."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from transencoder.cycles.lab import Lab, LabMember, load, make_scorer
+from transencoder.cycles.lab import Lab, LabMember, load, make_scorer, own_first
+from transencoder.report import weak_start_notes
 from transencoder.runs import StageRecord
 from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
+
+logger = logging.getLogger(__name__)
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what the stage computes."""
@@ -26,6 +30,14 @@ def student_criteria(
     """
     references = {"teacher": labels[held_out.rows], "start": start_scores[held_out.rows]}
     return lambda scorer: held_out.criteria(scorer, references)
+
+
+def warn_of_weak_starts(lab: Lab) -> None:
+    """Say before anything is trained which starts look too weak to teach."""
+    records = own_first(lab, range(len(lab.members)), lambda i: start_criteria(lab, lab.members[i]))
+    for member, record in zip(lab.members, records, strict=True):
+        for note in weak_start_notes(record.result) if record is not None else ():
+            logger.warning("%s: %s", member.bi.name, note)
 
 
 def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:

@@ -9,7 +9,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import distributed
 from transencoder.config import Criterion, Form
-from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model
+from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model, warn_of_weak_starts
 from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError, RunError
 from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
@@ -133,7 +133,9 @@ def _distilled(
     run: Run, config: TransEncoder, data: Data, starts: list[tuple[Path, Path]]
 ) -> tuple[Lab, list[Chain], EnsembleRecord | None]:
     """Every stage of the run: the members' models, cycle by cycle, and what they are worth, alone and together."""
-    lab = pretrained(_make_lab(run, config, data, starts))
+    lab = _make_lab(run, config, data, starts)
+    warn_of_weak_starts(lab)
+    lab = pretrained(lab)
     chains = chains_of(lab, data, distil(lab, config.cycles or 1))
     return lab, chains, ensemble_of(lab, data, chains) if len(chains) > 1 else None
 

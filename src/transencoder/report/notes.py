@@ -1,6 +1,6 @@
 """What to know before trusting a run's numbers, in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from transencoder.report.result import (
     FORM_TITLES,
@@ -15,6 +15,10 @@ from transencoder.report.text import metric_mark, number
 from transencoder.report.verdict import comparisons
 from transencoder.wording import plural
 
+_CLOSE_TOGETHER = -2.0
+"""Uniformity above which a start is taken to be weak. Of six starts on STS pairs the three above had 62.7 to 66.9 on
+STS-B's dev set, the three below 71.4 to 86.6 (LOG.md, 2026-11-22)."""
+
 
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
@@ -25,8 +29,24 @@ def notes_of(result: Result) -> list[str]:
         *_start_notes(result),
         *_order_notes(result),
         *_worse_notes(result),
+        *weak_start_notes(result.get("criteria", {}).get("start", {})),
         *result["notes"],
     ]
+
+
+def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
+    """Whether a start looks too weak to teach.
+
+    Args:
+        criteria: What held-out pairs say of it without labels; empty where none were held out.
+    """
+    evenness = criteria.get("uniformity")
+    if evenness is not None and -evenness > _CLOSE_TOGETHER:
+        yield (
+            f"The start looks weak on these texts: its embeddings lie close together (uniformity {-evenness:.2f}; even "
+            "would be -4). Where such starts had labels to be measured by they were the worse ones; "
+            "`transencoder train simcse` on your sentences makes a better start."
+        )
 
 
 def _member_notes(result: Result) -> Iterator[str]:

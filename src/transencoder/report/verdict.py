@@ -27,6 +27,11 @@ class Comparison(NamedTuple):
     trained: float | None
 
     @property
+    def is_measured(self) -> bool:
+        """Whether both have a metric: an encoder that collapsed has none."""
+        return self.start is not None and self.trained is not None
+
+    @property
     def is_worse(self) -> bool:
         """Whether both were measured and the form is below its start by two decimals."""
         return self.start is not None and self.trained is not None and round(self.trained, 2) < round(self.start, 2)
@@ -41,16 +46,15 @@ class Verdict(NamedTuple):
 
 def verdict_of(result: Result) -> Verdict:
     """What to do with a run's models: by the tests where there are any, else by dev, else nobody can tell."""
-    compared = {form: _first_measured(result, form) for form in forms_of(result)}
-    measured = {form: found for form, found in compared.items() if found is not None}
-    if not measured:
+    compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
+    if not any(each.is_measured for each in compared.values()):
         return Verdict(
             "cannot tell",
             "Whether to use these models cannot be told: nothing was measured. Label a hundred pairs or more and run "
             "`transencoder evaluate` on them, start included.",
         )
-    better = [form for form, found in measured.items() if not found.is_worse]
-    return Verdict(_advice(better, forms_of(result)), _sentence(better, measured))
+    better = [form for form, each in compared.items() if each.is_measured and not each.is_worse]
+    return Verdict(_advice(better, compared), _sentence(better, compared))
 
 
 def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
@@ -64,27 +68,21 @@ def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
         yield Comparison("on dev", dev.get("start"), dev.get(form))
 
 
-def _first_measured(result: Result, form: Form) -> Comparison | None:
-    found = (each for each in comparisons(result, form) if each.start is not None and each.trained is not None)
-    return next(found, None)
-
-
-def _advice(better: list[Form], forms: list[Form]) -> Advice:
+def _advice(better: list[Form], compared: Mapping[Form, Comparison]) -> Advice:
     if not better:
         return "keep your start"
-    if better == forms:
+    if len(better) == len(compared):
         return "use it"
     return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
 
 
-def _sentence(better: list[Form], measured: Mapping[Form, Comparison]) -> str:
-    where = next(iter(measured.values())).where
-    gains = [f"the {FORM_TITLES[form]} {gain(each.trained, each.start)}" for form, each in measured.items()]
-    start = number(next(iter(measured.values())).start)
-    said = f"{where} the start has {start}, {' and '.join(gains)}"
+def _sentence(better: list[Form], compared: Mapping[Form, Comparison]) -> str:
+    where, start, _ = next(iter(compared.values()))
+    gains = [f"the {FORM_TITLES[form]} {gain(each.trained, each.start)}" for form, each in compared.items()]
+    said = f"{where} the start has {number(start)}, {' and '.join(gains)}"
     if not better:
         return f"Keep your start: {said}."
-    if len(better) == len(measured):
+    if len(better) == len(compared):
         return f"Use {'them' if len(better) > 1 else 'it'}: {said}."
     other = "keep your start for embeddings" if better == ["cross"] else "leave the cross-encoder"
     return f"Use only the {FORM_TITLES[better[0]]} and {other}: {said}."

@@ -1,0 +1,64 @@
+"""What a run says is to be done with its models."""
+
+import pytest
+
+from transencoder.report import verdict_of
+from transencoder.report.run_report import report_text
+
+
+def shifted(result, **by):
+    """The start's scores and so much more for each form."""
+    start = result["scores"]["start"]
+    for form, points in by.items():
+        result["scores"][form] = {name: value + points for name, value in start.items()}
+    return result
+
+
+@pytest.mark.parametrize(
+    ("bi", "cross", "advice", "sentence"),
+    [
+        (
+            1.5,
+            0.5,
+            "use it",
+            "Use them: on the tests the start has 75.00, the bi-encoder +1.50 and the cross-encoder +0.50.",
+        ),
+        (1.5, -0.5, "use only the bi-encoder", "Use only the bi-encoder and leave the cross-encoder: on the tests"),
+        (-1.5, 0.5, "use only the cross-encoder", "Use only the cross-encoder and keep your start for embeddings: "),
+        (-1.5, -0.5, "keep your start", "Keep your start: on the tests the start has 75.00, the bi-encoder -1.50 and"),
+        (0.0, -0.001, "use it", "Use them: "),
+    ],
+)
+def test_the_tests_decide(result, bi, cross, advice, sentence):
+    verdict = verdict_of(shifted(result, bi=bi, cross=cross))
+    assert verdict.advice == advice
+    assert verdict.sentence.startswith(sentence)
+    assert f"**{verdict.sentence}**" in report_text(result).split("## ")[0]
+
+
+def test_without_tests_dev_decides(result):
+    result["scores"] = {}
+    result["dev"] = {"start": 80.0, "bi": 79.0, "cross": 81.0}
+    verdict = verdict_of(result)
+    assert verdict.advice == "use only the cross-encoder"
+    assert "on dev the start has 80.00, the bi-encoder -1.00 and the cross-encoder +1.00" in verdict.sentence
+
+
+def test_a_model_of_one_form_is_used_or_not(result):
+    for each in (result["best"], result["scores"]):
+        del each["cross"]
+    assert verdict_of(shifted(result, bi=1.0)).sentence.startswith("Use it: ")
+    assert verdict_of(shifted(result, bi=-1.0)).advice == "keep your start"
+
+
+def test_a_metric_that_is_undefined_does_not_speak_for_a_model(result):
+    result["scores"]["bi"] = dict.fromkeys(result["scores"]["start"])  # it collapsed: no metric
+    verdict = verdict_of(shifted(result, cross=1.0))
+    assert verdict.advice == "use only the cross-encoder"
+    assert "the bi-encoder – and the cross-encoder +1.00" in verdict.sentence
+
+
+def test_nothing_measured_is_said(bare_result):
+    verdict = verdict_of(bare_result)
+    assert verdict.advice == "cannot tell"
+    assert "nothing was measured" in verdict.sentence and "transencoder evaluate" in verdict.sentence
