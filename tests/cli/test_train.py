@@ -93,7 +93,10 @@ def test_flags_after_a_start_belong_to_it(run, training):
         (("--cross-start", "y"), "--cross-start belongs to a --start, and none is given"),
         ((*BASE, "extra"), "'extra' is one argument too many"),
         ((*BASE, "--recipe", "nowhere"), "nowhere is neither a file nor a recipe"),
-        ((*BASE, "--patience-cycles", "1"), "patience_cycles needs a dev set"),
+        (
+            (*BASE, "--patience-cycles", "1", "--bi.selection", "last", "--cross.selection", "last"),
+            "patience_cycles needs what to choose by",
+        ),
         (
             (*BASE, "--set", "bi.epoch=3"),
             "bi.epoch: there is no such setting; the nearest is bi.epochs",

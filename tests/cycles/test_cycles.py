@@ -282,7 +282,7 @@ def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
 def scripted_lab(monkeypatch):
     """A lab whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
 
-    def make(devs, patience=None, n_members=1, alternate=False, handicap=0):
+    def make(devs, patience=None, n_members=1, alternate=False, handicap=0, chosen_by="dev"):
         made = []
 
         def learn(lab, members, form, cycle, teachers):
@@ -291,7 +291,16 @@ def scripted_lab(monkeypatch):
             fitted = None if value is None else {"best": value}
             names = {member: f"{lab.members[member].prefix}{form}-{cycle}" for member in members}
             return [
-                Model(form, Path("."), name, name, cycle, fitted and {"best": value - handicap * i}, member=i)
+                Model(
+                    form,
+                    Path("."),
+                    name,
+                    name,
+                    cycle,
+                    fitted and {"best": value - handicap * i},
+                    member=i,
+                    chosen_by=chosen_by,
+                )
                 for i, name in names.items()
             ]
 
@@ -366,6 +375,13 @@ def test_members_in_turn_learn_from_the_one_before(scripted_lab):
 def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
     lab, _ = scripted_lab(devs, patience)
     assert len(distil(lab, len(devs))) == n_cycles
+
+
+@pytest.mark.parametrize(("chosen_by", "n_cycles"), [("uniformity", 2), (None, 3)])
+def test_patience_without_dev_is_with_what_chose(scripted_lab, chosen_by, n_cycles):
+    """Where the last checkpoints are kept nothing says that they are no better."""
+    lab, _ = scripted_lab([(5, 5)] * 3 if chosen_by else [(None, None)] * 3, 1, chosen_by=chosen_by)
+    assert len(distil(lab, 3)) == n_cycles
 
 
 @pytest.mark.parametrize(("alternate", "n_cycles"), [(False, 3), (True, 2)])

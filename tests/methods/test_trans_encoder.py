@@ -8,6 +8,7 @@ from transencoder import FitConfig, Member, PretrainingConfig, TransEncoder, tra
 from transencoder.errors import InputError
 
 TWO = (Member(start="x"), Member(start="y"))
+LAST = FitConfig(selection="last")
 FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
 
 
@@ -35,7 +36,7 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
         ({"start_weight": float("nan")}, "start_weight is nan"),
         ({"cycles": 0}, "cycles is 0; it must be at least 1"),
         ({"patience_cycles": 0, "dev": "stsb"}, "patience_cycles is 0"),
-        ({"patience_cycles": 1}, "patience_cycles needs a dev set"),
+        ({"patience_cycles": 1, "bi": LAST, "cross": LAST}, "patience_cycles needs what to choose by"),
         ({"test_every_eval": True}, "test_every_eval needs tests and dev"),
         ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests and dev"),
         ({"test_every_eval": True, "tests": ("stsb",)}, "test_every_eval needs tests and dev"),

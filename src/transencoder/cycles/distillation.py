@@ -36,19 +36,19 @@ def _learners(lab: Lab, cycle: int) -> Sequence[int]:
 
 
 def _is_stale(lab: Lab, cycles: list[list[Model]]) -> bool:
-    """Whether neither form of any member improved on dev in the last `patience_cycles` cycles."""
+    """Whether by what chooses neither form of any member improved in the last `patience_cycles` cycles."""
     patience = lab.settings.patience_cycles
     if patience is None or len(cycles) <= patience:
         return False
-    before, recent = _devs(lab, cycles[:-patience]), _devs(lab, cycles[-patience:])
-    return all(value <= before[name] for name, value in recent.items())
+    before, recent = _highest(lab, cycles[:-patience]), _highest(lab, cycles[-patience:])
+    return bool(recent) and all(value <= before[name] for name, value in recent.items())
 
 
-def _devs(lab: Lab, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
-    """The best dev metric of each form and member; members that alternate make one model together."""
-    devs: dict[tuple[str, int], float] = {}
-    for model in (model for cycle in cycles for model in cycle):
+def _highest(lab: Lab, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
+    """The highest value of what chose, by form and member; members that alternate make one model together."""
+    highest: dict[tuple[str, int], float] = {}
+    for model in (model for cycle in cycles for model in cycle if model.chosen_by is not None):
         name = (model.form, 0 if lab.settings.alternate_members else model.member)
-        dev = -math.inf if model.dev is None else model.dev
-        devs[name] = max(devs.get(name, -math.inf), dev)
-    return devs
+        value = -math.inf if model.best is None else model.best
+        highest[name] = max(highest.get(name, -math.inf), value)
+    return highest

@@ -48,8 +48,8 @@ class Model:
     """Of a start; None: its own."""
     member: int = 0
     """Whose it is: position among the lab's members."""
-    chosen_by: str = "dev"
-    """What chose its checkpoint, where anything did: dev, or a criterion that needs no labels."""
+    chosen_by: str | None = "dev"
+    """What chose its checkpoint: dev, or a criterion that needs no labels; None: nothing, it is the last one."""
 
     @property
     def dev(self) -> float | None:

@@ -111,7 +111,7 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         fitted=record.result,
         seconds=supervision.labelling_seconds + record.seconds,
         member=member.bi.member,
-        chosen_by=lab.criteria.get(supervision.form) or "dev",
+        chosen_by=lab.criteria.get(supervision.form) if lab.dev is None else "dev",
     )
 
 

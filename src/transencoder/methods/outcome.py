@@ -193,12 +193,13 @@ def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
 
 
 def _form_record(model: Model) -> Any:
-    has_dev = model.chosen_by == "dev"
-    curve = model.fitted["curve"] if model.fitted and has_dev else []
+    curve = model.fitted["curve"] if model.fitted and model.chosen_by == "dev" else []
     record = {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
     if criteria := criteria_curve(model):
         record["criteria"] = criteria
-    return record if has_dev else record | {"chosen_by": model.chosen_by, "step": (model.fitted or {})["best_step"]}
+    if model.chosen_by not in ("dev", None):
+        record |= {"chosen_by": model.chosen_by, "step": (model.fitted or {})["best_step"]}
+    return record
 
 
 def criteria_curve(model: Model) -> list[tuple[int, dict[str, float | None]]]:

@@ -72,7 +72,7 @@ class TransEncoder(Method["Trained"]):
     cycles: int | None = None
     """Cycles bi -> cross -> bi. Paper, Table 16: 3 graded, 5 binary."""
     patience_cycles: int | None = None
-    """Stop when neither form improved on dev for this many cycles; None: never."""
+    """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
     record_criteria: bool = False
@@ -135,8 +135,12 @@ class TransEncoder(Method["Trained"]):
             raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
         self._check_selection()
         self._check_gold()
-        if self.patience_cycles is not None and self.dev is None:
-            raise InputError("patience_cycles needs a dev set; give dev, or leave patience_cycles out")
+        if (
+            self.patience_cycles is not None
+            and self.dev is None
+            and self.bi.selection == self.cross.selection == "last"
+        ):
+            raise InputError("patience_cycles needs what to choose by; give dev, or another selection than last")
         self._check_labels()
         self._check_initialisation()
         super().__post_init__()
