@@ -2,7 +2,7 @@
 
 import pytest
 
-from transencoder.report import verdict_of
+from transencoder.report import notes_of, verdict_of
 from transencoder.report.run_report import report_text
 
 
@@ -62,3 +62,15 @@ def test_nothing_measured_is_said(bare_result):
     verdict = verdict_of(bare_result)
     assert verdict.advice == "cannot tell"
     assert "nothing was measured" in verdict.sentence and "transencoder evaluate" in verdict.sentence
+
+
+def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded(bare_result):
+    bare_result["criteria"] = {"start": {}, "bi": {}, "cross": {"teacher_agreement": 23.0}}
+    verdict = verdict_of(bare_result)
+    assert verdict.advice == "keep your start" and "rank correlation 23.00" in verdict.sentence
+    assert any("The cross-encoder looks weak" in note for note in notes_of(bare_result))
+    bare_result["criteria"]["cross"]["teacher_agreement"] = None  # it says the same of all pairs
+    assert verdict_of(bare_result).advice == "keep your start"
+    bare_result["criteria"]["cross"]["teacher_agreement"] = 95.0
+    assert verdict_of(bare_result).advice == "cannot tell"
+    assert not any("looks weak" in note for note in notes_of(bare_result))

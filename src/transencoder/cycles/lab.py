@@ -61,6 +61,24 @@ class Model:
         """The highest value of what chose its checkpoint, where anything did."""
         return self.fitted["best"] if self.fitted else None
 
+    @property
+    def criteria(self) -> dict[str, float | None]:
+        """What held-out pairs say of it without labels, by criterion; empty where none are held out."""
+        return {} if self.fitted is None else dict(self.others("criterion_")).get(self.fitted["best_step"], {})
+
+    def others(self, prefix: str) -> list[tuple[int, dict[str, float | None]]]:
+        """(step, metrics besides dev) of each evaluation that recorded some of a kind.
+
+        Args:
+            prefix: The kind, which their names begin with and lose: `test_` or `criterion_`.
+        """
+        found = self.fitted.get("others", []) if self.fitted else []
+        named = [
+            (step, {name.removeprefix(prefix): v for name, v in each.items() if name.startswith(prefix)})
+            for step, each in found
+        ]
+        return [(step, values) for step, values in named if values]
+
 
 @dataclass(frozen=True)
 class LabMember:

@@ -13,7 +13,7 @@ from transencoder import distributed
 from transencoder.config import BiLoss, CrossLoss, Form
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
 from transencoder.cycles.labelling import label_pairs, read_targets, score_pairs
-from transencoder.cycles.unlabelled import student_criteria
+from transencoder.cycles.unlabelled import student_criteria, warn_of_weak_cross
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, fit
 from transencoder.losses import (
@@ -102,7 +102,7 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         ],
         compute=lambda folder: _fit(lab, member, supervision, folder),
     )
-    return Model(
+    student = Model(
         supervision.form,
         record.folder / "model",
         record.key,
@@ -113,6 +113,9 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         member=member.bi.member,
         chosen_by=lab.criteria.get(supervision.form) if lab.dev is None else "dev",
     )
+    if student.form == "cross":
+        warn_of_weak_cross(student)
+    return student
 
 
 def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -> dict[str, Any]:

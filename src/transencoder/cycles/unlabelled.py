@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from transencoder.cycles.lab import Lab, LabMember, load, make_scorer, own_first
-from transencoder.report import weak_start_notes
+from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
+from transencoder.report import weak_cross_notes, weak_start_notes
 from transencoder.runs import StageRecord
 from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
@@ -38,6 +38,12 @@ def warn_of_weak_starts(lab: Lab) -> None:
     for member, record in zip(lab.members, records, strict=True):
         for note in weak_start_notes(record.result) if record is not None else ():
             logger.warning("%s: %s", member.bi.name, note)
+
+
+def warn_of_weak_cross(model: Model) -> None:
+    """Say as soon as it is trained that a cross-encoder looks too weak to teach."""
+    for note in weak_cross_notes(model.criteria):
+        logger.warning("%s: %s", model.name, note)
 
 
 def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:

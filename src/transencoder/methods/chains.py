@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from transencoder.config import Form
 from transencoder.cycles import Lab, Model, own_first, start_criteria
 from transencoder.methods.data import Data
-from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, criteria_curve, cycle_records
+from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
 from transencoder.methods.released import released_metrics
 from transencoder.methods.scoring import Metrics, ensemble_metrics, score, score_start_as_is
 from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
@@ -129,8 +129,7 @@ def _criteria(lab: Lab, start: Model, best: dict[Form, Model]) -> dict[str, dict
     record = start_criteria(lab, lab.members[start.member])
     if record is None:
         return None
-    kept = {form: dict(criteria_curve(model)).get((model.fitted or {})["best_step"]) for form, model in best.items()}
-    return {"start": record.result} | {form: found for form, found in kept.items() if found is not None}
+    return {"start": record.result} | {form: model.criteria for form, model in best.items() if model.criteria}
 
 
 def _best_start(lab: Lab, data: Data) -> Model:

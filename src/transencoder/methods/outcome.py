@@ -195,33 +195,19 @@ def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
 def _form_record(model: Model) -> Any:
     curve = model.fitted["curve"] if model.fitted and model.chosen_by == "dev" else []
     record = {"dev": model.dev, "curve": curve, "seconds": model.seconds, "stage": model.key}
-    if criteria := criteria_curve(model):
+    if criteria := model.others("criterion_"):
         record["criteria"] = criteria
     if model.chosen_by not in ("dev", None):
         record |= {"chosen_by": model.chosen_by, "step": (model.fitted or {})["best_step"]}
     return record
 
 
-def criteria_curve(model: Model) -> list[tuple[int, dict[str, float | None]]]:
-    """(step, what held-out pairs said of the model without labels, by criterion) of each evaluation."""
-    return _others(model, "criterion_")
-
-
 def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
     """What `test_every_eval` recorded, for result.json."""
     curves: dict[str, list[tuple[int, int, dict[str, float | None]]]] = {}
     for form, model in (item for models in cycles for item in models.items()):
-        curves.setdefault(form, []).extend((model.cycle, step, values) for step, values in _others(model, "test_"))
+        curves.setdefault(form, []).extend((model.cycle, step, values) for step, values in model.others("test_"))
     return curves
-
-
-def _others(model: Model, prefix: str) -> list[tuple[int, dict[str, float | None]]]:
-    """(step, metrics by name) of each evaluation that recorded some of a kind."""
-    found = (model.fitted or {}).get("others", [])
-    named = [
-        (step, {k.removeprefix(prefix): v for k, v in each.items() if k.startswith(prefix)}) for step, each in found
-    ]
-    return [(step, values) for step, values in named if values]
 
 
 def _plain(config: Method[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What a run says of itself: report, results page, model card and summary table, from its records alone."""
 
 from transencoder.report.model_card import model_card
-from transencoder.report.notes import notes_of, weak_start_notes
+from transencoder.report.notes import notes_of, weak_cross_notes, weak_start_notes
 from transencoder.report.paper_page import paper_page
 from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
@@ -22,6 +22,7 @@ __all__ = [
     "score_rows",
     "summary_table",
     "verdict_of",
+    "weak_cross_notes",
     "weak_start_notes",
     "write_report",
 ]

@@ -12,7 +12,7 @@ from transencoder.report.result import (
     training_data,
 )
 from transencoder.report.text import metric_mark, number
-from transencoder.report.verdict import comparisons
+from transencoder.report.verdict import ENOUGH_AGREEMENT, comparisons
 from transencoder.wording import plural
 
 _CLOSE_TOGETHER = -2.0
@@ -30,6 +30,7 @@ def notes_of(result: Result) -> list[str]:
         *_order_notes(result),
         *_worse_notes(result),
         *weak_start_notes(result.get("criteria", {}).get("start", {})),
+        *weak_cross_notes(result.get("criteria", {}).get("cross", {})),
         *result["notes"],
     ]
 
@@ -46,6 +47,21 @@ def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
             f"The start looks weak on these texts: its embeddings lie close together (uniformity {-evenness:.2f}; even "
             "would be -4). Where such starts had labels to be measured by they were the worse ones; "
             "`transencoder train simcse` on your sentences makes a better start."
+        )
+
+
+def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
+    """Whether a cross-encoder looks too weak to teach.
+
+    Args:
+        criteria: What held-out pairs say of it without labels; empty where none were held out.
+    """
+    agreement = criteria.get("teacher_agreement", ENOUGH_AGREEMENT)
+    if agreement is None or agreement < ENOUGH_AGREEMENT:
+        yield (
+            "The cross-encoder looks weak: on pairs that it did not learn, its ranking and its teacher's have a rank "
+            f"correlation of {number(agreement)}, of 100. Bi-encoders that learn from such a one get worse: more "
+            "pairs or epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
         )
 
 

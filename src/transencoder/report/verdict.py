@@ -17,6 +17,11 @@ from transencoder.report.text import gain, metric_mark, number
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
 
 
+ENOUGH_AGREEMENT = 60.0
+"""Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs, from which on it can teach.
+Of the runs that had a dev set no bi-encoder beat its start below it (benchmarks/results/selection.md)."""
+
+
 class Comparison(NamedTuple):
     """One form against its start."""
 
@@ -48,13 +53,25 @@ def verdict_of(result: Result) -> Verdict:
     """What to do with a run's models: by the tests where there are any, else by dev, else nobody can tell."""
     compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
     if not any(each.is_measured for each in compared.values()):
-        return Verdict(
-            "cannot tell",
-            "Whether to use these models cannot be told: nothing was measured. Label a hundred pairs or more and run "
-            "`transencoder evaluate` on them, start included.",
-        )
+        return _unmeasured(result.get("criteria", {}).get("cross", {}))
     better = [form for form, each in compared.items() if each.is_measured and not each.is_worse]
     return Verdict(_advice(better, compared), _sentence(better, compared))
+
+
+def _unmeasured(cross: Mapping[str, float | None]) -> Verdict:
+    """Without labels a run can be seen to have failed, not to have succeeded."""
+    agreement = cross.get("teacher_agreement", ENOUGH_AGREEMENT)
+    if agreement is None or agreement < ENOUGH_AGREEMENT:
+        return Verdict(
+            "keep your start",
+            "Keep your start: nothing was measured with labels, but the cross-encoder, the bi-encoder's teacher, did "
+            f"not learn its teacher's ranking (rank correlation {number(agreement)} on pairs that were held out).",
+        )
+    return Verdict(
+        "cannot tell",
+        "Whether to use these models cannot be told: nothing was measured. Label a hundred pairs or more and run "
+        "`transencoder evaluate` on them, start included.",
+    )
 
 
 def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
