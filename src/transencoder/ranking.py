@@ -41,8 +41,7 @@ def mean_average_precision(
     Raises:
         InputError: gold other than 0 and 1, or no query with both.
     """
-    rankings = _rankings(gold, scores, queries)
-    return 100.0 * float(np.mean([average_precision_score(*ranking) for ranking in rankings]))
+    return 100.0 * float(np.mean(query_values("map", gold, scores, queries)))
 
 
 def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
@@ -62,13 +61,40 @@ def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64],
     Raises:
         InputError: as in `mean_average_precision`.
     """
-    return 100.0 * float(np.mean([_reciprocal_rank(*ranking) for ranking in _rankings(gold, scores, queries)]))
+    return 100.0 * float(np.mean(query_values("mrr_at_10", gold, scores, queries)))
 
 
 RANKING_METRICS: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64], Iterable[Hashable]], float]] = {
     "map": mean_average_precision,
     "mrr_at_10": mean_reciprocal_rank,
 }
+
+
+def query_values(
+    metric: str, gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]
+) -> NDArray[np.float64]:
+    """What a ranking metric is the mean of: each query's own value, in [0, 1].
+
+    Args:
+        metric: A key of `RANKING_METRICS`.
+        gold: As in `mean_average_precision`.
+        scores: As in `mean_average_precision`.
+        queries: As in `mean_average_precision`.
+
+    Returns:
+        One value for each query that has positive and negative candidates, whatever the scores.
+
+    Raises:
+        InputError: as in `mean_average_precision`.
+    """
+    of_query = {"map": average_precision_score, "mrr_at_10": _reciprocal_rank}[metric]
+    return np.array([of_query(*ranking) for ranking in _rankings(gold, scores, queries)], np.float64)
+
+
+def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
+    """Queries by number of first appearance, shape (n,)."""
+    numbers: dict[Hashable, int] = {}
+    return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)
 
 
 def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
@@ -82,7 +108,7 @@ def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: I
     if not np.isin(labels, [0.0, 1.0]).all():
         shown = ", ".join(f"{label:g}" for label in labels[:_LABELS_NAMED])
         raise InputError(f"a ranking needs gold labels 0 (negative) and 1 (positive); got {shown}")
-    numbers = _numbered(queries)
+    numbers = numbered(queries)
     order = np.argsort(numbers, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     rankings = [(gold[rows] == 1.0, scores[rows]) for rows in groups if gold[rows].min() != gold[rows].max()]
@@ -98,9 +124,3 @@ def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: I
             len(groups),
         )
     return rankings
-
-
-def _numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
-    """The queries by number of first appearance."""
-    numbers: dict[Hashable, int] = {}
-    return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)

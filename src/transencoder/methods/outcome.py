@@ -14,6 +14,7 @@ from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Model
 from transencoder.methods.data import BAD_EXTRA_ROWS, Data
+from transencoder.methods.evidence import keep_gold, keep_texts
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.report import model_card, write_report
@@ -97,6 +98,8 @@ def result_of(
         recipe: Name of the recipe that the config comes from.
         notes: What else to know before trusting the numbers.
     """
+    texts = keep_texts(run, data)
+    keep_gold(run, data.tests)
     stages = run.stages
     result: Result = {
         "method": method_name(type(given)),
@@ -106,6 +109,7 @@ def result_of(
         "config": _plain(given),
         "environment": _environment(run.environments),
         "data": data.as_record(),
+        "texts": texts,
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
         "cycles": cycle_records(cycles),
         "best": best_records(best, ""),

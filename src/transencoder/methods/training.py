@@ -14,6 +14,7 @@ from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError, RunError
 from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
 from transencoder.methods.data import Data, read_data
+from transencoder.methods.evidence import keep_sample
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.planning import prepare
 from transencoder.methods.scoring import measure
@@ -82,6 +83,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
             lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
         chain = chains[kept]
+        keep_sample(lab, chain.start, chain.best)
         result = result_of(
             run,
             given,

@@ -8,10 +8,13 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from transencoder.config import Form
 from transencoder.errors import RunError
+
+if TYPE_CHECKING:
+    from transencoder.pairs import TextStatistics
 
 FORM_TITLES: dict[Form, str] = {
     "bi": "bi-encoder",
@@ -193,6 +196,8 @@ class Result(TypedDict):
     config: dict[str, Any]
     environment: Environment
     data: RunData
+    texts: NotRequired["TextStatistics"]
+    """The training text in numbers; absent from earlier runs."""
     pretraining: NotRequired[PretrainingRecord]
     """Absent when no masked words were guessed."""
     member: NotRequired[int]

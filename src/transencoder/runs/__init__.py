@@ -7,7 +7,7 @@ from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
 from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
 from transencoder.runs.log import read_log
-from transencoder.runs.records import StageRecord
+from transencoder.runs.records import StageRecord, finished_stage
 from transencoder.runs.run import Run
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "canonical_json",
     "clean_run",
     "describe_environment",
+    "finished_stage",
     "is_run",
     "list_runs",
     "read_log",

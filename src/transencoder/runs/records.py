@@ -128,6 +128,18 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
     return record
 
 
+def finished_stage(run_folder: Path, name: str, key: str) -> Path | None:
+    """The folder of a stage that is done, its files unchecked, or None where it is not there.
+
+    Args:
+        run_folder: The run's.
+        name: The stage's name.
+        key: Its key, 64 hex digits.
+    """
+    folder = run_folder / STAGES_NAME / stage_folder_name(name, key)
+    return folder if (folder / RECORD_NAME).is_file() else None
+
+
 def borrow(source: Path, folder: Path, key: str) -> StageRecord | None:
     """Copy a stage that is finished in another run, every file checked, or return None where it is not.
 

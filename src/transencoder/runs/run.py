@@ -188,6 +188,10 @@ class Run:
         """Whether another process computes the stage of that name; then there is other work to do first."""
         return self.crew is not None and self.crew.is_elsewhere(name)
 
+    def done(self, name: str) -> StageRecord | None:
+        """The record of a stage of this session, or None where there is none of that name."""
+        return next((record for record in self._records.values() if record.name == name), None)
+
     @property
     def stages(self) -> list[dict[str, Any]]:
         """The stages of this session in order, as result.json lists them: name, key, seconds, reused."""

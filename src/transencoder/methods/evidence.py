@@ -1,0 +1,103 @@
+"""What a run keeps for its report besides models and metrics: its text in numbers, the tests' gold, a scored sample."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from transencoder import distributed
+from transencoder.config import Form
+from transencoder.cycles import Lab, Model, load, make_scorer
+from transencoder.methods.data import Data
+from transencoder.methods.labelled import Scored
+from transencoder.pairs import TextStatistics, text_statistics
+from transencoder.ranking import RANKING_METRICS, numbered
+from transencoder.report.evidence import GOLD, SAMPLE, SAMPLE_FILE
+from transencoder.runs import Run, stage_seed
+
+_CODE_VERSION = 1
+"""Raised when a change of the code changes what is kept."""
+
+_SAMPLE_ROWS = 2000
+
+
+def keep_texts(run: Run, data: Data) -> TextStatistics:
+    """Count the training text, as a stage."""
+    record = run.stage(
+        "texts",
+        config={"version": _CODE_VERSION},
+        inputs=[data.record["fingerprint"]],
+        compute=lambda _: text_statistics(data.training) if distributed.rank() == 0 else {},
+    )
+    return record.result  # type: ignore[return-value]
+
+
+def keep_gold(run: Run, tests: Sequence[Scored]) -> None:
+    """Keep the tests' gold scores beside the models', as a stage: what the report's intervals are drawn from."""
+    ranked = [test for test in tests if test.sets is None]  # of a classifier no score a pair is kept
+    if ranked:
+        run.stage(
+            GOLD,
+            config={"version": _CODE_VERSION, "sets": [test.name for test in ranked]},
+            inputs=[test.fingerprint for test in ranked],
+            compute=lambda folder: _write_gold(ranked, folder),
+        )
+
+
+def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
+    """Keep what models say of up to 2,000 training pairs, drawn with the seed, as a stage.
+
+    A model that taught has scored them before; the others score them here.
+
+    Args:
+        lab: What the run works with.
+        start: What the gains are counted from.
+        best: The kept model of each form.
+    """
+    models = {"start": start, **{str(form): model for form, model in best.items()}}
+    seed = stage_seed(lab.settings.seed, SAMPLE)
+    n_pairs = len(lab.pairs)
+    rows = np.sort(np.random.default_rng(seed).choice(n_pairs, min(n_pairs, _SAMPLE_ROWS), replace=False))
+    taught = {name: lab.run.done(f"{model.name}/scores") for name, model in models.items()}
+
+    def compute(folder: Path) -> dict[str, Any]:
+        pairs = lab.pairs.select(rows)
+        columns: dict[str, Any] = {"row": rows, "sentence1": pairs["sentence1"][:], "sentence2": pairs["sentence2"][:]}
+        for name, model in models.items():
+            known = taught[name]
+            if known is None:
+                columns[name] = make_scorer(lab, load(lab, model)).score(pairs)
+            else:
+                columns[name] = np.load(known.folder / "scores.npy", mmap_mode="r")[rows]
+        if distributed.rank() == 0:
+            pq.write_table(pa.table(columns), folder / SAMPLE_FILE)
+        return {"rows": len(rows)}
+
+    lab.run.stage(
+        SAMPLE,
+        config={
+            "version": _CODE_VERSION,
+            "rows": len(rows),
+            "seed": seed,
+            "models": list(models),
+            "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
+            "max_length": lab.settings.bi.max_length,
+            "pooling": start.pooling,
+            "precision": lab.settings.precision,
+        },
+        inputs=[lab.pairs_fingerprint, *(model.key for model in models.values())],
+        compute=compute,
+    )
+
+
+def _write_gold(tests: Sequence[Scored], folder: Path) -> dict[str, Any]:
+    for test in tests if distributed.rank() == 0 else ():
+        arrays: dict[str, Any] = {"gold": np.asarray(test.pairs["score"][:], np.float64)}
+        if test.metric in RANKING_METRICS:
+            queries = "query" if "query" in test.pairs.column_names else "sentence1"
+            arrays["queries"] = numbered(test.pairs[queries][:])
+        np.savez(folder / f"{test.name}.npz", **arrays)
+    return {}

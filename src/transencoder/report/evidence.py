@@ -1,0 +1,176 @@
+"""What the stages of a finished run hold beside its result: scores of pairs, labels, gold, a sample of texts."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from transencoder.config import Form
+from transencoder.report.result import FORM_TITLES, Cycle, Result, form_cycle
+from transencoder.runs import finished_stage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
+
+GOLD = "gold"
+"""The stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
+
+SAMPLE = "sample"
+"""The stage that keeps what the start and the kept models say of some training pairs."""
+
+SAMPLE_FILE = "sample.parquet"
+"""`row`, `sentence1`, `sentence2`, and a column of scores for `start` and for each form."""
+
+Read = TypeVar("Read")
+Vector = "NDArray[np.float64]"
+
+IN_A_CYCLE: tuple[Form, ...] = ("cross", "bi")
+"""The forms that learn labels, in their order."""
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A test's gold scores."""
+
+    scores: "NDArray[np.float64]"
+    """One a pair, (n,)."""
+    queries: "NDArray[np.intp] | None"
+    """Where it is a ranking: the number of each pair's query, (n,)."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a student learned, and what it says of the same pairs afterwards."""
+
+    cycle: int
+    form: Form
+    labels: "NDArray[np.float32]"
+    """What its teachers said, (n,)."""
+    scores: "NDArray[np.float32]"
+    """What it says, (n,)."""
+    n_pairs: int
+    """All that it was trained on; n is fewer where only a sample was scored."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some training pairs and what the start and the kept models say of them."""
+
+    rows: "NDArray[np.int64]"
+    """Which of the training pairs, (n,)."""
+    texts: Sequence[tuple[str, str]]
+    scores: dict[str, "NDArray[np.float64]"]
+    """`start` and the forms -> (n,)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The stage files of a finished run, as far as they are there; what is damaged counts as absent."""
+
+    folder: Path
+    result: Result
+
+    def gold(self, test: str) -> Gold | None:
+        """A test's gold scores; earlier runs did not keep them."""
+        import numpy as np
+
+        def read(path: Path) -> Gold:
+            with np.load(path) as arrays:
+                return Gold(arrays["gold"], arrays["queries"] if "queries" in arrays else None)
+
+        return self._read(GOLD, f"{test}.npz", read)
+
+    def test_scores(self, model: str, test: str) -> "NDArray[np.float64] | None":
+        """What a model gave a test's pairs, (n,).
+
+        Args:
+            model: `start`, `start_as_is` or a form.
+            test: The test's name.
+        """
+        stage = f"scores/{self._prefix}{model.replace('_', '-')}"
+        scores = self._read(stage, f"{test}.npy", _array)
+        return None if scores is None else scores.astype("float64")
+
+    def sample(self) -> Sample | None:
+        """Training pairs with scores; earlier runs did not keep any."""
+        return self._read(SAMPLE, SAMPLE_FILE, _sample)
+
+    def lessons(self) -> Iterator[Lesson]:
+        """What each student of each cycle learned, as far as its scores were kept."""
+        for cycle in self.result["cycles"]:
+            for form in IN_A_CYCLE:
+                lesson = self._lesson(cycle, form)
+                if lesson is not None:
+                    yield lesson
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the run's students learned teachers' scores in cycles."""
+        return any("/labels-for-" in stage["name"] for stage in self.result["stages"])
+
+    @property
+    def _prefix(self) -> str:
+        """Of the stages of the member whose models were kept."""
+        return f"member-{self.result['member']}/" if "member" in self.result else ""
+
+    def _lesson(self, cycle: Cycle, form: Form) -> Lesson | None:
+        part = form_cycle(cycle, form)
+        names = {stage["key"]: stage["name"] for stage in self.result["stages"]}
+        student = names.get(part["stage"]) if part else None
+        if student is None:
+            return None
+        own = f"cycle-{cycle['cycle']}/labels-for-{form}"
+        prefix = student.partition("cycle-")[0]
+        shared = own if own in names.values() else f"{prefix}{own}"
+        labels = self._read(shared, "labels.parquet", _labels)
+        if labels is None:
+            return None
+        scores = self._read(f"{student}/scores", "scores.npy", _array)
+        if scores is not None and len(scores) == len(labels):
+            return Lesson(cycle["cycle"], form, labels, scores, len(labels))
+        sample = self.sample() if self.result["best"][form]["cycle"] == cycle["cycle"] else None
+        if sample is None or sample.rows.max(initial=-1) >= len(labels):
+            return None
+        return Lesson(cycle["cycle"], form, labels[sample.rows], sample.scores[form].astype("float32"), len(labels))
+
+    def _read(self, stage: str, name: str, read: Callable[[Path], Read]) -> Read | None:
+        key = next((each["key"] for each in self.result["stages"] if each["name"] == stage), None)
+        folder = None if key is None else finished_stage(self.folder, stage, key)
+        if folder is None or not (folder / name).is_file():
+            return None
+        try:
+            return read(folder / name)
+        except (OSError, ValueError, KeyError) as error:
+            logger.warning("%s cannot be read (%s): the report goes without it", folder / name, error)
+            return None
+
+
+def _array(path: Path) -> "NDArray[np.float32]":
+    import numpy as np
+
+    array: NDArray[np.float32] = np.load(path)
+    if array.ndim != 1:
+        raise ValueError(f"its shape is {array.shape}")
+    return array
+
+
+def _labels(path: Path) -> "NDArray[np.float32]":
+    import pyarrow.parquet as pq
+
+    labels: NDArray[np.float32] = pq.read_table(path, columns=["label"])["label"].to_numpy()
+    return labels
+
+
+def _sample(path: Path) -> Sample:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    texts = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
+    scores = {
+        name: table[name].to_numpy().astype("float64") for name in ("start", *FORM_TITLES) if name in table.column_names
+    }
+    return Sample(table["row"].to_numpy(), texts, scores)

@@ -1,0 +1,72 @@
+"""What a run keeps for its report: a scored sample, the tests' gold, its text in numbers."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder.evaluation import spearman
+from transencoder.methods import evidence as keeping
+from transencoder.methods.training import train
+from transencoder.pairs import read_pairs
+from transencoder.report.evidence import Evidence
+from transencoder.report.result import read_result
+from transencoder.scorers import BiScorer, CrossScorer
+
+
+@pytest.fixture(scope="module")
+def config(tiny_method, tiny_files):
+    return tiny_method(tests=(str(tiny_files / "test.tsv"),))
+
+
+@pytest.fixture(scope="module")
+def run(config):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeping, "_SAMPLE_ROWS", 40)
+        return train(config)
+
+
+@pytest.fixture(scope="module")
+def evidence(run):
+    return Evidence(run.folder, read_result(run.folder))
+
+
+def test_the_sample_holds_what_the_models_say(run, evidence, tiny_files):
+    sample = evidence.sample()
+    pairs = read_pairs(str(tiny_files / "pairs.tsv")).select(sample.rows)
+    assert len(pairs) == 40 == len(set(sample.rows.tolist()))
+    assert sample.texts == list(zip(pairs["sentence1"][:], pairs["sentence2"][:], strict=True))
+    assert list(sample.scores) == ["start", "bi", "cross"]
+    bi = SentenceTransformer(str(run.folder / "bi-encoder"), device="cpu")
+    cross = CrossEncoder(str(run.folder / "cross-encoder"), device="cpu")
+    np.testing.assert_allclose(sample.scores["bi"], BiScorer(bi, precision="fp32").score(pairs), atol=1e-5)
+    np.testing.assert_allclose(sample.scores["cross"], CrossScorer(cross, precision="fp32").score(pairs), atol=1e-5)
+
+
+def test_gold_and_scores_give_the_recorded_metric(evidence):
+    gold = evidence.gold("test").scores
+    assert spearman(gold, evidence.test_scores("bi", "test")) == evidence.result["scores"]["bi"]["test"]
+
+
+def test_the_text_is_counted(evidence):
+    assert evidence.result["texts"]["rows"] == 96
+    assert list(evidence.result["texts"]["letters"]) == ["Latin"]
+
+
+def test_every_students_lesson_is_found(evidence):
+    lessons = [(lesson.cycle, lesson.form, len(lesson.labels), lesson.n_pairs) for lesson in evidence.lessons()]
+    assert lessons == [(1, "cross", 96, 96), (1, "bi", 40, 96)]
+
+
+def test_a_run_of_an_earlier_version_gets_what_is_missing(config, run, tmp_path):
+    """Its finished stages are reused: their keys are what they were."""
+    shutil.copytree(run.folder, tmp_path / "copy")
+    for name in ("sample", "gold", "texts"):
+        (stage,) = Path(tmp_path / "copy" / "stages").glob(f"{name}-*")
+        shutil.rmtree(stage)
+    again = train(replace(config, output=str(tmp_path / "copy")))
+    computed = [stage["name"] for stage in again.result["stages"] if not stage["reused"]]
+    assert computed == ["sample", "texts", "gold"]
