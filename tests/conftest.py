@@ -31,6 +31,13 @@ WORDS = tuple(
 """72 words; word i belongs to topic i % N_TOPICS, so that a topic has three synonyms."""
 
 
+@pytest.fixture(autouse=True)
+def _plots_are_not_drawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run draws about ten PNGs, 0.15 s each; only the tests marked `draws` look at them."""
+    if request.node.get_closest_marker("draws") is None:
+        monkeypatch.setattr("transencoder.report.plots.png.write_png", lambda plot, path: path.touch())
+
+
 @pytest.fixture(scope="session")
 def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Folder of a random BERT, 2 layers x 32, masked language model, with its tokenizer."""

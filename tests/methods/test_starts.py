@@ -53,6 +53,8 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
         "scores/bi",
         "scores/start-on-dev",
         *(["sizes"] if taught else []),
+        "texts",
+        "gold",
     ]
     assert len(result["cycles"][0]["bi"]["curve"]) >= 2
     report = (trained.folder / "report.md").read_text()
@@ -63,7 +65,7 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     assert "The checkpoint was chosen on the dev set" in report
     assert f"{rows} rows" in card
     assert ("cross-encoder" in card.lower()) == bool(crosses)
-    assert (trained.folder / "curves.png").exists()
+    assert (trained.folder / "plots" / "dev-bi.png").exists()
 
 
 def test_without_a_dev_set_the_last_checkpoint_is_kept_and_the_report_says_so(tiny_start):

@@ -37,6 +37,9 @@ STAGES = [
     "scores/cross",
     "scores/bi",
     "scores/start-on-dev",
+    "sample",
+    "texts",
+    "gold",
 ]
 
 
@@ -85,7 +88,16 @@ def test_the_result_is_whole_and_on_disk(config, trained):
     assert result["data"]["pairs"]["rows"] == 96
     assert result["environment"]["device"] == "cpu"
     names = {path.name for path in trained.folder.iterdir()}
-    assert names >= {"recipe.toml", "environment.json", "log.jsonl", "result.json", "report.md", "stages"}
+    assert names >= {
+        "recipe.toml",
+        "environment.json",
+        "log.jsonl",
+        "result.json",
+        "report.html",
+        "report.md",
+        "plots",
+        "stages",
+    }
     assert trained.folder == Path(config.output)
 
 
@@ -154,6 +166,8 @@ def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
         "scores/start-as-is",
         *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
         "scores/start-on-dev",
+        "texts",
+        "gold",
     ]
     assert len(again.result["cycles"][0]["bi"]["curve"]) > len(trained.result["cycles"][0]["bi"]["curve"])
 
@@ -187,7 +201,7 @@ def test_without_dev_and_tests_the_last_is_kept_and_the_output_says_so(tiny_meth
     assert [best["cycle"] for best in result["best"].values()] == [2, 2]
     assert result["dev"] is None
     assert result["scores"] == {}  # test scoring is off by default
-    assert [stage["name"] for stage in result["stages"]] == STAGES[:12]
+    assert [stage["name"] for stage in result["stages"]] == [*STAGES[:12], "sample", "texts"]
     for path in ("report.md", "bi-encoder/README.md", "cross-encoder/README.md"):
         assert "no dev set" in (trained.folder / path).read_text().lower(), path
 
@@ -343,12 +357,12 @@ def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
 
 def test_another_recipes_models_are_set_aside_whole(copied, trained):
     """Also when the new recipe cannot run: nothing is lost, and nothing passes for the new one's."""
-    folder, names = Path(copied.output), ("result.json", "report.md", "curves.png", "recipe.toml", "bad-rows.tsv")
+    folder, names = Path(copied.output), ("result.json", "report.html", "report.md", "recipe.toml", "bad-rows.tsv")
     (folder / "bad-rows.tsv").write_text("pairs.tsv:3")
     before = {name: (folder / name).read_bytes() for name in names} | weights(folder)
     with pytest.raises(InputError):
         train(replace(copied, pairs="absent.tsv"))
-    for name in ("result.json", "bi-encoder", "cross-encoder", "report.md", "curves.png", "bad-rows.tsv"):
+    for name in ("result.json", "bi-encoder", "cross-encoder", "report.html", "report.md", "plots", "bad-rows.tsv"):
         assert not (folder / name).exists(), name
     previous = folder / "previous"
     assert {name: (previous / name).read_bytes() for name in names} | weights(previous) == before

@@ -4,8 +4,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
+from transencoder.pairs import text_statistics
 from transencoder.report.result import Cycle, FormCycle, Result
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}
@@ -114,3 +119,83 @@ def make_run(tmp_path: Path) -> Callable[[str, Result | None], Path]:
         return folder
 
     return make
+
+
+HOSTILE = [
+    ("<script>document.title = 'owned'</script>", "</p></table><img src=x onerror=\"document.title='owned'\">"),
+    ("متى يفتح المتجر؟", "المتجر مفتوح حتى الساعة التاسعة."),
+    ("מתי מגיע הרופא?", "a \u202erevo denrut\u202c b \x07 & c"),
+]
+N_PAIRS = 48
+
+
+@pytest.fixture
+def kept_run(result: Result, make_run: Callable[[str, Result | None], Path]) -> Callable[..., Path]:
+    """Makes a run whose stages are there: labels and scores of two cycles, gold of two tests, a sample.
+
+    Of its training pairs the first three are hostile or run from right to left, and disagreed on the most.
+    """
+
+    def make(name: str = "kept", seed: int = 0) -> Path:
+        record: Result = json.loads(json.dumps(result))
+        rng = np.random.default_rng(seed)
+        texts = [*HOSTILE, *((f"the {i}th door", f"a door of number {i}") for i in range(3, N_PAIRS))]
+        record["texts"] = text_statistics(
+            Dataset.from_dict({"sentence1": [a for a, _ in texts], "sentence2": [b for _, b in texts]})
+        )
+        files = _labels_and_scores(record, rng) | _tests(record, rng)
+        scores = {model: rng.permutation(np.linspace(0, 1, N_PAIRS)) for model in ("start", "bi", "cross")}
+        for i in range(len(HOSTILE)):
+            scores["start"][i], scores["bi"][i], scores["cross"][i] = 2.0 + i, -1.0 - i, -1.0 - i
+        sample = {"row": np.arange(N_PAIRS), "sentence1": [a for a, _ in texts], "sentence2": [b for _, b in texts]}
+        files["sample"] = {"sample.parquet": pa.table(sample | scores)}
+        keys = {cycle[form]["stage"] for cycle in record["cycles"] for form in ("bi", "cross")}
+        by_student = {f"cycle-{key[-1]}/{key[:-1]}-encoder": key for key in keys}
+        names = [*files, *by_student]
+        record["stages"] = [
+            {"name": name, "key": by_student.get(name, f"{i:064x}"), "seconds": 1.5, "reused": False}
+            for i, name in enumerate(names)
+        ]
+        folder = make_run(name, record)
+        for stage in record["stages"]:
+            _write_stage(folder / "stages" / f"{stage['name'].replace('/', '-')}-{stage['key'][:12]}", files, stage)
+        return folder
+
+    return make
+
+
+def _labels_and_scores(record: Result, rng: np.random.Generator) -> dict[str, dict[str, object]]:
+    """Of each cycle the labels of both students, and the scores of all but the last bi-encoder."""
+    files: dict[str, dict[str, object]] = {}
+    for cycle in record["cycles"]:
+        number = cycle["cycle"]
+        for form in ("cross", "bi"):
+            labels = rng.random(N_PAIRS, np.float32)
+            files[f"cycle-{number}/labels-for-{form}"] = {"labels.parquet": pa.table({"label": labels})}
+            if (number, form) != (len(record["cycles"]), "bi"):
+                files[f"cycle-{number}/{form}-encoder/scores"] = {"scores.npy": labels * np.float32(0.9)}
+    return files
+
+
+def _tests(record: Result, rng: np.random.Generator) -> dict[str, dict[str, object]]:
+    """Gold and scores of the tests: the cross-encoder follows gold, the bi-encoder says what the start says."""
+    files: dict[str, dict[str, object]] = {name: {} for name in ("gold", "scores/start", "scores/bi", "scores/cross")}
+    for test in record["data"]["tests"]:
+        gold = rng.integers(0, 6, 60).astype(np.float64)
+        noisy = (gold + rng.normal(0, 3, 60)).astype(np.float32)
+        files["gold"][f"{test}.npz"] = {"gold": gold}
+        files["scores/start"][f"{test}.npy"] = files["scores/bi"][f"{test}.npy"] = noisy
+        files["scores/cross"][f"{test}.npy"] = (gold + rng.normal(0, 0.5, 60)).astype(np.float32)
+    return files
+
+
+def _write_stage(folder: Path, files: dict[str, dict[str, object]], stage: dict[str, object]) -> None:
+    folder.mkdir(parents=True)
+    (folder / "stage.json").write_text("{}")
+    for name, content in files.get(str(stage["name"]), {}).items():
+        if isinstance(content, pa.Table):
+            pq.write_table(content, folder / name)
+        elif isinstance(content, dict):
+            np.savez(folder / name, **content)
+        else:
+            np.save(folder / name, content)

@@ -1,6 +1,5 @@
-"""report.md and curves.png of full, partial and unfinished runs."""
+"""report.md and the curves of full, partial and unfinished runs."""
 
-import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,25 +7,22 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.report import model_card, notes_of, write_report
-from transencoder.report.curves import analysis_lines, plot_curves
+from transencoder.report.plots.curves import analysis_lines, curve_plots
 from transencoder.report.result import Result
 from transencoder.report.run_report import report_text
 
 MakeRun = Callable[[str, Result | None], Path]
 
 
-def png_size(path: Path) -> tuple[int, int]:
-    head = path.read_bytes()[:24]
-    assert head.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", head[16:24])
-    return width, height
+def markdown(folder: Path) -> str:
+    write_report(folder)
+    return (folder / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_report_says_what_was_done_and_what_came_of_it(result: Result, make_run: MakeRun) -> None:
     folder = make_run("a", result)
-    path = write_report(folder)
-    text = path.read_text(encoding="utf-8")
-    assert path == folder / "report.md"
+    assert write_report(folder) == folder / "report.html"
+    text = (folder / "report.md").read_text(encoding="utf-8")
     assert text.startswith("# trans-encoder/minilm-sts\n")
     assert "started from `sentence-transformers/all-MiniLM-L6-v2`" in text
     assert "cycles 2, bi.epochs 3, bi.batch_size 128, bi.learning_rate 5e-05" in text and "seed 2021" in text
@@ -36,11 +32,11 @@ def test_the_report_says_what_was_done_and_what_came_of_it(result: Result, make_
     assert "37,077 rows of `pairs/sts-sickr`, fingerprint `abababababab`" in text
     assert "transencoder recipes run trans-encoder/minilm-sts" in text and "`0123abc`" in text
     assert "(transductive)" in text and "3 rows with the same sentence twice" in text
-    assert "![Dev metric against steps](curves.png)" in text
-    assert png_size(folder / "curves.png")[0] > 1000
+    assert "![Dev by cycle](plots/dev-by-cycle.png)" in text
     assert sorted(file.name for file in folder.iterdir()) == [
-        "curves.png",
         "log.jsonl",
+        "plots",
+        "report.html",
         "report.md",
         "result.json",
     ]
@@ -48,24 +44,25 @@ def test_the_report_says_what_was_done_and_what_came_of_it(result: Result, make_
 
 def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result: Result, make_run: MakeRun) -> None:
     folder = make_run("a", bare_result)
-    (folder / "curves.png").write_bytes(b"of an earlier result")
-    text = write_report(folder).read_text(encoding="utf-8")
+    (folder / "curves.png").write_bytes(b"of an earlier version")
+    (folder / "plots").mkdir()
+    text = markdown(folder)
     assert "Nothing was measured" in text and "The run had no dev set." in text
     assert "the last checkpoint of the last cycle was kept" in text
     assert "- dev: none" in text and "- test: none" in text and "`recipe.toml` has every default" in text
-    assert "transductive" not in text and "None" not in text and "curves" not in text
-    assert not (folder / "curves.png").exists()
+    assert "transductive" not in text and "None" not in text and "![" not in text
+    assert not (folder / "curves.png").exists() and not (folder / "plots").exists()
 
 
 def test_the_runs_own_notes_are_said_too(bare_result: Result, make_run: MakeRun) -> None:
     bare_result["notes"] = ["Targets may lie outside [0, 1]."]
-    text = write_report(make_run("a", bare_result)).read_text(encoding="utf-8")
+    text = markdown(make_run("a", bare_result))
     assert "There was no dev set" in text and "- Targets may lie outside [0, 1]." in text
 
 
 def test_an_undefined_metric_is_a_dash_and_a_note(result: Result, make_run: MakeRun) -> None:
     result["scores"]["cross"]["sts12"] = None
-    text = write_report(make_run("a", result)).read_text(encoding="utf-8")
+    text = markdown(make_run("a", result))
     assert "The cross-encoder gave every pair of a set the same score" in text
     assert "| sts12 | 70.00 | 71.50 | +1.50 | – | – |" in text
 
@@ -73,14 +70,22 @@ def test_an_undefined_metric_is_a_dash_and_a_note(result: Result, make_run: Make
 def test_an_inductive_run_says_so(result: Result, make_run: MakeRun) -> None:
     pairs = result["data"]["pairs"]
     pairs["transductive"], pairs["excluded_rows"], pairs["missing_rows"] = False, 9000, 13358
-    text = write_report(make_run("a", result)).read_text(encoding="utf-8")
+    text = markdown(make_run("a", result))
     assert "9,000 pairs that hold a sentence of a test set were left out" in text
     assert "13,358 of the paper's training pairs are missing" in text
     assert "(transductive)" not in text
 
 
-def test_test_curves_are_drawn_when_they_were_recorded(result: Result, tmp_path: Path) -> None:
-    plot_curves(result, tmp_path / "dev.png")
+def test_curves_are_as_they_were_recorded(result: Result) -> None:
+    plots = {plot.name: plot for plot in curve_plots(result)}
+    assert list(plots) == ["dev-by-cycle", "dev-cross", "dev-bi"]
+    bi = plots["dev-by-cycle"].marks[1]
+    assert bi.points == [(0.0, 81.8), (1.0, 84.0), (2.0, 85.0)]  # the start before the first cycle
+    assert "bi-encoder: start 81.8, 1 84, 2 85" in plots["dev-by-cycle"].about
+    assert plots["dev-bi"].marks[1].points == [(200.0, 83.0), (400.0, 85.0), (600.0, 84.5)]
+
+
+def test_test_curves_are_drawn_when_they_were_recorded(result: Result) -> None:
     result["analysis"] = {
         "bi": [
             (1, 200, {"sts12": 70.0, "stsb": 80.0}),
@@ -90,20 +95,14 @@ def test_test_curves_are_drawn_when_they_were_recorded(result: Result, tmp_path:
     }
     assert analysis_lines(result, "bi")["sts12"] == [(200, 70.0), (400, 71.0), (600, 71.5)]
     assert analysis_lines(result, "cross") == {}
-    plot_curves(result, tmp_path / "both.png")
-    (width, height), (both_width, both_height) = (
-        png_size(tmp_path / "dev.png"),
-        png_size(tmp_path / "both.png"),
-    )
-    assert both_width == width and both_height == 2 * height
+    assert [plot.name for plot in curve_plots(result)][-1] == "tests-bi"
 
 
-def test_undefined_points_are_left_out_of_the_plot(result: Result, tmp_path: Path) -> None:
+def test_undefined_points_are_left_out_of_the_plot(result: Result) -> None:
     for cycle in result["cycles"]:
         for part in (cycle["bi"], cycle["cross"]):
             part["curve"] = [(200, None), (400, float("nan"))]
-    assert plot_curves(result, tmp_path / "curves.png") is None
-    assert not (tmp_path / "curves.png").exists()
+    assert [plot.name for plot in curve_plots(result)] == ["dev-by-cycle"]
 
 
 def test_an_unfinished_run_has_no_report(make_run: MakeRun) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from transencoder.report import model_card, notes_of, results_page, summary_table
-from transencoder.report.curves import plot_curves
+from transencoder.report.plots import curve_plots
 from transencoder.report.result import Result
 from transencoder.report.tables import score_rows, score_table
 
@@ -136,6 +136,6 @@ def test_a_dev_set_of_another_metric_than_the_tests_is_marked(result: Result) ->
     assert "| sts12 (spearman) | 70.00 |" in card and "| dev (map) | 81.80 |" in card
 
 
-def test_a_test_curve_has_the_tests_metric(result: Result, tmp_path: Path) -> None:
+def test_a_test_curve_has_the_tests_metric(result: Result) -> None:
     with_map(result)["analysis"] = {"bi": [(1, 200, {"sts12": 70.0, "askubuntu": 50.0})]}
-    assert plot_curves(result, tmp_path / "curves.png") is not None
+    assert list(curve_plots(result))[-1].y.label == "Spearman × 100 / MAP × 100"

@@ -97,7 +97,7 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
         show(note)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
-    show(f"report: {trained.folder / 'report.md'}")
+    show(f"report: {trained.folder / 'report.html'}")
 
 
 def train_for(args: argparse.Namespace, config: Method[Any], recipe: str | None = None) -> Any:

@@ -115,4 +115,4 @@ def _next_steps(folder: Path) -> str:
   score pairs of yours:     {command} score {folder}/bi-encoder --pairs your-pairs.tsv
   train on pairs of yours:  {train}
   list the runs you have:   {command} runs list {folder.parent}
-This run's report is {folder}/report.md."""
+This run's report is {folder}/report.html."""

@@ -17,7 +17,7 @@ from transencoder.methods.data import BAD_EXTRA_ROWS, Data
 from transencoder.methods.evidence import keep_gold, keep_texts
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
-from transencoder.report import model_card, write_report
+from transencoder.report import PLOTS, model_card, write_report
 from transencoder.report.result import Best, Cycle, Environment, Result, of_member
 from transencoder.report.text import shown_source
 from transencoder.runs import Run, atomic_write_text
@@ -34,7 +34,17 @@ MEMBERS = "members"
 TEACHERS = "teachers"
 """Where in the run folder cross-encoders lie that learned labels first: `teachers/1`."""
 
-_OUTPUTS = (*FOLDERS.values(), MEMBERS, TEACHERS, "report.md", "curves.png", BAD_ROWS, BAD_EXTRA_ROWS)
+_OUTPUTS = (
+    *FOLDERS.values(),
+    MEMBERS,
+    TEACHERS,
+    "report.html",
+    "report.md",
+    PLOTS,
+    "curves.png",  # of earlier versions
+    BAD_ROWS,
+    BAD_EXTRA_ROWS,
+)
 """What belongs to a result besides its record."""
 
 

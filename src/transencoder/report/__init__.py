@@ -3,6 +3,7 @@
 from transencoder.report.model_card import model_card
 from transencoder.report.notes import notes_of, weak_cross_notes, weak_start_notes
 from transencoder.report.paper_page import paper_page
+from transencoder.report.plots import PLOTS
 from transencoder.report.result import Result, read_result
 from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
@@ -11,6 +12,7 @@ from transencoder.report.text import pretraining_lines
 from transencoder.report.verdict import Verdict, verdict_of
 
 __all__ = [
+    "PLOTS",
     "Result",
     "Verdict",
     "model_card",

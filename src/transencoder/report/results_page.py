@@ -7,7 +7,7 @@ from transencoder.errors import RunError
 from transencoder.report.notes import notes_of
 from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
 from transencoder.report.tables import markdown_table
-from transencoder.report.text import metric_mark, metric_titles, number, shown_source, write_page
+from transencoder.report.text import metric_mark, metric_titles, number, short_commit, shown_source, write_page
 from transencoder.runs import read_log
 
 _INTRODUCTION = (
@@ -80,7 +80,7 @@ def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[
     environment = result["environment"]
     origin = (
         str(result["seed"]),
-        _shown_commit(environment.get("commit")),
+        short_commit(environment.get("commit")),
         environment.get("device", "unknown"),
         f"{result['seconds'] / 60:.1f}",
     )
@@ -100,11 +100,6 @@ def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[
                 cells += map(number, [*(scores.get(name) for name in names), *averages])
             rows.append((f"`{shown}`", f"{title}{whose}", *cells, *origin))
     return rows
-
-
-def _shown_commit(commit: str | None) -> str:
-    """Each commit by its first ten digits."""
-    return " + ".join(part[:10] + part[40:] for part in commit.split(" + ")) if commit else "unknown"
 
 
 def _state(folder: Path) -> str:

@@ -1,12 +1,11 @@
-"""report.md and curves.png of a finished run, from its records alone."""
+"""report.html, its plots and report.md of a finished run, from its records alone."""
 
-import os
 from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.progress import duration
-from transencoder.report.curves import plot_curves
 from transencoder.report.notes import notes_of
+from transencoder.report.plots import PLOTS, curve_plots
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics, size_table
 from transencoder.report.text import (
@@ -26,23 +25,26 @@ _FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
 
 
 def write_report(run_folder: str | Path) -> Path:
-    """Write report.md, and curves.png where the run recorded a curve, into the run folder.
+    """Write report.html, `plots` with a PNG of each of its plots, and report.md into the run folder.
 
     Returns:
-        The path of report.md.
+        The path of report.html.
 
     Raises:
         RunError: the run is not finished or its result is damaged.
     """
+    # Imported here: `--help` must not wait for what draws and counts.
+    from transencoder.report.page import write_page
+
     folder = Path(run_folder)
     result = read_result(folder)
-    plot = _replaced(folder / "curves.png", result)
-    path = folder / "report.md"
-    atomic_write_text(path, report_text(result, plot=plot))
+    path = write_page(folder, result)
+    (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
+    atomic_write_text(folder / "report.md", report_text(result))
     return path
 
 
-def report_text(result: Result, *, plot: Path | None = None) -> str:
+def report_text(result: Result) -> str:
     """The report in Markdown."""
     sections = [
         _headline(result),
@@ -53,7 +55,7 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
             "## Dev per cycle" if has_cycles(result) else "## Dev",
             "",
             *_dev_table(result),
-            *([] if plot is None else ["", f"![Dev metric against steps]({plot.name})"]),
+            *(line for plot in curve_plots(result) for line in ("", f"![{plot.title}]({PLOTS}/{plot.name}.png)")),
         ],
         *([["## Size and speed", "", *size_table(result["sizes"])]] if "sizes" in result else []),
         ["## Data", "", *_data(result)],
@@ -61,15 +63,6 @@ def report_text(result: Result, *, plot: Path | None = None) -> str:
         ["## How to make it again", "", *reproduce_lines(result)],
     ]
     return "\n\n".join("\n".join(lines).rstrip() for lines in sections) + "\n"
-
-
-def _replaced(path: Path, result: Result) -> Path | None:
-    path.unlink(missing_ok=True)  # a plot of an earlier result must not stand beside this one's report
-    temporary = path.with_name(".tmp-curves.png")
-    if plot_curves(result, temporary) is None:
-        return None
-    os.replace(temporary, path)
-    return path
 
 
 def _headline(result: Result) -> list[str]:

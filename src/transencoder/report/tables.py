@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,9 @@ from transencoder.report.result import (
 from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
 from transencoder.wording import plural
 
+AVERAGE = "average"
+"""How the name of a row begins that is the mean of several."""
+
 _GAIN = "gain"
 
 
@@ -33,6 +37,13 @@ class ScoreRow:
     start: float | None
     trained: dict[Form, float | None]
     """Of each form that the run trained."""
+
+    def gain(self, form: Form) -> float | None:
+        """Over the start, unrounded; None where one of them was not measured, or is undefined."""
+        value = self.trained[form]
+        if value is None or self.start is None or math.isnan(value - self.start):
+            return None
+        return value - self.start
 
 
 def score_rows(result: Result) -> list[ScoreRow]:
@@ -66,7 +77,7 @@ def summary_table(result: Result) -> Table:
     for position, title in enumerate(header):
         table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
     for row in [*rows, *of_members]:
-        if row.name.startswith("average") or row in of_members[:1]:
+        if row.name.startswith(AVERAGE) or row in of_members[:1]:
             table.add_section()
         cells = zip(header, _cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
@@ -111,7 +122,13 @@ def shown_metrics(result: Result) -> str:
 
 
 def size_table(sizes: SizeRecord) -> list[str]:
-    """A student beside its teacher: parameters, file size, speed, and how many times less or more."""
+    """A student beside its teacher as Markdown lines."""
+    cells = size_cells(sizes)
+    return [*markdown_table(("", *cells["header"]), cells["rows"]), "", cells["how"]]
+
+
+def size_cells(sizes: SizeRecord) -> dict[str, Any]:
+    """A student beside its teacher: parameters, file size, speed, how many times less or more; how it was measured."""
     student, other = sizes["student"], sizes["other"]
     cells = [
         ("parameters", f"{other['parameters']:,}", f"{student['parameters']:,}"),
@@ -123,7 +140,7 @@ def size_table(sizes: SizeRecord) -> list[str]:
     threads = plural(sizes["threads"], "thread")
     where = f"{sizes['device']}, {threads}" if sizes["device"].startswith("cpu") else sizes["device"]
     how = f"Speed: {plural(sizes['sentences'], 'training sentence')}, plain `encode`, {where}, median of three."
-    return [*markdown_table(("", sizes["whose"], "student", ""), rows), "", how]
+    return {"header": (sizes["whose"], "student", ""), "rows": rows, "how": how}
 
 
 def markdown_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -146,7 +163,7 @@ def _rows(result: Result, names: list[str], mark: str) -> list[ScoreRow]:
         for name in names
     ]
     if len(names) > 1:
-        rows.append(_row(result, before, "average" + mark, lambda scores: mean_over(scores, names)))
+        rows.append(_row(result, before, AVERAGE + mark, lambda scores: mean_over(scores, names)))
     return rows
 
 

@@ -1,7 +1,7 @@
 """How numbers, sources and settings are worded, in the report, the results page and the model card."""
 
 import math
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -11,6 +11,8 @@ from transencoder.runs import atomic_write_text
 from transencoder.wording import plural
 
 ABSENT = "–"
+NONE = "none"
+"""A setting that is not set."""
 
 _METRIC_TITLES = {
     "spearman": "Spearman's rank correlation x 100",
@@ -18,6 +20,8 @@ _METRIC_TITLES = {
     "map": "mean average precision x 100",
     "accuracy": "accuracy x 100",
 }
+
+_SHORT_METRICS = {"spearman": "Spearman", "roc_auc": "ROC AUC", "map": "MAP", "mrr_at_10": "MRR@10"}
 
 _SETTING_WORDS = (
     "start",
@@ -76,6 +80,7 @@ _SETTING_WORDS = (
     "vocabulary",
 )
 _SHOWN_FINGERPRINT = 12
+_OWN_RECIPE = "`recipe.toml` has every default written out; its paths start where the run was made."
 
 
 def number(value: float | None) -> str:
@@ -96,6 +101,11 @@ def gain(value: float | None, start: float | None) -> str:
 def metric_title(metric: str) -> str:
     """What the numbers are."""
     return _METRIC_TITLES.get(metric, metric)
+
+
+def short_metric(metric: str) -> str:
+    """The same in two or three words, for the axis of a plot."""
+    return f"{_SHORT_METRICS.get(metric, metric)} × 100"
 
 
 def metric_titles(metrics: Iterable[str]) -> str:
@@ -170,30 +180,45 @@ def pretraining_lines(result: Result) -> list[str]:
     return [f"{line}.", ""]
 
 
-def reproduce_lines(result: Result) -> list[str]:
-    """Commands and circumstances to make the run again."""
+def reproduce_command(result: Result) -> str:
+    """What makes the run again."""
+    own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
+    return f"transencoder recipes run {result.get('recipe') or own} --output NEW_FOLDER"
+
+
+def made_line(result: Result) -> str:
+    """What the run was made with."""
     environment = result["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in environment.get("versions", {}).items())
     threads = f", {environment['threads']} threads" if "threads" in environment else ""
     commit, device = environment.get("commit"), environment.get("device", "an unnamed device")
-    recipe = result.get("recipe")
-    own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
-    return [
-        "```bash",
-        f"transencoder recipes run {recipe or own} --output NEW_FOLDER",
-        "```",
-        "",
-        *(
-            []
-            if recipe
-            else [
-                "`recipe.toml` has every default written out; its paths start where the run was made.",
-                "",
-            ]
-        ),
-        f"Made at commit {f'`{commit}`' if commit else 'unknown'}, on {device}{threads}"
-        + (f", with {versions}." if versions else "."),
-    ]
+    own = "" if result.get("recipe") else f"{_OWN_RECIPE} "
+    return f"{own}Made at commit {f'`{commit}`' if commit else 'unknown'}, on {device}{threads}" + (
+        f", with {versions}." if versions else "."
+    )
+
+
+def environment_of(result: Result) -> list[tuple[str, str]]:
+    """What the run was made with, each part and its value."""
+    environment = result["environment"]
+    parts = [("Commit", short_commit(environment.get("commit")))]
+    parts += [(name, environment.get(name.lower(), "unknown")) for name in ("Device", "Threads", "Python")]  # type: ignore[misc]
+    return [(name, str(value)) for name, value in parts] + list(environment.get("versions", {}).items())
+
+
+def short_commit(commit: str | None) -> str:
+    """Each commit by its first ten digits."""
+    return " + ".join(part[:10] + part[40:] for part in commit.split(" + ")) if commit else "unknown"
+
+
+def reproduce_lines(result: Result) -> list[str]:
+    """Commands and circumstances to make the run again, as Markdown."""
+    return ["```bash", reproduce_command(result), "```", "", made_line(result)]
+
+
+def settings_of(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Every setting of a run by its full name, `bi.epochs`, and its value."""
+    return [(name, _in_full(value)) for name, value in _leaves(dict(config), "")]
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (JSON)
@@ -209,6 +234,15 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
 
 def _matters(name: str) -> bool:
     return any(word in name.rsplit(".", 1)[-1] for word in _SETTING_WORDS)
+
+
+def _in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
+    """A value as a recipe or a flag has it."""
+    if isinstance(value, list):
+        return ", ".join(map(_in_full, value)) or NONE
+    if isinstance(value, bool):
+        return str(value).lower()
+    return NONE if value is None else _shown(value)
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 (JSON)

@@ -1,0 +1,153 @@
+"""report.html of a finished run: one file that loads nothing, and a PNG of each of its plots beside it."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any
+
+from transencoder.progress import duration
+from transencoder.report.disagreements import disagreements_of
+from transencoder.report.evidence import SAMPLE, Evidence
+from transencoder.report.inputs import data_sets, texts_of
+from transencoder.report.intervals import intervals_of
+from transencoder.report.lessons import shown_lessons
+from transencoder.report.notes import notes_of
+from transencoder.report.plots import PLOTS, Plot, curve_plots, gain_plot, png
+from transencoder.report.rendering import render
+from transencoder.report.result import Result, forms_of
+from transencoder.report.summary import score_caption, score_remarks, summary_of, why_absent
+from transencoder.report.tables import member_rows, score_rows, shown_metrics, size_cells
+from transencoder.report.text import environment_of, pretraining_lines, reproduce_command, settings_of, starts_of
+from transencoder.runs import atomic_write_bytes
+
+Values = dict[str, Any]
+"""What a part of the template needs, by the names that it has there."""
+
+
+def write_page(folder: Path, result: Result) -> Path:
+    """Write report.html and its plots into the run folder.
+
+    Args:
+        folder: The run folder.
+        result: Its record.
+
+    Returns:
+        The path of report.html.
+    """
+    path = folder / "report.html"
+    values, plots = _content(Evidence(folder, result))
+    write_plots(plots, folder / PLOTS)
+    write_html(path, render("run.html", values))
+    return path
+
+
+def write_html(path: Path, text: str) -> None:
+    """Write a page; what has no UTF-8 form, half of a character, becomes a question mark."""
+    atomic_write_bytes(path, text.encode("utf-8", "replace"))
+
+
+def write_plots(plots: Sequence[Plot], folder: Path) -> None:
+    """Draw the plots into a folder, in the place of those that were there."""
+    unfinished = folder.with_name(f".tmp-{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    for plot in plots:
+        png.write_png(plot, unfinished / f"{plot.name}.png")
+    shutil.rmtree(folder, ignore_errors=True)
+    if plots:
+        os.replace(unfinished, folder)
+    else:
+        unfinished.rmdir()
+
+
+def title_of(result: Result) -> str:
+    """The recipe's name, else the run folder's."""
+    return result.get("recipe") or PurePath(str(result["config"].get("output", ""))).name or result["method"]
+
+
+def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
+    """What the template needs, and all plots of the page."""
+    result = evidence.result
+    lessons, absent_lessons = shown_lessons(evidence)
+    scores, texts, curves = _scores(evidence), texts_of(result), list(curve_plots(result))
+    plots = [scores["gains"], *curves, *(plot for lesson in lessons for plot in lesson.plots), texts and texts.lengths]
+    values = {
+        "title": title_of(result),
+        "result": result,
+        "facts": _facts(result),
+        "forms": forms_of(result),
+        "notes": [*filter(None, pretraining_lines(result)), *notes_of(result)],
+        **scores,
+        "curves": curves,
+        "has_labels": evidence.has_labels,
+        "lessons": lessons,
+        "absent_lessons": absent_lessons,
+        **_disagreements(evidence),
+        "data_sets": list(data_sets(result)),
+        "texts": texts,
+        "no_texts": why_absent(result, "texts", "numbers about its training text"),
+        "stages": _stages(result),
+        "sizes": size_cells(result["sizes"]) if "sizes" in result else None,
+        "command": reproduce_command(result),
+        "environment": environment_of(result),
+        "settings": settings_of(result["config"]),
+    }
+    return values | {"contents": _contents(values)}, [plot for plot in plots if plot is not None]
+
+
+def _scores(evidence: Evidence) -> Values:
+    result = evidence.result
+    rows, intervals = score_rows(result), intervals_of(evidence)
+    is_tested = any(result["scores"].values())
+    return {
+        "summary": summary_of(result, rows, intervals),
+        "rows": rows,
+        "intervals": intervals,
+        "gains": gain_plot(rows, intervals) if is_tested else None,
+        "score_caption": score_caption(result, intervals),
+        "score_remarks": score_remarks(result, rows, intervals) if is_tested else [],
+        "member_rows": member_rows(result) if "members" in result and rows else [],
+        "member_caption": f"{shown_metrics(result)}: averages, or the only test. The ensemble is the members' mean.",
+    }
+
+
+def _disagreements(evidence: Evidence) -> Values:
+    sample = evidence.sample()
+    is_comparable = sample is not None and len(sample.scores) > 1 and len(sample.rows) > 1
+    return {
+        "disagreements": disagreements_of(sample) if sample is not None and is_comparable else None,
+        "no_sample": why_absent(evidence.result, SAMPLE, "what its models say of single training pairs"),
+    }
+
+
+def _facts(result: Result) -> list[tuple[str, str]]:
+    starts = " + ".join(starts_of(result))
+    return [
+        ("Method", result["method"]),
+        *([("Started from", starts)] if starts else []),
+        ("Finished", result["finished"][:16].replace("T", " ") + " UTC"),
+        ("Took", duration(result["seconds"])),
+        ("Seed", str(result["seed"])),
+    ]
+
+
+def _contents(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    labelled = [("labels", "Labels"), ("disagreements", "Disagreements")] if values["has_labels"] else []
+    return [
+        ("short", "In short"),
+        *([("scores", "Scores")] if values["rows"] else []),
+        ("curves", "Curves"),
+        *labelled,
+        ("data", "What went in"),
+        ("time", "Time"),
+        ("again", "How to make it again"),
+    ]
+
+
+def _stages(result: Result) -> list[Values]:
+    longest = max([stage["seconds"] for stage in result["stages"]], default=0.0) or 1.0
+    return [
+        {**stage, "time": duration(stage["seconds"]), "share": f"{100 * stage['seconds'] / longest:.1f}"}
+        for stage in result["stages"]
+    ]

@@ -1,0 +1,137 @@
+"""How the metric went: on dev from cycle to cycle (Trans-Encoder, Figure 4) and step by step, on tests in analysis."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
+
+from transencoder.config import Form
+from transencoder.report.plots.plot import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, linear_axis, short
+from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, tests_by_metric
+from transencoder.report.text import short_metric
+
+FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
+"""In the order in which a cycle trains them."""
+
+ROOM = (0.08, 0.08)
+"""Left free below and above curves, in shares of their range."""
+
+
+def curve_plots(result: Result) -> Iterator[Plot]:
+    """The plots of a run's curves, as far as it recorded any."""
+    by_cycle = cycle_plot(result)
+    if by_cycle is not None:
+        yield by_cycle
+    for form in _forms(result):
+        yield from _of_form(
+            f"dev-{form}", f"{FORM_TITLES[form]}, dev by step", _dev_marks(result, form), "step", result
+        )
+    for form in _forms(result):
+        lines = analysis_lines(result, form)
+        marks = [nth_line(name, i, points) for i, (name, points) in enumerate(lines.items())]
+        x_label = "step, cycles one after another"
+        yield from _of_form(f"tests-{form}", f"{FORM_TITLES[form]}, tests by step", marks, x_label, result)
+
+
+def cycle_plot(result: Result) -> Plot | None:
+    """The dev metric of each form after each cycle, the start before them; None where there is no more than one."""
+    curves = {form: cycle_line(result, form) for form in _forms(result)}
+    lines = [Line(label=FORM_TITLES[form], style=form, points=points) for form, points in curves.items() if points]
+    if not has_cycles(result) or not lines:
+        return None
+    values = [value for line in lines for _, value in line.points]
+    said = [
+        f"{line.label}: {', '.join(f'{_cycle_name(cycle)} {short(value)}' for cycle, value in line.points)}"
+        for line in lines
+    ]
+    return Plot(
+        name="dev-by-cycle",
+        title="Dev by cycle",
+        x=cycle_axis(len(result["cycles"])),
+        y=linear_axis(short_metric(result["metric"]), values, room=ROOM),
+        marks=lines,
+        about="; ".join(said) + ".",
+    )
+
+
+def cycle_line(result: Result, form: Form) -> Points:
+    """A form's dev metric times 100 after each cycle, from 1; the bi-encoder's begins with the start, at 0."""
+    points = [(float(cycle["cycle"]), part["dev"]) for cycle in result["cycles"] if (part := form_cycle(cycle, form))]
+    if form == "bi":
+        points.insert(0, (0.0, (result["dev"] or {}).get("start")))
+    return _finite(points)
+
+
+def cycle_axis(n_cycles: int) -> Axis:
+    """The start and the cycles."""
+    ticks = [(float(cycle), _cycle_name(cycle)) for cycle in range(n_cycles + 1)]
+    return Axis(label="cycle", low=-0.25, high=n_cycles + 0.25, ticks=ticks)
+
+
+def analysis_lines(result: Result, form: Form) -> dict[str, Points]:
+    """One line a scored test set of the analysis mode, the cycles one after another on the step axis."""
+    records = sorted((result["analysis"] or {}).get(form, []), key=lambda record: (record[0], record[1]))
+    lines: dict[str, list[tuple[float, float]]] = {}
+    offset, previous_cycle, last = 0, None, 0
+    for cycle, step, scores in records:
+        if previous_cycle is not None and cycle != previous_cycle:
+            offset, last = offset + last, 0
+        previous_cycle, last = cycle, step
+        for name, value in scores.items():
+            if _is_number(value):
+                lines.setdefault(name, []).append((float(offset + step), value))
+    return dict(lines)
+
+
+def nth_line(name: str, position: int, points: Points) -> Line:
+    """One line of several of a kind, by its position among them."""
+    is_dashed = position // len(SEVERAL) % 2 == 1
+    return Line(label=name, style=SEVERAL[position % len(SEVERAL)], points=points, is_dashed=is_dashed)
+
+
+def _of_form(name: str, title: str, marks: Sequence[Mark], x_label: str, result: Result) -> Iterator[Plot]:
+    lines = [mark for mark in marks if isinstance(mark, Line)]
+    if not lines:
+        return
+    xs, ys = ([point[axis] for line in lines for point in line.points] for axis in (0, 1))
+    ys += [mark.value for mark in marks if isinstance(mark, Rule)]
+    metrics = [result["metric"]] if name.startswith("dev") else list(tests_by_metric(result))
+    said = [f"{line.label} goes from {short(line.points[0][1])} to {short(line.points[-1][1])}" for line in lines]
+    yield Plot(
+        name=name,
+        title=title[0].upper() + title[1:],
+        x=linear_axis(x_label, [0.0, *xs], room=(0.0, 0.04), whole=True),
+        y=linear_axis(" / ".join(map(short_metric, metrics)), ys, room=ROOM),
+        marks=marks,
+        about="; ".join(said) + ".",
+    )
+
+
+def _dev_marks(result: Result, form: Form) -> list[Mark]:
+    """One line a cycle; a cycle's steps start at 0 as its training does."""
+    marks: list[Mark] = []
+    for cycle in result["cycles"]:
+        part = form_cycle(cycle, form)
+        points = _finite([(float(step), value) for step, value in part["curve"]] if part else [])
+        if points:
+            line = nth_line(f"cycle {cycle['cycle']}", len(marks), points)
+            marks.append(line if has_cycles(result) else Line(label=FORM_TITLES[form], style=form, points=points))
+    start = (result["dev"] or {}).get("start")
+    if marks and _is_number(start):
+        marks.append(Rule(label="start (bi-encoder)", at="y", value=start, style="start"))
+    return marks
+
+
+def _forms(result: Result) -> list[Form]:
+    return [form for form in FORMS if form in forms_of(result)]
+
+
+def _cycle_name(cycle: float) -> str:
+    return f"{cycle:.0f}" if cycle else "start"
+
+
+def _finite(points: list[tuple[float, float | None]]) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in points if _is_number(y)]
+
+
+def _is_number(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)

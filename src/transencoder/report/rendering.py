@@ -1,0 +1,94 @@
+"""Templates into pages: every text is escaped, and what could hide in one is made visible."""
+
+import base64
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from transencoder.progress import duration
+from transencoder.report.intervals import Interval
+from transencoder.report.plots import shape, strip, svg_of, swatch
+from transencoder.report.result import FORM_TITLES
+from transencoder.report.text import number
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """Fill a template; what is not `Markup` is escaped."""
+    style, script = (Markup((_TEMPLATES / name).read_text("utf-8")) for name in ("style.css", "page.js"))
+    return _environment().get_template(template).render(style=style, script=script, **values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("transencoder.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "between": _between,
+        "decimal": _decimal,
+        "digest": _digest,
+        "direction": _direction,
+        "duration": duration,
+        "number": number,
+        "shape": shape,
+        "signed": _signed,
+        "strip": strip,
+        "svg": svg_of,
+        "swatch": swatch,
+        "ticked": _ticked,
+        "title_of": FORM_TITLES.__getitem__,
+    }
+    return environment
+
+
+def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
+    """A text with a replacement character for each character that does not show."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else _INVISIBLE.sub("\ufffd", value)
+
+
+def _between(interval: Interval, signed: bool = False) -> Markup:
+    sign = "+" if signed else ""
+    low, high = (f"{value:{sign}.1f}".replace("-", "\N{MINUS SIGN}") for value in (interval.low, interval.high))
+    return Markup("[{}, {}]").format(low, high)
+
+
+def _decimal(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _signed(gain: float) -> str:
+    return f"{gain:+.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _direction(gain: float, interval: Interval | None) -> str:
+    """The class of a gain: `up`, `down`, or none where the test cannot tell, or it shows as zero."""
+    low, high = (interval.low, interval.high) if interval else (round(gain, 2), round(gain, 2))
+    return "up" if low > 0 else "down" if high < 0 else ""
+
+
+def _ticked(text: str) -> Markup:
+    """Escaped text in which what stands between backticks is code, as in Markdown."""
+    parts = _visible(text).split("`")
+    return Markup("").join(
+        Markup("<code><bdi>{}</bdi></code>").format(part) if position % 2 else escape(part)
+        for position, part in enumerate(parts)
+    )
+
+
+def _digest(content: str) -> str:
+    """What the page's policy names a script or style by: nothing else on the page may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -1,0 +1,80 @@
+"""Bootstrap intervals: the same metrics as elsewhere, pairs resampled together."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transencoder.evaluation import roc_auc, spearman
+from transencoder.ranking import mean_average_precision
+from transencoder.report.evidence import Evidence, Gold
+from transencoder.report.intervals import _statistic, draws_of, interval, intervals_of
+from transencoder.report.result import read_result
+
+
+@pytest.fixture
+def evidence(kept_run):
+    folder = kept_run()
+    return Evidence(folder, read_result(folder))
+
+
+@pytest.mark.parametrize("metric", ["spearman", "roc_auc", "map"])
+def test_a_resample_is_measured_as_a_test_is(metric):
+    rng = np.random.default_rng(0)
+    gold = rng.integers(0, 2 if metric != "spearman" else 6, 40).astype(np.float64)
+    scores = np.round(rng.normal(size=(2, 40)) + gold, 1)  # with ties
+    queries = np.repeat(np.arange(8), 5)
+    n_units, statistic = _statistic(metric, Gold(gold, queries if metric == "map" else None), scores)
+    rows = rng.integers(0, n_units, (3, n_units))
+    rows[0] = np.arange(n_units)
+    found = 100 * statistic(rows)
+    assert found.shape == (2, 3)
+    if metric == "map":
+        assert found[1, 0] == pytest.approx(mean_average_precision(gold, scores[1], queries))
+        return
+    measure = {"spearman": spearman, "roc_auc": roc_auc}[metric]
+    expected = [[measure(gold[drawn], each[drawn]) for drawn in rows] for each in scores]
+    assert found == pytest.approx(np.array(expected))
+
+
+def test_gains_are_of_the_same_resamples(evidence):
+    """The bi-encoder says what the start says: its gain is exactly 0, however wide the scores' own intervals are."""
+    found = intervals_of(evidence)
+    assert list(found) == ["sts12", "stsb", "average"]
+    assert (found["sts12"].gains["bi"].low, found["sts12"].gains["bi"].high) == (0.0, 0.0)
+    assert found["sts12"].scores["bi"].high - found["sts12"].scores["bi"].low > 5
+    assert found["sts12"].gains["cross"].low > 0
+
+
+def test_an_average_is_narrower_than_its_tests(evidence):
+    found = {name: row.scores["start"] for name, row in intervals_of(evidence).items()}
+    widths = {name: each.high - each.low for name, each in found.items()}
+    assert widths["average"] < min(widths["sts12"], widths["stsb"])
+
+
+def test_the_same_seed_gives_the_same_interval(evidence):
+    assert intervals_of(evidence) == intervals_of(evidence)
+
+
+def test_without_gold_there_is_no_interval(evidence):
+    (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
+    gold.unlink()
+    assert list(intervals_of(evidence)) == ["stsb"]
+
+
+def test_damaged_gold_counts_as_absent(evidence, caplog):
+    (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
+    gold.write_bytes(b"PK no archive")
+    assert list(intervals_of(evidence)) == ["stsb"]
+    assert "sts12.npz cannot be read" in caplog.text
+
+
+def test_scores_of_other_pairs_than_the_gold_are_not_taken(evidence):
+    (scores,) = Path(evidence.folder).glob("stages/scores-cross-*/sts12.npy")
+    np.save(scores, np.zeros(59, np.float32))
+    assert draws_of([(evidence, "cross")], "sts12", "spearman") is None
+
+
+def test_a_mostly_undefined_metric_has_no_interval():
+    assert interval(np.array([np.nan, np.nan, 50.0])) is None
+    assert interval(np.array([np.nan, 50.0, 50.0])) is not None
