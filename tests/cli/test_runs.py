@@ -51,10 +51,18 @@ def test_results_lists_runs_without_a_result_too(run, folder, tmp_path):
     assert "runs/mine" in (tmp_path / "results" / "README.md").read_text()
 
 
-def test_reports_are_written_again(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("transencoder.report.write_report", lambda folder: tmp_path / folder / "report.md")
-    code, out, _ = run("report", "a", "b")
-    assert (code, out) == (0, f"{tmp_path}/a/report.md\n{tmp_path}/b/report.md\n")
+def test_a_report_is_written_again(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("transencoder.report.write_report", lambda folder: tmp_path / folder / "report.html")
+    assert run("report", "a")[:2] == (0, f"{tmp_path}/a/report.html\n")
+
+
+def test_several_runs_are_compared_on_one_page(run, monkeypatch):
+    monkeypatch.setattr("transencoder.report.comparison.write_comparison", lambda runs, output: f"{runs} on {output}")
+    assert run("report", "a", "b", "--output", "page.html")[:2] == (0, "['a', 'b'] on page.html\n")
+    code, _, err = run("report", "a", "b")
+    assert (code, "give --output FILE.html" in err) == (2, True)
+    code, _, err = run("report", "a", "--output", "page.html")
+    assert (code, "--output is for several runs" in err) == (2, True)
 
 
 def test_recipes_are_listed_and_shown(run):

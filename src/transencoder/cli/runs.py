@@ -22,8 +22,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     parser.add_argument("--everything", action="store_true", help="remove all stages; the final models stay")
-    parser = add_command(commands, "report", _report, "write report.md and curves.png of finished runs again")
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
+    parser = add_command(
+        commands, "report", _report, "write a finished run's report again, or a page that compares several runs"
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder; several are measured against the first")
+    parser.add_argument("--output", metavar="FILE", help="with several runs: the HTML file to write")
     parser = add_command(commands, "results", _results, "write a results page from the records of runs")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="Markdown file to write")
@@ -53,8 +56,16 @@ def _clean(args: argparse.Namespace) -> None:
 
 
 def _report(args: argparse.Namespace) -> None:
-    for folder in args.runs:
-        show(str(report.write_report(folder)))
+    if len(args.runs) == 1 and args.output is None:
+        show(str(report.write_report(args.runs[0])))
+        return
+    if len(args.runs) == 1:
+        raise InputError("--output is for several runs: the report of a single one goes into its folder. Leave it out.")
+    if args.output is None:
+        raise InputError("several runs are compared on one page: give --output FILE.html, or one run for its report")
+    from transencoder.report.comparison import write_comparison
+
+    show(str(write_comparison(args.runs, args.output)))
 
 
 def _results(args: argparse.Namespace) -> None:

@@ -1,0 +1,104 @@
+"""The page that sets runs beside each other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transencoder.errors import InputError, RunError
+from transencoder.report.compared import differing_data, differing_settings, read_runs, score_tables
+from transencoder.report.comparison import write_comparison
+
+
+@pytest.fixture
+def runs(kept_run):
+    return [kept_run("a", seed=0), kept_run("b", seed=0)]
+
+
+def change(folder: Path, **changes):
+    """Change a run's record; `config.bi.epochs` and so on by `config__bi__epochs`."""
+    record = json.loads((folder / "result.json").read_text())
+    for name, value in changes.items():
+        *parents, last = name.split("__")
+        place = record
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    (folder / "result.json").write_text(json.dumps(record))
+
+
+def test_scores_are_set_against_the_first_runs(runs):
+    change(runs[1], scores__bi={"sts12": 73.0, "stsb": 80.254})
+    tables = dict(score_tables(read_runs(runs)))
+    assert list(tables) == ["Start", "Bi-encoder", "Cross-encoder"]
+    sts12, stsb, average = tables["Bi-encoder"]
+    assert (average.name, average.cells[1].difference) == ("average", pytest.approx(0.75))
+    assert [cell.is_best for cell in sts12.cells] == [False, True]
+    assert sts12.cells[1].difference == 1.5
+    assert (sts12.cells[1].interval.low, sts12.cells[1].interval.high) == (0.0, 0.0)  # the same scores are kept
+    assert stsb.cells[1].difference is None and not any(cell.is_best for cell in stsb.cells)
+
+
+def test_other_data_under_the_same_name_are_not_compared(runs):
+    change(runs[1], data__tests__stsb__fingerprint="other", scores__cross={"sts12": 90.0, "stsb": 90.0})
+    sts12, stsb, average = dict(score_tables(read_runs(runs)))["Cross-encoder"]
+    assert sts12.cells[1].difference == 21.0
+    assert stsb.cells[1].difference is None and not stsb.cells[1].is_best
+    assert average.cells[1].difference is None
+    assert [name for name, _ in differing_data(read_runs(runs))] == ["test stsb"]
+
+
+def test_only_settings_that_differ_are_shown(runs):
+    change(runs[1], config__bi__epochs=5, config__output="elsewhere", config__labelled=None)
+    assert differing_settings(read_runs(runs)) == [("bi.epochs", ["3", "5"])]
+
+
+def test_the_page_names_the_runs_and_draws_them_together(runs, tmp_path):
+    page = write_comparison(runs, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h1>2 runs compared</h1>" in page and "<bdi>a</bdi>" in page and "<bdi>b</bdi>" in page
+    assert "Bi-encoder, dev by cycle" in page and "run 2: from" in page
+    assert sorted(path.stem for path in (tmp_path / "page-plots").iterdir()) == [
+        "dev-bi-by-cycle",
+        "dev-bi-by-step",
+        "dev-cross-by-cycle",
+        "dev-cross-by-step",
+    ]
+
+
+def test_runs_of_equal_names_are_told_apart(kept_run, make_run, result):
+    first, second = make_run("x/run", result), make_run("y/run", result)
+    assert [run.name for run in read_runs([first, second])] == ["x/run", "y/run"]
+
+
+def test_runs_without_tests_are_compared_on_dev(bare_result, make_run, tmp_path):
+    folders = [make_run(name, bare_result) for name in ("a", "b")]
+    assert "None of the runs was measured." in write_comparison(folders, tmp_path / "page.html").read_text()
+    for folder, dev in zip(folders, (80.0, 82.0), strict=True):
+        change(folder, dev={"start": 79.0, "bi": dev, "cross": None})
+    (row,) = dict(score_tables(read_runs(folders)))["Bi-encoder"]
+    assert (row.name, row.cells[1].difference) == ("dev", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("page.md", "must end in .html"),
+        ("nowhere/page.html", "there is no folder"),
+        ("folder.html", "is a folder"),
+    ],
+)
+def test_a_wrong_output_is_refused_before_anything_is_read(tmp_path, output, said):
+    (tmp_path / "folder.html").mkdir()
+    with pytest.raises(InputError, match=said):
+        write_comparison(["no-run", "no-other"], tmp_path / output)
+
+
+def test_runs_that_cannot_be_compared_are_refused(runs, make_run, tmp_path):
+    output = tmp_path / "page.html"
+    with pytest.raises(InputError, match="one run is given"):
+        write_comparison(runs[:1], output)
+    with pytest.raises(InputError, match="is given twice"):
+        write_comparison([runs[0], f"{runs[0]}/../a"], output)
+    with pytest.raises(RunError, match="not finished"):
+        write_comparison([runs[0], make_run("unfinished", None)], output)
+    assert not output.exists()
