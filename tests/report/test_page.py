@@ -182,7 +182,7 @@ def test_a_student_that_was_never_scored_is_named(kept_run):
 
 def test_a_run_with_neither_dev_nor_tests_has_a_page(bare_result, make_run):
     page = page_of(bare_result, make_run)
-    assert "Nothing was measured" in page.text and "No curve was recorded" in page.text
+    assert "cannot be told: nothing was measured" in page.text and "No curve was recorded" in page.text
     assert "Scores" not in headings(page)
     assert "test" in page.text and "None" not in page.text
 

@@ -19,6 +19,7 @@ from transencoder.report.result import Result, forms_of
 from transencoder.report.summary import score_caption, score_remarks, summary_of, why_absent
 from transencoder.report.tables import member_rows, score_rows, shown_metrics, size_cells
 from transencoder.report.text import environment_of, pretraining_lines, reproduce_command, settings_of, starts_of
+from transencoder.report.verdict import verdict_of
 from transencoder.runs import atomic_write_bytes
 
 Values = dict[str, Any]
@@ -77,6 +78,7 @@ def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "result": result,
         "facts": _facts(result),
         "forms": forms_of(result),
+        "verdict": None if "mlm" in result["best"] else verdict_of(result).sentence,
         "notes": [*filter(None, pretraining_lines(result)), *notes_of(result)],
         **scores,
         "curves": curves,
