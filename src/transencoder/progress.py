@@ -55,6 +55,11 @@ def use(progress: Progress) -> Iterator[None]:
         _current.reset(token)
 
 
+def hidden() -> AbstractContextManager[None]:
+    """Show no progress told inside this context: of parts of a piece of work that tells its own."""
+    return use(_Silent())
+
+
 class Lines:
     """A log line now and then, for output that is kept in a file."""
 

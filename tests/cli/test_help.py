@@ -18,6 +18,7 @@ HEAVY = (
     "scipy",
     "sklearn",
     "matplotlib",
+    "faiss",
 )
 
 
@@ -49,6 +50,11 @@ def test_all_commands_are_there():
         "evaluate",
         "score",
         "label",
+        "search",
+        "search build",
+        "search query",
+        "search evaluate",
+        "duplicates",
         "pairs",
         "views",
         "truncate",

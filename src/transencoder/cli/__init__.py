@@ -7,13 +7,26 @@ import traceback
 from collections.abc import Sequence
 
 from transencoder import __version__
-from transencoder.cli import demo, evaluate, models, pairs, recipes, runs, terminal, train, truncate, views
+from transencoder.cli import (
+    demo,
+    duplicates,
+    evaluate,
+    models,
+    pairs,
+    recipes,
+    runs,
+    search,
+    terminal,
+    train,
+    truncate,
+    views,
+)
 from transencoder.config import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS = (train, models, evaluate, pairs, views, truncate, recipes, runs, demo)
+_COMMANDS = (train, models, evaluate, search, duplicates, pairs, views, truncate, recipes, runs, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

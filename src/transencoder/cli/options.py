@@ -2,9 +2,12 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from transencoder.config import Precision
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 Commands = Any
 """What `argparse.ArgumentParser.add_subparsers` returns; the class has no public name."""
@@ -76,6 +79,16 @@ def reading(args: argparse.Namespace) -> dict[str, Any]:
         "data_folder": args.data_dir,
         "token": args.token,
     }
+
+
+def read_texts(source: str, args: argparse.Namespace) -> "Dataset":
+    """Sentences, from the column `--column`; stdin is one a line unless an option says otherwise."""
+    from transencoder.pairs import read_sentences
+
+    options = reading(args)
+    if source == "-" and not (args.column or args.file_format or args.header is not None):
+        options["file_format"] = "txt"
+    return read_sentences(source, column=args.column, **options)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

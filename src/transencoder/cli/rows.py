@@ -1,4 +1,4 @@
-"""Rows of a data set into a file of the format its name says, or as TSV to stdout."""
+"""Rows into a file of the format its name says, or to stdout as TSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -70,12 +70,35 @@ def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) ->
     Raises:
         InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
     """
+    write_table(_batches(pairs, scores), output)
+
+
+def nine_digits(score: float) -> float:
+    """A float32 as a float of nine digits, which hold it exactly and are no longer to read."""
+    return float(f"{score:.9g}")
+
+
+Batch = dict[str, list[Any]]
+"""Some rows: column -> values."""
+
+
+def write_table(batches: Iterable[Batch], output: str, *, as_json: bool = False) -> None:
+    """Write rows of any columns, the same in all batches.
+
+    Args:
+        batches: The rows, at least one batch, which may be empty.
+        output: File name, or `-`.
+        as_json: Write JSON lines to stdout instead of TSV.
+
+    Raises:
+        InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
+    """
     check_output(output)
     if output == STDOUT:
-        _write_tsv(_batches(pairs, scores), sys.stdout)
+        (_write_jsonl if as_json else _write_tsv)(batches, sys.stdout)
         return
     with whole_file(output) as temporary:
-        _FORMATS[Path(output).suffix](_batches(pairs, scores), temporary)
+        _FORMATS[Path(output).suffix](batches, temporary)
 
 
 @contextmanager
@@ -95,21 +118,21 @@ def whole_file(output: str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[dict[str, list[Any]]]:
+def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[Batch]:
     for start in range(0, len(pairs), _BATCH_ROWS):
         rows = pairs[start : start + _BATCH_ROWS]
         batch = {name: list(rows[name]) for name in ("sentence1", "sentence2")}
-        if scores is not None:  # nine digits hold a float32 exactly
-            batch["score"] = [float(f"{score:.9g}") for score in scores[start : start + _BATCH_ROWS]]
+        if scores is not None:
+            batch["score"] = list(map(nine_digits, scores[start : start + _BATCH_ROWS]))
         yield batch
 
 
-def _write_tsv(batches: Iterator[dict[str, list[Any]]], file: TextIO) -> None:
+def _write_tsv(batches: Iterable[Batch], file: TextIO) -> None:
     for number, batch in enumerate(batches):
         if number == 0:
             file.write("\t".join(batch) + "\n")
         for row in zip(*batch.values(), strict=True):
-            _refuse_marks(row[:2])
+            _refuse_marks([value for value in row if isinstance(value, str)])
             file.write("\t".join(map(str, row)) + "\n")
 
 
@@ -120,12 +143,12 @@ def _refuse_marks(texts: Sequence[str]) -> None:
         )
 
 
-def _tsv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+def _tsv(batches: Iterable[Batch], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         _write_tsv(batches, file)
 
 
-def _csv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+def _csv(batches: Iterable[Batch], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         for number, batch in enumerate(batches):
@@ -134,14 +157,18 @@ def _csv(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
             writer.writerows(zip(*batch.values(), strict=True))
 
 
-def _jsonl(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+def _jsonl(batches: Iterable[Batch], path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        for batch in batches:
-            for row in zip(*batch.values(), strict=True):
-                file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
+        _write_jsonl(batches, file)
 
 
-def _parquet(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
+def _write_jsonl(batches: Iterable[Batch], file: TextIO) -> None:
+    for batch in batches:
+        for row in zip(*batch.values(), strict=True):
+            file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
+
+
+def _parquet(batches: Iterable[Batch], path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -154,7 +181,7 @@ def _parquet(batches: Iterator[dict[str, list[Any]]], path: Path) -> None:
         writer.close()
 
 
-_FORMATS: dict[str, Callable[[Iterator[dict[str, list[Any]]], Path], None]] = {
+_FORMATS: dict[str, Callable[[Iterable[Batch], Path], None]] = {
     ".tsv": _tsv,
     ".csv": _csv,
     ".jsonl": _jsonl,

@@ -122,7 +122,8 @@ def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
     if named:
         _require(named, first_row, name)
         return True
-    known = [field for field in first_row if field.strip().lower() in _KNOWN]
+    names = _KNOWN.union(*wanted.known, wanted.score_names)
+    known = [field for field in first_row if field.strip().lower() in names]
     if not known and not all(map(_LIKE_A_NAME.fullmatch, first_row)):
         return False
     if not known:

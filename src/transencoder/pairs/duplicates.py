@@ -28,8 +28,7 @@ def drop_duplicates(dataset: Dataset) -> Dataset:
         dataset: columns `sentence1` and `sentence2`; others are kept, with the first row's values.
     """
     columns = ("sentence1", "sentence2")
-    hashes = array.array("Q", _hashes(dataset, columns))
-    repeated, _ = find_duplicates(dataset, columns, np.frombuffer(hashes, dtype=np.uint64))
+    repeated, _ = find_duplicates(dataset, columns, row_hashes(dataset, columns))
     if not len(repeated):
         return dataset
     is_kept = np.ones(len(dataset), dtype=np.bool_)
@@ -41,6 +40,16 @@ def row_hash(values: Sequence[object]) -> int:
     """A 64-bit hash of a row's texts and numbers."""
     text = "\0".join([value if isinstance(value, str) else repr(value) for value in values])
     return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def row_hashes(dataset: Dataset, columns: Sequence[str]) -> NDArray[np.uint64]:
+    """`row_hash` of the given columns of each row, shape (rows,)."""
+
+    def each() -> Iterator[int]:
+        for block in dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_BLOCK_ROWS):
+            yield from map(row_hash, zip(*(block.column(column).to_pylist() for column in columns), strict=True))
+
+    return np.frombuffer(array.array("Q", each()), dtype=np.uint64)
 
 
 def find_duplicates(
@@ -71,11 +80,6 @@ def find_duplicates(
     rows = np.concatenate(found)
     order = np.argsort(rows)
     return rows[order], np.concatenate(firsts)[order]
-
-
-def _hashes(dataset: Dataset, columns: Sequence[str]) -> Iterator[int]:
-    for block in dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_BLOCK_ROWS):
-        yield from map(row_hash, zip(*(block.column(column).to_pylist() for column in columns), strict=True))
 
 
 def _rows_of_repeated_hashes(hashes: NDArray[np.uint64], part: int) -> NDArray[np.int64]:

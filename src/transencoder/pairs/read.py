@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Checks:
+class Checks:
+    """What a reader asks of the rows beside their texts."""
+
     score_range: tuple[float, float] | None = None
     skip_bad_rows: bool = False
     bad_rows_file: Path | None = None
@@ -113,8 +115,8 @@ def read_pairs(
         data_folder=_path(data_folder),
         file_format=file_format,
     )
-    checks = _Checks(score_range=score_range, skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file))
-    return _read(source, wanted, place, checks)
+    checks = Checks(score_range=score_range, skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file))
+    return read_rows(source, wanted, place, checks)
 
 
 def read_sentences(
@@ -170,10 +172,11 @@ def read_sentences(
         data_folder=_path(data_folder),
         file_format=file_format,
     )
-    return _read(source, wanted, place, _Checks(skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file)))
+    return read_rows(source, wanted, place, Checks(skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file)))
 
 
-def _read(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place, checks: _Checks) -> Dataset:
+def read_rows(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place, checks: Checks) -> Dataset:
+    """The rows of a source, checked one by one, with the columns that are wanted."""
     name, found = find_source(source, place)
     folder = cache_folder_for_rows(place.cache_folder)
     n_texts = len(wanted.result)

@@ -1,0 +1,195 @@
+"""A corpus into an index on disk; an interrupted build goes on where it stopped."""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset
+
+from transencoder import progress
+from transencoder.errors import InputError
+from transencoder.pairs import fingerprint
+from transencoder.runs import atomic_json, stage_key
+from transencoder.runs.disk_full import disk_full_explained
+from transencoder.runs.lock import LOCK_NAME, release_lock, take_lock
+from transencoder.search.embedding import Embedder
+from transencoder.search.record import (
+    DOCUMENTS_NAME,
+    DRAFT_NAME,
+    VECTORS_NAME,
+    Recipe,
+    Record,
+    is_index,
+    read_record,
+    write_record,
+)
+from transencoder.search.vectors import VectorPrecision, make_vectors
+from transencoder.tokens import allocate
+from transencoder.wording import shorten
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1 << 13
+"""Documents between two states that an interrupted build goes on from."""
+
+
+def build_index(
+    corpus: Dataset, embedder: Embedder, folder: str | os.PathLike[str], *, precision: VectorPrecision = "float32"
+) -> Record:
+    """Embed a corpus and write an index of it; where that very index is there already, nothing is done.
+
+    Memory holds the index, 4 bytes a number (`int8`: 1, `binary`: 1/8), and a chunk of documents; the disk, until it is
+    done, 4 bytes a number more.
+
+    Args:
+        corpus: n documents in `text`, with `id` where they have ids, each its own.
+        embedder: The bi-encoder.
+        folder: Where the index goes: new, empty, or begun before.
+        precision: How embeddings are kept; see `transencoder.search.vectors`.
+
+    Raises:
+        InputError: The folder holds something else, no document is given, or two have one id.
+        RunError: Another process builds in the folder, or the disk is full.
+    """
+    folder = Path(folder)
+    columns = [name for name in ("id", "text") if name in corpus.column_names]
+    corpus = corpus.select_columns(columns)
+    recipe = _recipe(corpus, embedder, precision)
+    if is_index(folder):
+        return _same_index(folder, recipe)
+    _check_folder(folder)
+    _check_ids(corpus)
+    with disk_full_explained(folder), _locked(folder):
+        embeddings = embed_documents(corpus, embedder, folder / DRAFT_NAME, stage_key("index", asdict(recipe)))
+        vectors = make_vectors(embeddings, precision)
+        vectors.save(folder / VECTORS_NAME)
+        record = Record(
+            recipe=recipe,
+            model=embedder.name,
+            n_documents=len(corpus),
+            has_ids="id" in columns,
+            is_one_line=_write_documents(corpus, folder / DOCUMENTS_NAME),
+            approximation=vectors.approximation,
+        )
+        write_record(folder, record)
+        shutil.rmtree(folder / DRAFT_NAME)
+    return record
+
+
+def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) -> np.ndarray:
+    """Embed documents chunk by chunk into a file, going on after the last chunk of an attempt with the same key.
+
+    Args:
+        corpus: n documents in `text`.
+        embedder: The bi-encoder.
+        draft: Folder for the file; made, or emptied where it is of another key.
+        key: What decides the embeddings.
+
+    Returns:
+        Unit embeddings, float32 (n, dimensions), memory-mapped.
+    """
+    path, state = draft / "embeddings.npy", draft / "state.json"
+    n_done = _n_done(state, key)
+    if n_done:
+        logger.info("%d of %d documents were embedded before; it goes on from there", n_done, len(corpus))
+        embeddings = np.lib.format.open_memmap(path, "r+")
+    else:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        embeddings = allocate(path, np.float32, (len(corpus), embedder.dimensions))
+    with progress.task("embed documents", len(corpus)) as advance:
+        advance(n_done)
+        for start in range(n_done, len(corpus), _CHUNK):
+            texts = corpus[start : start + _CHUNK]["text"]
+            with progress.hidden():
+                embeddings[start : start + len(texts)] = embedder.documents(texts)
+            embeddings.flush()
+            atomic_json(state, {"key": key, "n_done": start + len(texts)})
+            advance(len(texts))
+    return embeddings
+
+
+def _n_done(state: Path, key: str) -> int:
+    try:
+        content = json.loads(state.read_bytes())
+        return int(content["n_done"]) if content["key"] == key else 0
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> Recipe:
+    if not len(corpus):
+        raise InputError("the corpus has no documents; give at least one")
+    return Recipe(
+        corpus=fingerprint(corpus),
+        model_fingerprint=embedder.fingerprint,
+        query_prompt=embedder.query_prompt,
+        document_prompt=embedder.document_prompt,
+        max_length=embedder.model.max_seq_length,
+        dimensions=embedder.dimensions,
+        precision=precision,
+    )
+
+
+def _same_index(folder: Path, recipe: Recipe) -> Record:
+    record = read_record(folder)
+    differing = [name for name, value in asdict(recipe).items() if value != asdict(record.recipe)[name]]
+    if differing:
+        raise InputError(
+            f"{folder} is an index with another {' and '.join(differing)}. Choose another folder, or remove it first"
+        )
+    logger.info("%s is that index already; nothing is done", folder)
+    return record
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, and an index is a folder. Choose another name.")
+    ours = {DRAFT_NAME, LOCK_NAME, VECTORS_NAME, DOCUMENTS_NAME}
+    others = [path.name for path in folder.iterdir() if path.name not in ours] if folder.is_dir() else []
+    if others:
+        raise InputError(
+            f"{folder} holds other things, such as {others[0]}. Choose a new or empty folder for the index."
+        )
+
+
+def _check_ids(corpus: Dataset) -> None:
+    if "id" not in corpus.column_names:
+        return
+    counted = pc.value_counts(corpus.with_format("arrow")[:]["id"].combine_chunks())
+    repeated = counted.filter(pc.greater(counted.field("counts"), 1))
+    if len(repeated):
+        raise InputError(
+            f"{len(repeated)} ids are of several documents, the first {shorten(repeated[0]['values'].as_py())}. "
+            "Each document needs an id of its own"
+        )
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(folder)
+    try:
+        yield
+        (folder / LOCK_NAME).unlink(missing_ok=True)
+    finally:
+        release_lock(lock)
+
+
+def _write_documents(corpus: Dataset, path: Path) -> bool:
+    """The documents as an Arrow file; returns whether each is one line without tabs."""
+    schema = pa.schema([(name, pa.string()) for name in corpus.column_names])
+    is_one_line = True
+    with path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for table in corpus.with_format("arrow").iter(batch_size=_CHUNK):
+            writer.write_table(table.cast(schema))
+            is_one_line &= not pc.any(pc.match_substring_regex(table.column("text"), "[\t\r\n]")).as_py()
+    return bool(is_one_line)

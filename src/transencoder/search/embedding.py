@@ -1,0 +1,135 @@
+"""A bi-encoder as a search uses it: unit embeddings of queries and of documents, each with its own prompt."""
+
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import truncate_embeddings
+
+from transencoder.config import Precision
+from transencoder.encoders import checked_device, fetch, is_cross, load_trained, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.inference import autocast
+from transencoder.scorers import BiScorer, default_prompt, named_prompt
+from transencoder.tokens import TokenCache
+
+logger = logging.getLogger(__name__)
+
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+"""What `SentenceTransformer.encode_document` looks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """A bi-encoder and how it reads queries and documents."""
+
+    name: str
+    """What `load_embedder` finds it by: a hub id, minilm, or a folder's whole path."""
+    fingerprint: str
+    """Of its weights, configs and tokenizer."""
+    model: SentenceTransformer
+    query_prompt: str
+    """Text put before every query."""
+    document_prompt: str
+    """Text put before every document."""
+    dimensions: int
+    """The first so many numbers of an embedding are kept."""
+    precision: Precision = "auto"
+    """`auto` takes bf16 autocast where the hardware has it."""
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit embeddings of a few texts, float32 (n, dimensions)."""
+        with autocast(self.model.device, self.precision):
+            embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
+        return self._unit(np.asarray(embeddings, np.float32), texts)
+
+    def documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit embeddings of many texts, float32 (n, dimensions): each distinct one once, like lengths together."""
+        scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
+        with tempfile.TemporaryDirectory(prefix="transencoder-") as name:
+            found = TokenCache(Path(name)).sentences(
+                self.model, Dataset.from_dict({"sentence1": list(texts)}), self.document_prompt
+            )
+            embeddings = scorer.embed(found.tokens, Path(name))[found.index[:, 0]]
+        return self._unit(embeddings, texts)
+
+    def _unit(self, embeddings: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"{len(bad)} of {len(texts)} embeddings are not finite numbers, the first of {texts[int(bad[0])]!r}. "
+                "The model is damaged or overflows; give another"
+            )
+        kept = truncate_embeddings(embeddings, self.dimensions)
+        unit: np.ndarray = kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), np.float32(1e-12))
+        return unit
+
+
+def load_embedder(
+    name: str,
+    *,
+    query_prompt: str | None = None,
+    query_prompt_name: str | None = None,
+    document_prompt: str | None = None,
+    document_prompt_name: str | None = None,
+    dimensions: int | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+) -> Embedder:
+    """Load a bi-encoder to search with.
+
+    Args:
+        name: A folder, a run's folder, a hub id, or `minilm`.
+        query_prompt: Text put before every query. Default: what `SentenceTransformer.encode_query` puts there.
+        query_prompt_name: The same, by its name among the model's prompts.
+        document_prompt: Text put before every document. Default: what `SentenceTransformer.encode_document` puts there.
+        document_prompt_name: The same, by its name among the model's prompts.
+        dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
+        max_length: Tokens of a text; None: the model's own.
+        device: Where it computes; None: the best there is.
+        precision: `auto` takes bf16 autocast where the hardware has it.
+        revision: Hub revision.
+        token: Hub token.
+        cache_folder: For hub downloads; None: the usual one.
+
+    Raises:
+        InputError: There is no such model, prompt or device, it is a cross-encoder, or it has fewer dimensions.
+    """
+    checked = checked_device(device) if device else None
+    folder = fetch(name, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    if is_cross(folder):
+        raise InputError(
+            f"{name} is a cross-encoder, which gives no embeddings; give a bi-encoder, or use it to re-rank"
+        )
+    model = load_trained(folder, checked, max_length=max_length)
+    assert isinstance(model, SentenceTransformer)
+    if model.similarity_fn_name not in (None, "cosine"):
+        logger.warning("%s compares by %s; here its embeddings are compared by cosine", name, model.similarity_fn_name)
+    width = int(model.get_embedding_dimension() or 0)
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise InputError(f"dimensions is {dimensions}, but the embeddings of {name} have {width}; give 1 to {width}")
+    return Embedder(
+        name=str(folder) if Path(name).is_dir() else f"{name}@{revision}" if revision else name,
+        fingerprint=weights_fingerprint(folder),
+        model=model,
+        query_prompt=_prompt(model, query_prompt, query_prompt_name, ("query",)),
+        document_prompt=_prompt(model, document_prompt, document_prompt_name, _DOCUMENT_PROMPTS),
+        dimensions=dimensions or width,
+        precision=precision,
+    )
+
+
+def _prompt(model: SentenceTransformer, text: str | None, name: str | None, own: Sequence[str]) -> str:
+    if text is not None or name is not None:
+        return text if text is not None else named_prompt(model, str(name))
+    found = next((each for each in own if each in model.prompts), None)
+    return (default_prompt(model) or "") if found is None else str(model.prompts[found])

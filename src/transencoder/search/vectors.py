@@ -1,0 +1,180 @@
+"""Unit embeddings in a faiss index: as they are, in one byte a number, or in one bit; approximate when there are many.
+
+Scores are cosines. Up to 100,000 embeddings are compared with each query, beyond that those of the clusters nearest to
+it (an inverted file), as many clusters as it takes to find 99 % of the true neighbours of a sample. Bits are few enough
+to be compared always; they rank by Hamming distance, and ten times as many as asked for are then ranked by the cosine
+of the query's numbers and the document's signs (rescoring).
+"""
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+from sentence_transformers.util import quantize_embeddings
+
+from transencoder import progress
+
+logger = logging.getLogger(__name__)
+
+VectorPrecision = Literal["float32", "int8", "binary"]
+
+EXACT_UP_TO = 100_000
+"""Embeddings; a query takes some 10 ms of one core there, at 384 dimensions."""
+
+_BLOCK = 1 << 14
+_LISTS_A_ROOT = 4
+"""Clusters: 4 times the square root of the embeddings, as faiss advises."""
+_TRAINED_A_LIST = 50
+_RECALL = 0.99
+_SAMPLED_QUERIES = 256
+_NEIGHBOURS = 10
+_TIE = 1e-6
+_RESCORED = 10
+"""Times as many candidates as are asked for."""
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """How an inverted file is searched, and what it finds."""
+
+    n_lists: int
+    """Clusters of the embeddings."""
+    n_probe: int
+    """Clusters that are compared with a query."""
+    recall_at_10: float
+    """Share of the ten true nearest neighbours that are found, over a sample of the embeddings themselves."""
+
+
+class Vectors:
+    """n embeddings to search in.
+
+    Args:
+        index: The faiss index.
+        precision: What it holds.
+        approximation: Of an inverted file.
+    """
+
+    def __init__(self, index: Any, precision: VectorPrecision, approximation: Approximation | None = None) -> None:
+        self.index = index
+        self.precision = precision
+        self.approximation = approximation
+        if precision == "binary":
+            self._bits = faiss.vector_to_array(index.xb).reshape(index.ntotal, -1)
+        elif approximation:
+            index.nprobe = approximation.n_probe
+
+    def __len__(self) -> int:
+        return int(self.index.ntotal)
+
+    def search(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest embeddings of each query.
+
+        Args:
+            queries: Unit embeddings, float32 (q, dimensions).
+            top_k: How many; at most n are found.
+
+        Returns:
+            Cosines, float32 (q, k), falling, and rows, int64 (q, k); row -1 where an inverted file found no more.
+        """
+        top_k = min(top_k, len(self))
+        if self.precision == "binary":
+            return self._rescored(queries, top_k)
+        scores, rows = self.index.search(np.ascontiguousarray(queries), top_k)
+        return np.clip(scores, -1.0, 1.0), rows
+
+    def _rescored(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
+        n_bits = queries.shape[1]
+        bits = quantize_embeddings(queries, "ubinary")
+        _, rows = self.index.search(bits, min(_RESCORED * top_k, len(self)))
+        signs = 2.0 * np.unpackbits(self._bits[rows], axis=-1, count=n_bits).astype(np.float32) - 1.0
+        scores = np.einsum("qd,qkd->qk", queries, signs) / np.float32(math.sqrt(n_bits))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+        return np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
+
+    def save(self, path: Path) -> None:
+        """Write the faiss index."""
+        (faiss.write_index_binary if self.precision == "binary" else faiss.write_index)(self.index, str(path))
+
+
+def load_vectors(path: Path, precision: VectorPrecision, approximation: Approximation | None) -> Vectors:
+    """Read what `Vectors.save` wrote; the file must be known to be whole, as faiss trusts it."""
+    index = (faiss.read_index_binary if precision == "binary" else faiss.read_index)(str(path))
+    return Vectors(index, precision, approximation)
+
+
+def make_vectors(embeddings: np.ndarray, precision: VectorPrecision = "float32") -> Vectors:
+    """Put embeddings into an index; beside it, memory holds a block of them, or a sample to find clusters with.
+
+    Args:
+        embeddings: Unit embeddings, float32 (n, dimensions), n at least 1; may be memory-mapped.
+        precision: `int8`: one byte a number, in 255 steps between the least and the greatest of its dimension;
+            `binary`: its sign, one bit. Both as sentence-transformers' `quantize_embeddings` has them.
+    """
+    n, width = embeddings.shape
+    if precision == "binary":
+        bits = faiss.IndexBinaryFlat(8 * math.ceil(width / 8))
+        _add(bits, (np.asarray(quantize_embeddings(block, "ubinary")) for block in _blocks(embeddings)), n)
+        return Vectors(bits, precision)
+    n_lists = int(_LISTS_A_ROOT * math.sqrt(n)) if n > EXACT_UP_TO else 0
+    kind = {"float32": "Flat", "int8": "SQ8"}[precision]
+    index = faiss.index_factory(width, f"IVF{n_lists},{kind}" if n_lists else kind, faiss.METRIC_INNER_PRODUCT)
+    if n_lists:
+        _find_clusters(index, embeddings, n_lists)
+    if precision == "int8":
+        _add(index, _in_steps(index, embeddings), n)
+    else:
+        _add(index, _blocks(embeddings), n)
+    return Vectors(index, precision, _tuned(index, embeddings, n_lists) if n_lists else None)
+
+
+def _blocks(embeddings: np.ndarray) -> Iterator[np.ndarray]:
+    return (np.ascontiguousarray(embeddings[i : i + _BLOCK]) for i in range(0, len(embeddings), _BLOCK))
+
+
+def _add(index: Any, blocks: Iterator[np.ndarray], n: int) -> None:
+    with progress.task("index embeddings", n) as advance:
+        for block in blocks:
+            index.add(block)
+            advance(len(block))
+
+
+def _in_steps(index: Any, embeddings: np.ndarray) -> Iterator[np.ndarray]:
+    """The embeddings as their bytes say them, which the index, told the same ranges, keeps in the same bytes."""
+    low, high = embeddings[0].copy(), embeddings[0].copy()
+    for block in _blocks(embeddings):
+        np.minimum(low, block.min(axis=0), out=low)
+        np.maximum(high, block.max(axis=0), out=high)
+    faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
+    index.is_trained = True
+    for block in _blocks(embeddings):
+        codes = np.asarray(quantize_embeddings(block, "uint8", ranges=np.stack([low, high])))
+        yield (low + (codes + np.float32(0.5)) * ((high - low) / np.float32(255))).astype(np.float32)
+
+
+def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
+    if isinstance(index, faiss.IndexIVFScalarQuantizer):
+        index.by_residual = False  # the bytes are of the embeddings themselves
+    n_sampled = min(len(embeddings), _TRAINED_A_LIST * n_lists)
+    rows = np.sort(np.random.default_rng(0).choice(len(embeddings), n_sampled, replace=False))
+    logger.info("%d clusters are made of %d embeddings", n_lists, len(embeddings))
+    index.train(np.ascontiguousarray(embeddings[rows]))
+
+
+def _tuned(index: Any, embeddings: np.ndarray, n_lists: int) -> Approximation:
+    """Probe twice as many clusters until the sample's neighbours are found."""
+    rows = np.sort(np.random.default_rng(1).choice(len(embeddings), _SAMPLED_QUERIES, replace=False))
+    queries = np.ascontiguousarray(embeddings[rows])
+    index.nprobe = n_lists
+    furthest = index.search(queries, _NEIGHBOURS + 1)[0][:, -1:]
+    n_probe, recall = 4, 0.0
+    while recall < _RECALL and n_probe < n_lists:
+        index.nprobe = n_probe = min(2 * n_probe, n_lists)
+        scores, _ = index.search(queries, _NEIGHBOURS + 1)
+        recall = float((scores[:, 1:] >= furthest - _TIE).mean())  # the first is the embedding itself
+    logger.info("%d of %d clusters are searched, which finds %.1f %% of neighbours", n_probe, n_lists, 100 * recall)
+    return Approximation(n_lists, n_probe, round(recall, 4))

@@ -1,0 +1,160 @@
+"""An index is whole or not there; a build that was interrupted goes on, and ends with the same bytes."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+from datasets import Dataset
+
+from transencoder.errors import InputError, RunError
+from transencoder.runs.lock import take_lock
+from transencoder.search import build, build_index, load_embedder, open_index
+from transencoder.search.embedding import Embedder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def content(folder):
+    return {name: (folder / name).read_bytes() for name in names(folder)}
+
+
+@pytest.fixture
+def interrupted(corpus, embedder, tmp_path, monkeypatch):
+    """A folder whose build was stopped after the second of its six chunks."""
+    monkeypatch.setattr(build, "_CHUNK", 16)
+    own, n_calls = Embedder.documents, []
+
+    def documents(self, texts):
+        n_calls.append(len(texts))
+        if len(n_calls) == 3:
+            raise KeyboardInterrupt
+        return own(self, texts)
+
+    monkeypatch.setattr(Embedder, "documents", documents)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(corpus, embedder, tmp_path / "index")
+    n_calls[:] = [0] * 3  # from now on it counts only
+    yield tmp_path / "index", n_calls
+    assert embedder
+
+
+def test_an_interrupted_build_goes_on_and_ends_with_the_same_bytes(interrupted, corpus, embedder, tmp_path):
+    path, calls = interrupted
+    with pytest.raises(InputError, match=r"has no index.json. It was begun and not finished: run its `search build`"):
+        open_index(path)
+    build_index(corpus, embedder, path)
+    assert calls[3:] == [16] * 4, "two of six chunks were done"
+    build_index(corpus, embedder, tmp_path / "at-once")
+    assert content(path) == content(tmp_path / "at-once")
+    assert names(path) == ["documents.arrow", "index.json", "vectors.faiss"]
+
+
+def test_what_another_corpus_left_is_not_used(interrupted, corpus, embedder):
+    path, calls = interrupted
+    other = corpus.select(range(95))
+    build_index(other, embedder, path)
+    assert calls[3:] == [16] * 5 + [15]
+    assert open_index(path).record.n_documents == 95
+
+
+def test_the_same_index_is_not_built_again_and_another_not_over_it(folder, corpus, embedder, monkeypatch):
+    before = content(folder)
+    monkeypatch.setattr(Embedder, "documents", None)
+    build_index(corpus, embedder, folder)
+    with pytest.raises(InputError, match="is an index with another dimensions and precision"):
+        build_index(corpus, replace(embedder, dimensions=8), folder, precision="int8")
+    with pytest.raises(InputError, match="is an index with another corpus"):
+        build_index(corpus.select(range(5)), embedder, folder)
+    assert content(folder) == before
+
+
+def test_other_things_are_left_alone(corpus, embedder, tmp_path):
+    (tmp_path / "thesis.txt").write_text("x")
+    with pytest.raises(InputError, match=r"holds other things, such as thesis.txt"):
+        build_index(corpus, embedder, tmp_path)
+    with pytest.raises(InputError, match="is a file, and an index is a folder"):
+        build_index(corpus, embedder, tmp_path / "thesis.txt")
+    assert names(tmp_path) == ["thesis.txt"]
+
+
+def test_one_process_at_a_time(corpus, embedder, tmp_path):
+    (tmp_path / "index").mkdir()
+    take_lock(tmp_path / "index")
+    with pytest.raises(RunError, match="is in use by process"):
+        build_index(corpus, embedder, tmp_path / "index")
+
+
+def test_ids_are_one_documents_each(embedder, tmp_path):
+    twice = Dataset.from_dict({"id": ["a", "b", "a"], "text": ["x", "y", "z"]})
+    with pytest.raises(InputError, match="1 ids are of several documents, the first 'a'"):
+        build_index(twice, embedder, tmp_path / "index")
+    with pytest.raises(InputError, match="the corpus has no documents"):
+        build_index(twice.select([]), embedder, tmp_path / "index")
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda path: damage(path / "vectors.faiss"), r"vectors.faiss is damaged: its sha256"),
+        (lambda path: damage(path / "documents.arrow"), r"documents.arrow is damaged: its sha256"),
+        (lambda path: (path / "vectors.faiss").write_bytes(b"x"), r"vectors.faiss has 1 bytes instead of \d+"),
+        (lambda path: (path / "documents.arrow").unlink(), r"documents.arrow is missing. Build it again"),
+        (lambda path: (path / "index.json").write_text("{"), r"index.json is damaged"),
+        (lambda path: (path / "index.json").write_text("[]"), r"index.json is not of an index that transencoder made"),
+        (lambda path: changed(path, format=2), r"is of format 2, and this version of transencoder reads 1"),
+        (lambda path: changed(path, files={}), r"index.json is damaged \(KeyError\('vectors.faiss'\)\)"),
+        (lambda path: changed(path, model="nowhere/x"), r"was built with nowhere/x: .*Say where that model is now"),
+        (lambda path: shutil.rmtree(path), r"is no index: it has no index.json. `transencoder search build` makes one"),
+    ],
+)
+def test_damaged_and_foreign_folders_are_refused(harm, message, copy):
+    harm(copy)
+    with pytest.raises(InputError, match=message):
+        open_index(copy)
+
+
+def changed(path, **fields):
+    record = json.loads((path / "index.json").read_text())
+    (path / "index.json").write_text(json.dumps(record | fields))
+
+
+def test_another_model_is_refused_and_a_moved_one_found(copy, tiny_bi_encoder, tmp_path):
+    shutil.copytree(tiny_bi_encoder, tmp_path / "moved")
+    changed(copy, model=str(tmp_path / "gone"))
+    with pytest.raises(InputError, match="Say where that model is now"):
+        open_index(copy)
+    assert next(open_index(copy, model=str(tmp_path / "moved")).search(["balo"]))
+    config = tmp_path / "moved" / "config_sentence_transformers.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"prompts": {"query": "x "}}))
+    with pytest.raises(InputError, match=r"was built with .*gone of fingerprint [0-9a-f]{12}, but .*moved has"):
+        open_index(copy, model=str(tmp_path / "moved"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimensions": 33}, "dimensions is 33, but the embeddings of .* have 32; give 1 to 32"),
+        ({"dimensions": 0}, "dimensions is 0"),
+        ({"query_prompt_name": "qury"}, "the model has no prompt 'qury'"),
+        ({"device": "abacus"}, "device is 'abacus'"),
+        ({"max_length": 4000}, "max_length is 4000"),
+    ],
+)
+def test_what_the_model_does_not_have_is_refused(options, message, tiny_bi_encoder):
+    with pytest.raises(InputError, match=message):
+        load_embedder(tiny_bi_encoder, **options)
