@@ -1,13 +1,16 @@
-"""ONNX files of bi-encoders and the runtimes that read them give the embeddings that PyTorch gives."""
+"""Exported models and the runtimes that read them give what PyTorch gives; a model goes to the hub with its card."""
 
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import SentenceTransformer
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder.errors import InputError
-from transencoder.export import ExportedEncoder, export_onnx
+from transencoder.export import ExportedEncoder, checked, export_model, export_onnx, push
 
 TEXTS = ["balo", "kama balo dalo gelo", "x", "felo lelo balo " * 4] * 20
 
@@ -15,6 +18,14 @@ TEXTS = ["balo", "kama balo dalo gelo", "x", "felo lelo balo " * 4] * 20
 @pytest.fixture(scope="module")
 def model(tiny_bi_encoder):
     return SentenceTransformer(tiny_bi_encoder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def cross_folder(tiny_plm, tmp_path_factory):
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("cross") / "model"
+    CrossEncoder(tiny_plm, num_labels=1, device="cpu").save_pretrained(str(folder))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,7 @@ def test_onnxruntime_computes_in_fp32_alone(model, file):
         ExportedEncoder(model, file, "onnxruntime", precision="bf16")
 
 
-def test_missing_packages_are_named(model, tmp_path, monkeypatch):
+def test_missing_packages_are_named(model, tmp_path, monkeypatch, tiny_bi_encoder):
     for name in ("onnxscript", "onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"model.onnx cannot be written: .* pip install '\.\[export\]'"):
@@ -59,3 +70,164 @@ def test_missing_packages_are_named(model, tmp_path, monkeypatch):
         InputError, match="cannot be read by openvino: it needs the packages onnx, onnxscript and openvino"
     ):
         ExportedEncoder(model, tmp_path / "model.onnx", "openvino")
+    with pytest.raises(InputError, match="cannot be written"):
+        export_model(Path(tiny_bi_encoder), "openvino", tmp_path / "exported")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("form", "to"), [("bi", "onnx"), ("cross", "openvino")])
+def test_a_folder_is_all_that_a_runtime_needs(form, to, cross_folder, tiny_bi_encoder, tmp_path):
+    """Read with the runtime and the tokenizers package alone, as the docs show it."""
+    for name in ("onnxscript", "onnxruntime", "openvino"):
+        pytest.importorskip(name, reason="the extra `export` is not installed")
+    from tokenizers import Tokenizer
+
+    folder = tmp_path / "exported"
+    found = export_model(cross_folder if form == "cross" else Path(tiny_bi_encoder), to, folder)
+    assert found.max_difference < 1e-5 and found.longest == (128 if form == "cross" else 64)
+    about = json.loads((folder / "export.json").read_text())
+    assert about["form"] == form and about["agreement"]["max_difference"] == found.max_difference
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(about["max_length"])
+    tokenizer.enable_padding()
+    inputs = [("balo kama", "gelo"), ("dalo", "felo lelo")] if form == "cross" else ["balo kama", "dalo"]
+    encoded = tokenizer.encode_batch(inputs)
+    features = {
+        "input_ids": np.array([each.ids for each in encoded]),
+        "attention_mask": np.array([each.attention_mask for each in encoded]),
+        "token_type_ids": np.array([each.type_ids for each in encoded]),
+    }
+    if to == "onnx":
+        import onnxruntime
+
+        (values,) = onnxruntime.InferenceSession(folder / "model.onnx").run(None, features)
+    else:
+        import openvino
+
+        values = openvino.compile_model(folder / "model.xml", "CPU")(features)[0]
+    if form == "cross":
+        expected = CrossEncoder(str(cross_folder), device="cpu").predict(inputs)
+    else:
+        expected = SentenceTransformer(tiny_bi_encoder, device="cpu").encode(inputs)
+    np.testing.assert_allclose(values, expected, atol=1e-2 if to == "openvino" else 1e-5)  # openvino may take bf16
+
+
+def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monkeypatch):
+    """As if what was exported were another model."""
+    monkeypatch.setattr(checked, "export_onnx", lambda model, file: file.write_text("x"))
+    monkeypatch.setattr(checked, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), 0.5))
+    with pytest.raises(InputError, match=r"scores differ from PyTorch's by up to \d\.\d+, 0.0001 is allowed"):
+        export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
+    monkeypatch.setattr(checked, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), np.nan))
+    with pytest.raises(InputError, match="by up to nan"):
+        export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="is there already; give the name of a new folder"):
+        export_model(Path(tiny_bi_encoder), "onnx", tmp_path)
+    with pytest.raises(InputError, match="there is no folder .*no. Make it first"):
+        export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "no" / "exported")
+
+
+def test_several_outputs_are_not_exported(tiny_plm, tmp_path):
+    with pytest.raises(InputError, match="the cross-encoder has 3 outputs"):
+        export_onnx(CrossEncoder(tiny_plm, num_labels=3, device="cpu"), tmp_path / "model.onnx")
+
+
+class FakeHub:
+    """Stands in for the hub's client: keeps what it was asked, and the files it was given."""
+
+    def __init__(self, token=None):
+        FakeHub.calls, FakeHub.token = [], token
+
+    def create_repo(self, repo_id, private, repo_type, exist_ok):
+        self.calls.append(("create", repo_id, private, exist_ok))
+        if repo_id == "me/taken" and not exist_ok:
+            raise OSError("409 Conflict: you already created this repo\nmore")
+        return type("Url", (), {"repo_id": repo_id})
+
+    def create_branch(self, repo_id, branch, exist_ok):
+        self.calls.append(("branch", branch))
+
+    def upload_folder(self, repo_id, folder_path, revision, **_):
+        self.calls.append(("upload", repo_id, revision))
+        FakeHub.files = {path.name: path.read_bytes() for path in Path(folder_path).iterdir() if path.is_file()}
+        return type("Commit", (), {"commit_url": f"hub/{repo_id}/commit/1"})
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    monkeypatch.setattr("sentence_transformers.base.model.HfApi", FakeHub)
+    return FakeHub
+
+
+@pytest.fixture
+def trained(tiny_bi_encoder, tmp_path):
+    """A model with a card of its own."""
+    folder = tmp_path / "bi-encoder"
+    SentenceTransformer(tiny_bi_encoder, device="cpu").save(str(folder), create_model_card=False)
+    (folder / "README.md").write_text("# My card\n")
+    return folder
+
+
+def test_a_model_is_pushed_as_it_is_and_private(hub, trained):
+    assert push(trained, "me/model", token="secret") == "hub/me/model/commit/1"
+    assert hub.calls == [("create", "me/model", True, False), ("upload", "me/model", None)]
+    assert hub.token == "secret"
+    assert hub.files == {path.name: path.read_bytes() for path in trained.iterdir() if path.is_file()}
+    assert hub.files["README.md"] == b"# My card\n"
+    push(trained, "me/taken", is_private=False, is_update=True, branch="next")
+    assert hub.calls == [("create", "me/taken", False, True), ("branch", "next"), ("upload", "me/taken", "next")]
+
+
+def test_a_cross_encoder_is_pushed_too_and_a_missing_card_is_said(hub, cross_folder, caplog):
+    (cross_folder / "README.md").unlink(missing_ok=True)
+    push(cross_folder, "me/cross")
+    assert "has no model card" in caplog.text and "model.safetensors" in hub.files
+
+
+@pytest.mark.parametrize(
+    ("repo_id", "message"),
+    [
+        ("me/my/model", "'me/my/model' is no id of a repository"),
+        ("me/..", "is no id of a repository"),
+        ("me/taken", r"me/taken could not be pushed \(409 Conflict: you already created this repo\).*--update"),
+    ],
+)
+def test_what_the_hub_does_not_take(repo_id, message, hub, trained):
+    with pytest.raises(InputError, match=message):
+        push(trained, repo_id)
+
+
+def test_only_sentence_transformers_models_are_pushed(hub, tiny_plm):
+    with pytest.raises(InputError, match="is no sentence-transformers model"):
+        push(Path(tiny_plm), "me/model")
+
+
+def test_the_commands_do_as_python_does(run_cli, hub, trained, tmp_path, monkeypatch):
+    code, out, err = run_cli("push", trained, "me/model")
+    assert (code, out) == (0, "me/model: hub/me/model/commit/1\n"), err
+    assert hub.calls[0] == ("create", "me/model", True, False)
+    run_cli("push", trained, "me/model", "--public", "--update", "--branch", "next")
+    assert hub.calls[:2] == [("create", "me/model", False, True), ("branch", "next")]
+    code, _, err = run_cli("push", "minilm", "me/model")
+    assert code == 2 and "minilm is no folder" in err
+    monkeypatch.setattr(checked, "export_onnx", lambda model, file: file.write_text("x"))
+    monkeypatch.setattr(checked, "_exported_scores", lambda model, *_: checked._own_scores(model, _[-1]) + 1e-6)
+    code, out, err = run_cli("export", trained, "--to", "onnx", "--output", tmp_path / "exported")
+    assert code == 0, err
+    assert "scores of 32 pairs of up to 64 tokens differ by at most 1e-06 from PyTorch's" in out
+    assert {"model.onnx", "tokenizer.json", "export.json"} <= {path.name for path in (tmp_path / "exported").iterdir()}
+
+
+@pytest.fixture
+def run_cli(capsys, monkeypatch):
+    from transencoder.cli import main
+
+    monkeypatch.setenv("COLUMNS", "1000")
+
+    def run_command(*argv):
+        code = main([str(part) for part in argv])
+        output = capsys.readouterr()
+        return code, output.out, output.err
+
+    return run_command

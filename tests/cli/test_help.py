@@ -58,6 +58,8 @@ def test_all_commands_are_there():
         "pairs",
         "views",
         "truncate",
+        "export",
+        "push",
         "recipes",
         "recipes list",
         "recipes show",

@@ -11,6 +11,7 @@ from transencoder.cli import (
     demo,
     duplicates,
     evaluate,
+    export,
     models,
     pairs,
     recipes,
@@ -26,7 +27,7 @@ from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS = (train, models, evaluate, search, duplicates, pairs, views, truncate, recipes, runs, demo)
+_COMMANDS = (train, models, evaluate, search, duplicates, pairs, views, truncate, export, recipes, runs, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
