@@ -1,4 +1,4 @@
-"""MAP and MRR against slow statements of their definitions, numbers worked out by hand, and what is refused."""
+"""MAP, MRR, nDCG and recall against slow statements of their definitions, numbers worked out by hand, and what is refused."""
 
 import logging
 
@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.ranking import RANKING_METRICS, mean_average_precision, mean_reciprocal_rank
+from transencoder.ranking import (
+    RANKING_METRICS,
+    mean_average_precision,
+    mean_reciprocal_rank,
+    normalised_gain,
+    recall,
+)
 
 
 def slow_average_precision(gold: np.ndarray, scores: np.ndarray) -> float:
@@ -27,9 +33,24 @@ def slow_reciprocal_rank(gold: np.ndarray, scores: np.ndarray) -> float:
     return 0.0
 
 
+def slow_gain(gold: np.ndarray, scores: np.ndarray) -> float:
+    """DCG@10 over that of the best order; candidates of one score share the mean of their places' gains."""
+    discounts = np.array([1 / np.log2(rank + 1) if rank <= 10 else 0 for rank in range(1, len(gold) + 1)])
+    found = 0.0
+    for score in set(scores):
+        places = [place for place, other in enumerate(sorted(scores, reverse=True)) if other == score]
+        found += gold[scores == score].mean() * discounts[places].sum()
+    return float(found / (np.sort(gold)[::-1] * discounts).sum())
+
+
+def slow_recall(gold: np.ndarray, scores: np.ndarray) -> float:
+    ranking = sorted(zip(scores, gold, strict=True), key=lambda candidate: (-candidate[0], candidate[1]))
+    return float(sum(label for _, label in ranking[:10]) / gold.sum())
+
+
 @pytest.mark.parametrize("n_levels", [2, 5, 100_000])
 @pytest.mark.parametrize("n_queries", [1, 3, 40])
-def test_both_are_their_definitions(n_queries: int, n_levels: int) -> None:
+def test_all_are_their_definitions(n_queries: int, n_levels: int) -> None:
     generator = np.random.default_rng(n_queries)
     queries = np.concatenate([np.full(generator.integers(2, 30), query) for query in range(n_queries)])
     gold = generator.integers(0, 2, len(queries)).astype(np.float64)
@@ -40,6 +61,8 @@ def test_both_are_their_definitions(n_queries: int, n_levels: int) -> None:
     for metric, slow in (
         (mean_average_precision, slow_average_precision),
         (mean_reciprocal_rank, slow_reciprocal_rank),
+        (normalised_gain, slow_gain),
+        (recall, slow_recall),
     ):
         expected = [slow(gold[queries == query], scores[queries == query]) for query in range(n_queries)]
         found = metric(gold[order], scores[order], [f"query {number}" for number in queries[order]])

@@ -215,6 +215,20 @@ def test_default_prompt_of_a_cross_encoder(cross, pairs, cache):
     assert np.abs(scores - without).max() > 1e-4
 
 
+@pytest.mark.parametrize("prompt", [None, "kama "])
+def test_queries_and_documents_have_prompts_of_their_own(bi, pairs, cache, prompt):
+    scorer = BiScorer(bi, precision="fp32", cache=cache, prompt=prompt, document_prompt="balo dalo: ")
+    first = bi.encode(list(pairs["sentence1"]), prompt=prompt)
+    second = bi.encode(list(pairs["sentence2"]), prompt="balo dalo: ")
+    expected = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    np.testing.assert_allclose(scorer.score(pairs), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scorer.embed_pairs(pairs)[1], second, rtol=0, atol=1e-6)
+    same = BiScorer(bi, precision="fp32", cache=cache, prompt="kama ", document_prompt="kama ").score(pairs)
+    np.testing.assert_allclose(
+        same, BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs), atol=1e-6
+    )
+
+
 def test_large_results_lie_on_disk(bi, pairs, cache, monkeypatch, tmp_path):
     sentences = cache.sentences(bi, pairs)
     in_memory = BiScorer(bi, precision="fp32", cache=cache)

@@ -1,4 +1,4 @@
-"""How well scores rank each query's candidates: mean average precision and mean reciprocal rank, times 100.
+"""How well scores rank each query's candidates: mean average precision, reciprocal rank, nDCG and recall, times 100.
 
 Each query counts alike, however many candidates it has. One without a positive or without a negative candidate
 cannot be ranked well or badly and is left out, as sentence-transformers and mteb do.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from transencoder.errors import InputError
 
@@ -64,9 +64,46 @@ def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64],
     return 100.0 * float(np.mean(query_values("mrr_at_10", gold, scores, queries)))
 
 
+def normalised_gain(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
+    """Mean over queries of nDCG@10, by scikit-learn as in sentence-transformers; tied candidates share their mean gain.
+
+    Args:
+        gold: As in `mean_average_precision`.
+        scores: As in `mean_average_precision`.
+        queries: As in `mean_average_precision`.
+
+    Returns:
+        The mean times 100, in [0, 100].
+
+    Raises:
+        InputError: as in `mean_average_precision`.
+    """
+    rankings = _rankings(gold, scores, queries)
+    return 100.0 * float(np.mean([ndcg_score([gains], [found], k=_LAST_RANK) for gains, found in rankings]))
+
+
+def recall(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
+    """Mean over queries of the share of positives among the first ten; of equal scores the negatives rank first.
+
+    Args:
+        gold: As in `mean_average_precision`.
+        scores: As in `mean_average_precision`.
+        queries: As in `mean_average_precision`.
+
+    Returns:
+        The mean times 100, in [0, 100].
+
+    Raises:
+        InputError: as in `mean_average_precision`.
+    """
+    return 100.0 * float(np.mean([_recall(*ranking) for ranking in _rankings(gold, scores, queries)]))
+
+
 RANKING_METRICS: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64], Iterable[Hashable]], float]] = {
     "map": mean_average_precision,
     "mrr_at_10": mean_reciprocal_rank,
+    "ndcg_at_10": normalised_gain,
+    "recall_at_10": recall,
 }
 
 
@@ -100,6 +137,11 @@ def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
 def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     rank = 1 + int(np.count_nonzero(scores[~is_positive] >= scores[is_positive].max()))
     return 1.0 / rank if rank <= _LAST_RANK else 0.0
+
+
+def _recall(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    first = np.lexsort((is_positive, -scores))[:_LAST_RANK]
+    return float(np.count_nonzero(is_positive[first]) / np.count_nonzero(is_positive))
 
 
 def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> list[Ranking]:

@@ -47,6 +47,7 @@ class BiScorer:
         batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
         cache: Where token ids are kept; None: a cache of its own.
         prompt: Text put before every sentence; None: the model's default prompt, if it has one.
+        document_prompt: Text put before `sentence2` instead, where pairs are queries with documents; None: the same.
     """
 
     def __init__(
@@ -57,32 +58,44 @@ class BiScorer:
         batch_tokens: int | None = None,
         cache: TokenCache | None = None,
         prompt: str | None = None,
+        document_prompt: str | None = None,
     ) -> None:
         self.model = model
         self.precision = precision
         self.batch_tokens = batch_tokens
         self.cache = cache or TokenCache()
         self.prompt = prompt if prompt is not None else default_prompt(model)
+        self.document_prompt = document_prompt
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Cosine similarities, float32 (n,), in [-1, 1]."""
-        sentences = self.cache.sentences(self.model, pairs, self.prompt)
         scores = np.empty(len(pairs), np.float32)
         with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
-            embeddings = self.embed(sentences.tokens, Path(folder))
+            sides = self._embed_sides(pairs, Path(folder))
             for i in range(0, len(pairs), _COSINES_AT_ONCE):
-                first, second = np.moveaxis(embeddings[sentences.index[i : i + _COSINES_AT_ONCE]], 1, 0)
+                first, second = (embeddings[index[i : i + _COSINES_AT_ONCE]] for embeddings, index in sides)
                 scores[i : i + len(first)] = _cosine(first, second)
-            del embeddings
+            del sides
         return _finite(scores, pairs)
 
     def embed_sides(self, texts: Dataset) -> tuple[np.ndarray, ...]:
         """Embeddings of `sentence1`, `sentence2` and so on, float32 (n, dim) each, in the order of the rows."""
-        sentences = self.cache.sentences(self.model, texts, self.prompt)
         with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
-            embeddings = self.embed(sentences.tokens, Path(folder))
-            sides = tuple(embeddings[side] for side in np.moveaxis(sentences.index, 1, 0))
+            sides = tuple(embeddings[index] for embeddings, index in self._embed_sides(texts, Path(folder)))
         _finite(sum(side.sum(1) for side in sides), texts, "rows of embeddings")
+        return sides
+
+    def _embed_sides(self, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Embeddings of the distinct sentences of each side, and which of them each row has."""
+        if self.document_prompt is None:
+            sentences = self.cache.sentences(self.model, pairs, self.prompt)
+            embeddings = self.embed(sentences.tokens, folder)
+            return [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
+        sides = []
+        for side, prompt in (("sentence1", self.prompt), ("sentence2", self.document_prompt)):
+            sentences = self.cache.sentences(self.model, pairs.select_columns([side]), prompt)
+            (folder / side).mkdir()
+            sides.append((self.embed(sentences.tokens, folder / side), sentences.index[:, 0]))
         return sides
 
     def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:

@@ -298,8 +298,18 @@ def test_a_prompt_by_its_name_is_that_text(run, pairs, tmp_path, tiny_bi_encoder
         run(*score, *more)[1] for more in (("--prompt-name", "query"), ("--prompt", "balo bama: "), ())
     )
     assert by_name == by_text != without
+    documents = run(*score, "--document-prompt-name", "query")[1]
+    assert documents == run(*score, "--prompt", "", "--document-prompt", "balo bama: ")[1] not in (by_name, without)
     code, _, err = run(*score, "--prompt-name", "qury")
     assert code == 2 and "no prompt 'qury'; it has query" in err
+
+
+def test_a_cross_encoder_has_no_prompt_for_one_side(run, pairs, tmp_path, tiny_plm):
+    from sentence_transformers import CrossEncoder
+
+    CrossEncoder(tiny_plm, num_labels=1, device="cpu").save_pretrained(str(tmp_path / "cross"))
+    code, _, err = run("score", tmp_path / "cross", "--pairs", pairs, "--device", "cpu", "--document-prompt", "x")
+    assert code == 2 and "reads both texts at once: --document-prompt is not for it" in err
 
 
 def test_a_model_that_is_not_there_is_the_users_to_solve(run, pairs, tmp_path):

@@ -34,8 +34,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("--score-column", help="name of the gold score in --pairs (default: score)")
     parser.add_argument(
         "--metric",
-        choices=("spearman", "roc_auc", "map", "mrr_at_10"),
-        help="map and mrr_at_10 rank the pairs of equal first sentences (default: spearman, for --tasks their own)",
+        choices=("spearman", "roc_auc", "map", "mrr_at_10", "ndcg_at_10", "recall_at_10"),
+        help="those from map on rank the pairs of equal first sentences (default: spearman, for --tasks their own)",
     )
     add_weights(parser, "in the ensemble, the mean of several models' scores")
     form = parser.add_mutually_exclusive_group()

@@ -123,7 +123,12 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
     prompt = args.prompt if args.prompt_name is None else named_prompt(model, args.prompt_name)
     scorer: Scorer
     if isinstance(model, SentenceTransformer):
-        scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=prompt)
+        document_prompt = args.document_prompt
+        if args.document_prompt_name is not None:
+            document_prompt = named_prompt(model, args.document_prompt_name)
+        scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
+    elif args.document_prompt is not None or args.document_prompt_name is not None:
+        raise InputError(f"{name} is a cross-encoder, which reads both texts at once: --document-prompt is not for it")
     else:
         scorer = CrossScorer(
             model,

@@ -108,6 +108,15 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--prompt", metavar="TEXT", help="put before every text (default: the model's own default prompt, if any)"
     )
     prompts.add_argument("--prompt-name", metavar="NAME", help="the same, by its name among the model's prompts")
+    prompts = parser.add_mutually_exclusive_group()
+    prompts.add_argument(
+        "--document-prompt",
+        metavar="TEXT",
+        help="put before every second text instead, of queries with documents; for bi-encoders (default: the same)",
+    )
+    prompts.add_argument(
+        "--document-prompt-name", metavar="NAME", help="the same, by its name among the model's prompts"
+    )
     parser.add_argument(
         "--both-orders", action="store_true", help="average a cross-encoder's scores of both orders of a pair"
     )

@@ -1,6 +1,9 @@
 """Models as ONNX files."""
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -52,8 +55,7 @@ def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> 
     features = model.preprocess([("a", text) for text in texts] if is_cross else texts)
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features]
     shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("tokens", min=2)}
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the exporter's own parts
+    with torch.no_grad(), _without_remarks():
         torch.onnx.export(
             _Forward(model).eval(),
             tuple(features[name] for name in names),
@@ -65,3 +67,17 @@ def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> 
             external_data=False,
             verbose=False,
         )
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """The exporter warns of its own parts, and of packages that nothing here needs."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
