@@ -92,6 +92,20 @@ def test_score_refuses_before_a_model_is_loaded(typed, message, run, loaded, pai
     assert loaded == []
 
 
+def test_score_refuses_texts_that_tsv_cannot_hold_before_it_scores(run, loaded, pairs, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"query": "a", "document": "b\nc"}) + "\n")
+    code, out, err = run("score", "long", "--pairs", rows)
+    assert (code, out, loaded) == (2, "", []) and "a text holds a tab or a line end" in err
+
+
+def test_score_knows_queries_and_documents_by_their_header(run, loaded, pairs):
+    pairs.write_text("query\tdocument\nhow to zip\tzip it\nx\ty\nz\tz\n")
+    code, out, err = run("score", "long", "--pairs", pairs)
+    assert code == 0, err
+    assert out.splitlines()[1] == "how to zip\tzip it\t0.25"
+
+
 def test_bad_rows_go_to_the_file_that_was_named(run, loaded, pairs, tmp_path):
     pairs.write_text(PAIRS.replace("ee\tffff\t5", "alone\nee\tffff\t5"))
     code, out, err = run("score", "long", "--pairs", pairs, "--skip-bad-rows", "--bad-rows-file", tmp_path / "bad.tsv")

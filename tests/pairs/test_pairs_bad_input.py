@@ -215,7 +215,7 @@ BAD_FILES = {
     ),
     "names that we do not know": (
         "f.tsv",
-        "query\tSentence 2\na b\tc\n",
+        "topic\tSentence 2\na b\tc\n",
         {},
         [":1: cannot tell", "a text of one word"],
     ),

@@ -104,7 +104,7 @@ HEADERS = {
     "in another case": ("Sentence_a\tSENTENCE_B", {}, True, ["a", "b"]),
     "after other columns": ("id\tgenre\tquestion2\tquestion1", {}, True, ["d", "c"]),
     "not a header": ("How?\tWhy?", {}, False, ["How?", "Why?"]),
-    "words of a text": ("reset it\tquery", {}, False, ["reset it", "query"]),
+    "words of a text": ("reset it\tpress", {}, False, ["reset it", "press"]),
     "stated as none": ("sentence1\tsentence2", {"header": False}, False, ["sentence1", "sentence2"]),
     "stated": ("mine\tyours", {"header": True}, True, ["a", "b"]),
     "stated, in part known": ("note\tpremise\thypothesis", {"header": True}, True, ["b", "c"]),

@@ -17,7 +17,7 @@ from transencoder.cli.options import (
     add_pairs_options,
     reading,
 )
-from transencoder.cli.rows import STDOUT, check_output, whole_file, write_rows
+from transencoder.cli.rows import STDOUT, check_output, check_texts, whole_file, write_rows
 from transencoder.cli.terminal import show
 from transencoder.config import LabelPolicy
 from transencoder.errors import InputError
@@ -67,6 +67,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 def _score(args: argparse.Namespace) -> None:
     check_output(args.output, source=args.pairs)
     pairs = pairs_of(args)
+    check_texts(pairs, args.output)
     with _scorer(args) as scorer:
         scores = scorer.score(pairs)
     write_rows(pairs, args.output, scores)

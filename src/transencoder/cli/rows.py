@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STDOUT = "-"
 
 _BATCH_ROWS = 10_000
+_TEXTS = ("text", "sentence1", "sentence2")
 
 
 def check_output(
@@ -43,20 +44,21 @@ def check_output(
         raise InputError(f"--output is {output!r}, but there is no folder {Path(output).parent}. Make it first.")
 
 
-def check_texts(sentences: Dataset, output: str | None) -> None:
+def check_texts(rows: Dataset, output: str | None) -> None:
     """Refuse texts that the file cannot hold before the work on them is done.
 
     Args:
-        sentences: n texts in `text`.
+        rows: n rows with texts in `text`, or in `sentence1` and `sentence2`.
         output: File name or `-`; None: there is none.
 
     Raises:
         InputError: A text has a tab or a line end, and the file is a TSV.
     """
     if output == STDOUT or Path(output or "").suffix == ".tsv":
-        for rows in sentences.iter(batch_size=_BATCH_ROWS):
-            for text in rows["text"]:
-                _refuse_marks([text])
+        texts = rows.select_columns([name for name in _TEXTS if name in rows.column_names])
+        for batch in texts.iter(batch_size=_BATCH_ROWS):
+            for row in zip(*batch.values(), strict=True):
+                _refuse_marks(row)
 
 
 def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:

@@ -23,10 +23,12 @@ KNOWN_PAIRS = (
     ("text1", "text2"),
     ("anchor", "positive"),
     ("text", "translation"),
+    ("query", "document"),
+    ("query", "passage"),
 )
 KNOWN_TEXTS = (("text",), ("sentence",))
 KNOWN_OTHERS = (
-    *("score", "relatedness_score", "similarity_score", "similarity", "label", "labels", "gold_label"),
+    *("score", "relatedness_score", "similarity_score", "similarity", "relevance", "label", "labels", "gold_label"),
     *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
 )
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _IDS = (("id", "text"), ("_id", "text"))
-_RELEVANCE = (("query", "document"), ("query", "passage"), ("query", "answer"), ("query-id", "corpus-id"))
+_RELEVANCE = (("query-id", "corpus-id"), *KNOWN_PAIRS)
 _SCORES = ("score", "relevance", "label")
 
 
@@ -83,8 +83,8 @@ def read_relevance(
 
     Args:
         source: as in `read_pairs`.
-        columns: names of the query and of the document. Default: `query` and `document`, `passage` or `answer`,
-            `query-id` and `corpus-id`, the names of `read_pairs`, else the first two.
+        columns: names of the query and of the document. Default: `query-id` and `corpus-id`, those of `read_pairs`,
+            else the first two.
         score_column: name of the relevance, above 0 where the document answers. Default: `score`, `relevance` or
             `label`; without such a column every row is an answer.
         header: as in `read_pairs`.
@@ -105,7 +105,7 @@ def read_relevance(
     """
     wanted = Wanted(
         result=("sentence1", "sentence2"),
-        known=(*_RELEVANCE, *KNOWN_PAIRS),
+        known=_RELEVANCE,
         columns=None if columns is None else tuple(columns),
         score_column=score_column,
         score_names=_SCORES,
