@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from transencoder.methods.start_training import TrainedStart
     from transencoder.methods.training import Trained
+    from transencoder.mining import Mined, mine
     from transencoder.pairs import read_pairs, read_sentences
     from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
 
@@ -41,10 +42,12 @@ _HOMES = {
     "DiffCSE": "methods",
     "DvBERT": "methods",
     "EmbeddingMSE": "methods",
+    "Mined": "mining",
     "MirrorBERT": "methods",
     "SCT": "methods",
     "SimCSE": "methods",
     "TransEncoder": "methods",
+    "mine": "mining",
     "read_pairs": "pairs",
     "read_sentences": "pairs",
     "BiScorer": "scorers",
@@ -70,6 +73,7 @@ __all__ = [
     "FitConfig",
     "MeanScorer",
     "Member",
+    "Mined",
     "MirrorBERT",
     "PretrainingConfig",
     "SCT",
@@ -77,6 +81,7 @@ __all__ = [
     "TransEncoder",
     "Trained",
     "TrainedStart",
+    "mine",
     "read_pairs",
     "read_sentences",
     "train",

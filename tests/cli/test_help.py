@@ -19,6 +19,7 @@ HEAVY = (
     "sklearn",
     "matplotlib",
     "faiss",
+    "bm25s",
 )
 
 
@@ -56,6 +57,7 @@ def test_all_commands_are_there():
         "search evaluate",
         "duplicates",
         "pairs",
+        "mine",
         "views",
         "truncate",
         "export",

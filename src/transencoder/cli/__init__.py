@@ -12,6 +12,7 @@ from transencoder.cli import (
     duplicates,
     evaluate,
     export,
+    mine,
     models,
     pairs,
     recipes,
@@ -27,7 +28,7 @@ from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS = (train, models, evaluate, search, duplicates, pairs, views, truncate, export, recipes, runs, demo)
+_COMMANDS = (train, models, evaluate, search, duplicates, pairs, mine, views, truncate, export, recipes, runs, demo)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from transencoder.methods.gold import Gold, apart, read_gold, with_gold
 from transencoder.methods.labelled import Scored, data_record, read_labelled, reading_options, source_name
 from transencoder.methods.labelled_rows import read_labelled_rows
 from transencoder.methods.method import Method
+from transencoder.methods.mined import Miner
 from transencoder.methods.mlm import MLM
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
@@ -47,15 +48,23 @@ class Data:
         return {self.kind: self.record} | labelled  # type: ignore[return-value]
 
 
-def read_data(config: TransEncoder, bad_rows_file: Path | None) -> Data:
-    """Read the data sets of a config that trains on pairs, and check them.
+def read_data(config: TransEncoder, bad_rows_file: Path | None, mine: Miner | None = None) -> Data:
+    """Read the data sets of a config that trains on pairs, and check them; mine the pairs where it has sentences.
+
+    Args:
+        config: Whose data sets.
+        bad_rows_file: Where bad rows of the training text go if they are skipped; None: nowhere.
+        mine: Makes pairs of sentences; None: there are none.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     _check_order(config)
     dev, tests = read_labelled(config)
-    pairs, record = _drawn_pairs(config, config.pairs, "n_pairs", tests, bad_rows_file)
+    if config.pairs is None:
+        pairs, record = _mined_pairs(config, tests, bad_rows_file, mine)
+    else:
+        pairs, record = _drawn_pairs(config, config.pairs, "n_pairs", tests, bad_rows_file)
     if config.extra_pairs is not None:
         bad_extra_rows = None if bad_rows_file is None else bad_rows_file.with_name(BAD_EXTRA_ROWS)
         extra, extra_record = _drawn_pairs(config, config.extra_pairs, "n_extra_pairs", tests, bad_extra_rows)
@@ -141,6 +150,19 @@ def _drawn_pairs(
     return (pairs, record) if n_pairs is None else _drawn(pairs, record, n_pairs, field, stage_seed(config.seed, field))
 
 
+def _mined_pairs(
+    config: TransEncoder, tests: list[Scored], bad_rows_file: Path | None, mine: Miner | None
+) -> tuple[Dataset, DataRecord]:
+    """The pairs that are mined from a config's sentences: without test sentences if need be."""
+    assert config.sentences is not None and mine is not None
+    sentences, record = _training_texts(config, config.sentences, bad_rows_file)
+    if tests and config.exclude_test_sentences:
+        sentences, record = _apart(sentences, record, tests, exclude=True)
+    pairs, mined = mine(sentences)
+    how: Any = {} if mined is None else {"mined": mined}
+    return pairs, record | data_record(record["source"], pairs) | how
+
+
 def _labelled_pairs(config: TransEncoder, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
     """The gold pairs that are trained on: none of a test's, as many as there are to be."""
     pairs, record = read_gold(config)
@@ -209,7 +231,7 @@ def _training_pairs(
 
 
 def _training_texts(
-    config: StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
+    config: TransEncoder | StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     options, skipped = _reading(config, bad_rows_file)
     texts = read_sentences(source, column=next(iter(config.columns), None), **options)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
+
 from transencoder.config import FitConfig, Form, Member
 from transencoder.encoders import check_length, count_parameters, fetch
 from transencoder.errors import InputError
@@ -15,11 +17,15 @@ from transencoder.methods.defaults import fill
 from transencoder.methods.method import Method
 from transencoder.methods.placement import placed
 from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.mining import default_n_pairs
 from transencoder.progress import duration
 from transencoder.wording import plural
 
 _PAIR_TOKENS = 32
 """Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""
+
+_SENTENCE_BYTES = 2000
+"""Of a sentence that pairs are mined from, while they are: its embedding and tokens."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,8 @@ class Plan:
 
     config: TransEncoder
     n_pairs: int
+    n_sentences: int
+    """That the pairs are mined from; 0: they are given."""
     pretraining_steps: int
     """Steps of masked language modelling, once, before the cycles."""
     cross_steps: int
@@ -58,6 +66,9 @@ class Plan:
         for number, member in enumerate(config.members, 1):
             if own := _own_settings(member):
                 lines.insert(-1, f"member {number}: {own}")
+        if self.n_sentences:
+            mined = f"mine {plural(self.n_pairs, 'pair')} from {plural(self.n_sentences, 'sentence')}"
+            lines.insert(0, f"{mined}, at most: fewer where sentences repeat or no more can be had")
         if self.pretraining_steps:
             lines.insert(1, f"before the cycles: {plural(self.pretraining_steps, 'step')} of masked language modelling")
         return "\n".join(lines)
@@ -81,7 +92,8 @@ def settings_in_words(config: FitConfig) -> str:
 def plan(config: TransEncoder) -> Plan:
     """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
     _, config, starts = prepare(config)
-    data = read_data(config, None)
+    mining = _NotYetMined(config.n_pairs)
+    data = read_data(config, None, mining.stand_in)
     forms: tuple[Form, ...] = ("bi",) if config.same_form else ("bi", "cross")
     sizes = [dict(zip(("bi", "cross"), map(count_parameters, folders), strict=True)) for folders in starts]
     n_pairs, cycles, pretraining = len(data.training), config.cycles or 1, config.pretraining
@@ -95,14 +107,30 @@ def plan(config: TransEncoder) -> Plan:
         training_operations(size["cross"], pretraining.batch_size * n_steps)
         for size, n_steps in zip(sizes, pretraining_steps, strict=True)
     )
+    operations += training_operations(sizes[0]["bi"], 0, n_scored=mining.n_sentences // 2)
     exported = 2 if len(config.members) > 1 else 1
     model_bytes = 4 * sum(size[form] for size in sizes for form in forms)
     largest = max(max(size.values()) for size in sizes)
     disk = model_bytes * (learning + exported + any(pretraining_steps)) + 16 * largest + n_pairs * (400 + 100 * cycles)
+    disk += mining.n_sentences * _SENTENCE_BYTES
     cross_steps = _steps(config, "cross", config.cross, n_pairs) if "cross" in forms else 0
     bi_steps = _steps(config, "bi", config.bi, n_pairs)
     seconds = operations / operations_a_second(config)
-    return Plan(config, n_pairs, sum(pretraining_steps), cross_steps, bi_steps, seconds, int(disk))
+    return Plan(config, n_pairs, mining.n_sentences, sum(pretraining_steps), cross_steps, bi_steps, seconds, int(disk))
+
+
+@dataclass
+class _NotYetMined:
+    """Stands in for mining, which a plan does not do: as many pairs, and none of them real."""
+
+    n_pairs: int | None
+    n_sentences: int = 0
+    """That pairs would be mined from."""
+
+    def stand_in(self, sentences: Dataset) -> tuple[Dataset, None]:
+        self.n_sentences = len(sentences)
+        n_pairs = self.n_pairs or default_n_pairs(self.n_sentences)
+        return Dataset.from_dict({name: [""] * n_pairs for name in ("sentence1", "sentence2")}), None
 
 
 def operations_a_second(config: Method[Any]) -> float:

@@ -15,6 +15,7 @@ from transencoder.errors import InputError, RunError
 from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.evidence import keep_sample
+from transencoder.methods.mined import miner
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.planning import prepare
 from transencoder.methods.scoring import measure
@@ -78,7 +79,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
     n_processes = n_workers(as_given)
     with open_run(given, config) as run:
         remove_unfinished(run)
-        data = read_data(config, run.folder / BAD_ROWS)
+        data = read_data(config, run.folder / BAD_ROWS, miner(run, config, starts[0][0]))
         with workers(replace(as_given, precision=config.precision), _fingerprints(data), n_processes, run):
             lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
@@ -115,11 +116,11 @@ def assist(part: Part) -> None:
         RunError: That process is gone, or it read other data.
     """
     _, config, starts = prepare(part.config)
-    data = read_data(config, None)
-    if _fingerprints(data) != part.data:
-        raise RunError("the pairs, the dev set or a test set changed while the run read it; run the command again")
 
     def work(run: Run) -> None:
+        data = read_data(config, None, miner(run, config, starts[0][0]))
+        if _fingerprints(data) != part.data:
+            raise RunError("the pairs, the dev set or a test set changed while the run read it; run the command again")
         _distilled(run, config, data, starts)
 
     join(part, config, work)

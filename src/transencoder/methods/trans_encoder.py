@@ -39,10 +39,14 @@ class TransEncoder(Method["Trained"]):
         "and a bi-encoder learns from it."
     )
 
-    pairs: str | Dataset
+    pairs: str | Dataset | None = None
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
+    sentences: str | Dataset | None = None
+    """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
+    (section 5.1 names this as future work)."""
     n_pairs: int | None = None
-    """How many of the pairs, drawn with the seed (Figure 5); None: all."""
+    """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
+    each up to 10,000, 2 for each up to 50,000."""
     extra_pairs: str | Dataset | None = None
     """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
     n_extra_pairs: int | None = None
@@ -106,10 +110,12 @@ class TransEncoder(Method["Trained"]):
     cross: FitConfig = field(default_factory=FitConfig)
     """How the cross-encoder is trained."""
     columns: tuple[str, ...] = ()
-    """Names of the two text columns in `pairs`; empty: well-known names, else the first two."""
+    """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
+    first."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
+        self._check_text()
         if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
             raise InputError(f"members is {self.members!r}; give a tuple, such as members=(Member(start='minilm'),)")
         if not self.members:
@@ -155,6 +161,13 @@ class TransEncoder(Method["Trained"]):
         """Masked language modelling over the pairs for a member's cross-encoders."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
+
+    def _check_text(self) -> None:
+        if (self.pairs is None) == (self.sentences is None):
+            which = "missing" if self.pairs is None else "given"
+            raise InputError(f"pairs and sentences are both {which}; give pairs, or sentences to mine pairs from")
+        if self.sentences is not None and len(self.columns) > 1:
+            raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
 
     def _check_labels(self) -> None:
         if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in self.members}:

@@ -1,5 +1,6 @@
 """What a run says of itself: report, results page, model card and summary table, from its records alone."""
 
+from transencoder.report.mining import mining_lines
 from transencoder.report.model_card import model_card
 from transencoder.report.notes import notes_of, weak_cross_notes, weak_start_notes
 from transencoder.report.paper_page import paper_page
@@ -15,6 +16,7 @@ __all__ = [
     "PLOTS",
     "Result",
     "Verdict",
+    "mining_lines",
     "model_card",
     "notes_of",
     "paper_page",

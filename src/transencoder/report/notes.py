@@ -98,7 +98,8 @@ def _data_notes(result: Result) -> Iterator[str]:
     if n_rows := labelled_record.get("rows_without_class"):
         yield f"Of the labelled pairs {n_rows:,} that have no class were left out."
     if excluded := record.get("excluded_rows"):
-        left_out = f"{texts} that hold a sentence of a test set" if texts == "pairs" else "sentences of the test sets"
+        is_paired = texts == "pairs" and "mined" not in record
+        left_out = "pairs that hold a sentence of a test set" if is_paired else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
         files = "bad-rows.tsv" + (" or bad-extra-rows.tsv" if result["config"].get("extra_pairs") else "")

@@ -23,6 +23,51 @@ FORM_TITLES: dict[Form, str] = {
 }
 
 
+class PileRecord(TypedDict):
+    """Sentences, or documents, that pairs were mined from."""
+
+    rows: int
+    """Before duplicates were left out."""
+    exact_duplicates: int
+    near_duplicates: int
+
+
+class MixRecord(TypedDict):
+    """What one source of candidates gave."""
+
+    candidates: int
+    """Pairs that it found, and none before it in the mix."""
+    pairs: int
+    """Those that were chosen."""
+
+
+class HistogramRecord(TypedDict):
+    """Candidates and chosen pairs by the start's score."""
+
+    edges: list[float]
+    """n + 1 scores."""
+    candidates: list[int]
+    """n counts: of scores from an edge up to the next."""
+    pairs: list[int]
+
+
+class MiningRecord(TypedDict):
+    """How pairs were mined from sentences."""
+
+    sentences: PileRecord
+    documents: NotRequired[PileRecord]
+    """Where the second texts were not sentences."""
+    near_duplicate_pairs: NotRequired[int]
+    """Of a sentence and a document, left out."""
+    paired_sentences: int
+    """Distinct sentences that are in a pair."""
+    mix: dict[str, MixRecord]
+    """By source."""
+    histogram: HistogramRecord
+    exact_search: bool
+    """Whether neighbours were searched among all sentences; else in the nearest cells."""
+
+
 class DataRecord(TypedDict):
     """One data set that a run read."""
 
@@ -43,6 +88,8 @@ class DataRecord(TypedDict):
     """Training pairs only: the labelled pairs that are among the rows."""
     held_out_rows: NotRequired[int]
     """Training pairs only: how many were held out, to choose or to look without labels."""
+    mined: NotRequired[MiningRecord]
+    """Training pairs only: how they were made of the source, which is sentences."""
     gold_rows: NotRequired[int]
     """Training pairs only: how many have gold labels."""
     classes: NotRequired[list[str]]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.progress import duration
+from transencoder.report.mining import mining_lines
 from transencoder.report.notes import notes_of
 from transencoder.report.plots import PLOTS, curve_plots
 from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
@@ -59,6 +60,7 @@ def report_text(result: Result) -> str:
         ],
         *([["## Size and speed", "", *size_table(result["sizes"])]] if "sizes" in result else []),
         ["## Data", "", *_data(result)],
+        *([["## Mining", "", *mining_lines(mined)]] if (mined := training_data(result)[1].get("mined")) else []),
         ["## Time", "", *_times(result)],
         ["## How to make it again", "", *reproduce_lines(result)],
     ]

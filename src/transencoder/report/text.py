@@ -144,8 +144,11 @@ def gold_or(without: str, record: DataRecord) -> str:
 
 
 def _rows(record: DataRecord, n_rows: int) -> str:
+    source = f"`{shown_source(record['source'])}`"
+    if "mined" in record:
+        return f"{n_rows:,} pairs mined from the {record['mined']['sentences']['rows']:,} sentences of {source}"
     drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
-    return f"{n_rows:,} rows{drawn} of `{shown_source(record['source'])}`"
+    return f"{n_rows:,} rows{drawn} of {source}"
 
 
 def settings_line(result: Result) -> str:

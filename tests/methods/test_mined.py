@@ -1,0 +1,142 @@
+"""A run that mines its own pairs: a stage like any other, its record in result.json and in the report."""
+
+import json
+
+import pytest
+from datasets import Dataset
+
+from transencoder import FitConfig, Member, TransEncoder, train
+from transencoder.errors import InputError
+from transencoder.methods import mined as mined_module
+from transencoder.methods.data import read_data
+from transencoder.methods.workers import n_workers
+from transencoder.report.text import data_line
+
+FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
+
+
+@pytest.fixture(scope="module")
+def sentences_file(tiny_pairs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
+    path.write_text("\n".join([*tiny_pairs["sentence1"][:60], *tiny_pairs["sentence2"][:60]]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def config(tiny_method, sentences_file):
+    """Trains on 64 pairs that it mines."""
+
+    def make(**changes):
+        fields = {"pairs": None, "sentences": str(sentences_file), "n_pairs": 64, "bi": FAST, "cross": FAST}
+        return tiny_method(**fields | changes)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def run(config):
+    given = config()
+    return given, train(given)
+
+
+def stages(result):
+    return {stage["name"]: stage["reused"] for stage in result["stages"]}
+
+
+def test_sentences_train_both_models(run, sentences_file):
+    _, trained = run
+    record = trained.result["data"]["pairs"]
+    assert record["rows"] == 64 and record["source"] == str(sentences_file)
+    assert record["mined"]["sentences"]["rows"] == 120
+    assert sum(record["mined"]["histogram"]["pairs"]) == 64
+    assert set(trained.result["best"]) == {"bi", "cross"}
+    assert next(iter(stages(trained.result))) == "mining"
+
+
+def test_the_report_shows_the_mix_and_the_histogram(run):
+    given, trained = run
+    report = (trained.folder / "report.md").read_text()
+    assert "64 pairs mined from the 120 sentences of `" in report
+    section = report.partition("## Mining")[2].partition("## Time")[0]
+    assert "rare words in common (BM25)" in section and section.count("█") > 20
+    assert (
+        "- training pairs, no labels: 64 pairs mined from the 120 sentences"
+        in (trained.folder / "bi-encoder" / "README.md").read_text()
+    )
+
+
+def test_the_same_command_mines_nothing_again(run, monkeypatch):
+    given, trained = run
+    monkeypatch.setattr(mined_module, "mine_pairs", lambda *_, **__: pytest.fail("mined again"))
+    again = train(given).result
+    assert all(stages(again).values())
+    assert again["data"] == json.loads(json.dumps(trained.result["data"]))
+
+
+@pytest.mark.parametrize("changes", [{"n_pairs": 32}, {"seed": 3}, {"bi": FitConfig(max_length=8)}])
+def test_what_changes_the_pairs_mines_anew(run, config, changes, monkeypatch):
+    class Mined(Exception):
+        pass
+
+    def mine_pairs(*_, **__):
+        raise Mined
+
+    monkeypatch.setattr(mined_module, "mine_pairs", mine_pairs)
+    with pytest.raises(Mined):
+        train(config(output=run[0].output, **changes))
+
+
+def test_the_mined_pairs_are_what_is_labelled(run):
+    _, trained = run
+    stage = next(trained.folder.glob("stages/*mining*"))
+    pairs = Dataset.from_file(str(next(stage.glob("*.arrow"))))
+    assert len(pairs) == 64 and pairs.column_names == ["sentence1", "sentence2"]
+    assert not list(stage.rglob("*.npy")) == [] and not (stage / "checkpoints").exists()
+
+
+def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences_file, tmp_path):
+    seen = []
+    test = tmp_path / "held.tsv"
+    rows = tiny_pairs.select(range(10))
+    rows.to_csv(test, sep="\t", index=False)
+
+    def mine(sentences):
+        seen.append(set(sentences["text"]))
+        return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
+
+    data = read_data(config(tests=(str(test),), exclude_test_sentences=True), None, mine)
+    held = {*rows["sentence1"], *rows["sentence2"]}
+    assert seen and not seen[0] & held
+    assert data.record["excluded_rows"] >= 20 and not data.record["transductive"]
+
+
+def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
+    monkeypatch.setattr(mined_module, "mine_pairs", lambda *_, **__: pytest.fail("a plan mined"))
+    plan = config(n_pairs=None).plan()
+    assert (plan.n_pairs, plan.n_sentences) == (600, 120)
+    assert "mine 600 pairs from 120 sentences" in str(plan).splitlines()[0]
+    assert config(n_pairs=80).plan().n_pairs == 80
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sentences": None}, "pairs and sentences are both missing; give pairs, or sentences to mine pairs from"),
+        ({"pairs": "a.tsv"}, "pairs and sentences are both given; give pairs, or sentences to mine pairs from"),
+        ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
+    ],
+)
+def test_one_of_both_is_needed(changes, message):
+    fields = {"sentences": "a.txt", "members": (Member(start="x"),), "output": "run"} | changes
+    with pytest.raises(InputError, match=message):
+        TransEncoder(**fields)
+
+
+def test_sentences_from_stdin_are_for_one_process():
+    members = tuple(Member(start=name) for name in "xy")
+    with pytest.raises(InputError, match="from stdin"):
+        n_workers(TransEncoder(sentences="-", members=members, output="run", workers=2))
+
+
+def test_a_line_of_mined_pairs_says_so(run):
+    assert data_line(run[1].result["data"]["pairs"]).startswith("64 pairs mined from the 120 sentences of `")
