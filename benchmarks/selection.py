@@ -7,7 +7,7 @@ A choice is made among the checkpoints of one training, or of all trainings of a
 best dev metric among them less that of the chosen one, in points. `left out`: for each start the criterion that has the
 lowest mean regret on the runs of all other starts, and what it costs on this one's.
 
-Writes results/selection.json, .md and .png.
+Writes results/selection.json, .md and .png, and regrets.json for the package: its default, and what reports say of it.
 """
 
 import argparse
@@ -30,6 +30,7 @@ FORMS: tuple[Literal["bi", "cross"], ...] = ("bi", "cross")
 SCOPES = ("training", "run")
 LAST = "last checkpoint"
 MEAN = "any, on average"
+REGRETS = Path(__file__).parents[1] / "src" / "transencoder" / "selection" / "regrets.json"
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def main() -> None:
             page += [*table(chosen), "", *left_out_lines(chosen), ""]
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "selection.md").write_text("\n".join(page))
+    REGRETS.write_text(json.dumps(regrets(choices, len(runs), len(starts)), indent=1) + "\n")
     kept = [asdict(choice) | {"regrets": choice.regrets, "correlations": choice.correlations} for choice in choices]
     (options.results / "selection.json").write_text(json.dumps(kept, indent=1) + "\n")
     plot(choices, options.results / "selection.png")
@@ -106,6 +108,13 @@ def table(choices: list[Choice]) -> list[str]:
 
 def left_out_lines(choices: list[Choice]) -> list[str]:
     """What choosing the criterion on the other starts' runs costs on each start's."""
+    rows, mean = _left_out(choices)
+    rows.append(("all", "", f"{mean:.2f}", f"{_mean_regret(choices, LAST):.2f}"))
+    return markdown_table(("start left out", "criterion chosen on the others", "mean regret", LAST), rows)
+
+
+def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
+    """A line for each start, and the mean regret over all of their runs."""
     rows, regrets = [], []
     for start in sorted({choice.start for choice in choices}):
         own = [choice for choice in choices if choice.start == start]
@@ -113,9 +122,19 @@ def left_out_lines(choices: list[Choice]) -> list[str]:
         best = min(others[0].regrets, key=lambda name: _mean_regret(others, name))
         regrets += [choice.regrets[best] for choice in own]
         rows.append((start, best, f"{_mean_regret(own, best):.2f}", f"{_mean_regret(own, LAST):.2f}"))
-    mean = f"{statistics.mean(regrets):.2f}"
-    rows.append(("all", "", mean, f"{_mean_regret(choices, LAST):.2f}"))
-    return markdown_table(("start left out", "criterion chosen on the others", "mean regret", LAST), rows)
+    return rows, statistics.mean(regrets)
+
+
+def regrets(choices: list[Choice], n_runs: int, n_starts: int) -> dict[str, Any]:
+    """Mean regrets of choosing among all checkpoints of a run, by form and criterion, and of the last checkpoint."""
+    found: dict[str, Any] = {"runs": n_runs, "starts": n_starts}
+    for form in FORMS:
+        chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, "run")]
+        names = [name for name in chosen[0].regrets if name not in (LAST, MEAN)]
+        means = {name: _mean_regret(chosen, name) for name in names} | {"last": _mean_regret(chosen, LAST)}
+        found[form] = {name: round(value, 2) for name, value in means.items()}
+        found[form]["left_out"] = round(_left_out(chosen)[1], 2)
+    return found
 
 
 def plot(choices: list[Choice], path: Path) -> None:

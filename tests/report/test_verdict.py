@@ -65,12 +65,22 @@ def test_nothing_measured_is_said(bare_result):
 
 
 def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded(bare_result):
-    bare_result["criteria"] = {"start": {}, "bi": {}, "cross": {"teacher_agreement": 23.0}}
+    start, cross = {"self_retrieval": 91.0}, {"teacher_agreement": 95.0}
+    bare_result["criteria"] = {"start": start, "bi": {"self_retrieval": 87.0}, "cross": cross}
     verdict = verdict_of(bare_result)
-    assert verdict.advice == "keep your start" and "rank correlation 23.00" in verdict.sentence
-    assert any("The cross-encoder looks weak" in note for note in notes_of(bare_result))
-    bare_result["criteria"]["cross"]["teacher_agreement"] = None  # it says the same of all pairs
-    assert verdict_of(bare_result).advice == "keep your start"
+    assert verdict.advice == "keep your start" and "rank 87.00 against 91.00" in verdict.sentence
+    bare_result["criteria"]["bi"] = {"self_retrieval": 92.0}
+    verdict = verdict_of(bare_result)
+    assert verdict.advice == "cannot tell" and verdict.sentence.startswith("Whether to use these models cannot be told")
+
+
+@pytest.mark.parametrize("agreement", [23.0, None])
+def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_result, agreement):
+    """None: it says the same of all pairs."""
+    bare_result["criteria"] = {"start": {}, "bi": {}, "cross": {"teacher_agreement": agreement}}
+    verdict = verdict_of(bare_result)
+    assert verdict.advice == "cannot tell" and verdict.sentence.startswith("Leave the cross-encoder")
+    (note,) = [note for note in notes_of(bare_result) if "looks weak" in note]
+    assert ("23.00" if agreement else "–") in note
     bare_result["criteria"]["cross"]["teacher_agreement"] = 95.0
-    assert verdict_of(bare_result).advice == "cannot tell"
     assert not any("looks weak" in note for note in notes_of(bare_result))

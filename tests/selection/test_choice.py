@@ -7,13 +7,16 @@ import pytest
 from transencoder import train
 from transencoder.errors import InputError
 from transencoder.methods import training
-from transencoder.selection import criterion_of
+from transencoder.report import notes_of
+from transencoder.selection import criterion_of, regrets_of
 
 
 def test_auto_is_the_criterion_that_cost_least_and_last_is_none():
     assert criterion_of("bi", "last") is None
     assert criterion_of("bi", "uniformity") == "uniformity"
-    assert criterion_of("cross", "auto") not in ("self_retrieval", "uniformity", "alignment", "effective_rank")
+    for form in ("bi", "cross"):
+        regrets = {name: value for name, value in regrets_of(form).items() if name != "left_out"}
+        assert regrets[criterion_of(form, "auto") or "last"] == min(regrets.values())
 
 
 @pytest.fixture
@@ -45,6 +48,9 @@ def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(wit
         highest = [max(found[name] for _, found in each["criteria"]) for each in trainings]
         assert result["best"][form]["cycle"] == 1 + highest.index(max(highest))
         assert result["best"][form]["dev"] is None
+    (note,) = [note for note in notes_of(result) if "no dev set" in note]
+    assert "the bi-encoder's by uniformity and the cross-encoder's by teacher_agreement, on 20 pairs" in note
+    assert f"{regrets_of('bi')['last']:.2f} (bi-encoder)" in note
 
 
 def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, monkeypatch):

@@ -21,10 +21,10 @@ from transencoder.methods.planning import prepare
 from transencoder.methods.scoring import measure
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.methods.workers import Part, join, n_workers, spent, workers
-from transencoder.report.result import EnsembleRecord, Result
+from transencoder.report.result import EnsembleRecord, Result, SelectionRecord
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
-from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out
+from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
 from transencoder.tokens import TokenCache
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -147,6 +147,8 @@ def _complete(result: Result, config: TransEncoder, lab: Lab, chain: Chain) -> N
     """Add what only this method has to the record of the kept chain."""
     if lab.held_out is not None:
         result["data"]["pairs"]["held_out_rows"] = len(lab.held_out.rows)
+    if any(lab.criteria.values()):
+        result["selection"] = _selection(lab)
     if chain.criteria is not None:
         result["criteria"] = chain.criteria
     if chain.pretraining is not None:
@@ -158,6 +160,19 @@ def _complete(result: Result, config: TransEncoder, lab: Lab, chain: Chain) -> N
         for form, model in chain.best.items():
             result["best"][form]["member"] = model.member + 1
         result["start_member"] = chain.start.member + 1
+
+
+def _selection(lab: Lab) -> SelectionRecord:
+    """What chose without labels, and what choosing so cost where there were some."""
+    n_runs, n_starts = measured_on()
+    regrets = {form: regrets_of(form) for form in lab.criteria}
+    return {
+        "criteria": {form: criterion or "last" for form, criterion in lab.criteria.items()},
+        "left_out_regrets": {form: found["left_out"] for form, found in regrets.items()},
+        "last_regrets": {form: found["last"] for form, found in regrets.items()},
+        "runs": n_runs,
+        "starts": n_starts,
+    }
 
 
 def _notes(config: TransEncoder, lab: Lab) -> list[str]:

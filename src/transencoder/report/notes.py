@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from transencoder.config import Form
 from transencoder.report.result import (
     FORM_TITLES,
     Result,
+    SelectionRecord,
     forms_of,
     has_cycles,
     mean_over,
@@ -12,7 +14,7 @@ from transencoder.report.result import (
     training_data,
 )
 from transencoder.report.text import metric_mark, number
-from transencoder.report.verdict import ENOUGH_AGREEMENT, comparisons
+from transencoder.report.verdict import comparisons, looks_weak
 from transencoder.wording import plural
 
 _CLOSE_TOGETHER = -2.0
@@ -56,12 +58,12 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
     Args:
         criteria: What held-out pairs say of it without labels; empty where none were held out.
     """
-    agreement = criteria.get("teacher_agreement", ENOUGH_AGREEMENT)
-    if agreement is None or agreement < ENOUGH_AGREEMENT:
+    if looks_weak(criteria):
         yield (
             "The cross-encoder looks weak: on pairs that it did not learn, its ranking and its teacher's have a rank "
-            f"correlation of {number(agreement)}, of 100. Bi-encoders that learn from such a one get worse: more "
-            "pairs or epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
+            f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
+            "all were worse than their start, and two of three bi-encoders that learned from them: more pairs or "
+            "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
         )
 
 
@@ -114,6 +116,8 @@ def _data_notes(result: Result) -> Iterator[str]:
 def _selection_notes(result: Result) -> Iterator[str]:
     if "mlm" in result["best"]:
         yield "The last weights were kept; tests take the mean over a text's tokens, of the start too."
+    elif "selection" in result:
+        yield _choice_without_labels(result, result["selection"])
     elif result["data"]["dev"] is None:
         of_cycle = " of the last cycle" if has_cycles(result) else ""
         yield f"There was no dev set: the last checkpoint{of_cycle} was kept, not the best one."
@@ -127,6 +131,22 @@ def _selection_notes(result: Result) -> Iterator[str]:
     for form, title in FORM_TITLES.items():
         if None in result["scores"].get(form, {}).values():
             yield f"The {title} gave every pair of a set the same score, so its metric is undefined."
+
+
+def _choice_without_labels(result: Result, selection: SelectionRecord) -> str:
+    forms = forms_of(result)
+
+    def of_each(regrets: dict[Form, float]) -> str:
+        return " and ".join(f"{regrets[form]:.2f} ({FORM_TITLES[form]})" for form in forms)
+
+    how = " and ".join(f"the {FORM_TITLES[form]}'s by {selection['criteria'][form]}" for form in forms)
+    return (
+        f"There was no dev set: checkpoints and cycles were chosen without labels, {how}, on "
+        f"{result['data']['pairs']['held_out_rows']:,} pairs that were held out. On {selection['runs']} runs of "
+        f"{selection['starts']} starts that had a dev set, a criterion that was picked on the other starts' runs cost "
+        f"{of_each(selection['left_out_regrets'])} points of dev on average, the last checkpoint "
+        f"{of_each(selection['last_regrets'])}."
+    )
 
 
 def _start_notes(result: Result) -> Iterator[str]:

@@ -230,6 +230,19 @@ class SizeRecord(TypedDict):
     threads: int
 
 
+class SelectionRecord(TypedDict):
+    """What chose checkpoints and cycles where there was no dev set."""
+
+    criteria: dict[Form, str]
+    """By form; `last` where nothing did."""
+    left_out_regrets: dict[Form, float]
+    """Points of dev that such a choice cost on runs that had a dev set, of starts left out of picking the criterion."""
+    last_regrets: dict[Form, float]
+    """The same of taking the last checkpoint."""
+    runs: int
+    starts: int
+
+
 class Result(TypedDict):
     """The content of result.json."""
 
@@ -269,6 +282,8 @@ class Result(TypedDict):
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
     """`start`, `bi` and `cross` -> what held-out pairs say of them without labels, by criterion."""
+    selection: NotRequired[SelectionRecord]
+    """Where checkpoints were chosen without labels."""
     stages: list[StageSummary]
     seconds: float
     notes: list[str]
