@@ -320,7 +320,7 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     name, tiny_plm, tiny_bi_encoder, tiny_files, tiny_sentences, tiny_pairs, tmp_path, monkeypatch
 ):
     """On 64 rows, its models replaced; all other settings are the recipe's, but for sizes and what is measured."""
-    monkeypatch.setattr("transencoder.report.run_report.plot_curves", lambda *_: None)  # a fifth of the time
+    monkeypatch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
     config = load_recipe(list_recipes()[name])
     more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
     more |= {"exclude_test_sentences": False, "test_every_eval": False}

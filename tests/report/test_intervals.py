@@ -75,6 +75,14 @@ def test_scores_of_other_pairs_than_the_gold_are_not_taken(evidence):
     assert draws_of([(evidence, "cross")], "sts12", "spearman") is None
 
 
+def test_a_model_that_says_the_same_of_all_pairs_has_no_interval(evidence):
+    (scores,) = Path(evidence.folder).glob("stages/scores-cross-*/sts12.npy")
+    np.save(scores, np.full(60, 0.5, np.float32))
+    found = intervals_of(evidence)
+    assert "cross" not in found["sts12"].scores and "cross" not in found["average"].gains
+    assert "bi" in found["sts12"].scores
+
+
 def test_a_mostly_undefined_metric_has_no_interval():
     assert interval(np.array([np.nan, np.nan, 50.0])) is None
     assert interval(np.array([np.nan, 50.0, 50.0])) is not None

@@ -1,5 +1,6 @@
 """Bootstrap intervals of test scores and of their gains: what another draw of the same number of pairs would give."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,7 +79,7 @@ def draws_of(models: Sequence[tuple[Evidence, str]], test: str, metric: str) -> 
     Returns:
         Metrics times 100, (models, N_RESAMPLES), or None where gold or a model's scores were not kept.
     """
-    from scipy.stats import bootstrap
+    from scipy.stats import DegenerateDataWarning, bootstrap
 
     gold = models[0][0].gold(test)
     scores = [evidence.test_scores(model, test) for evidence, model in models]
@@ -91,7 +92,8 @@ def draws_of(models: Sequence[tuple[Evidence, str]], test: str, metric: str) -> 
     def metrics(rows: "NDArray[np.int64]", axis: int = -1) -> "Draws":
         return statistic(rows) if rows.ndim > 1 else statistic(rows[None])[:, 0]
 
-    with np.errstate(invalid="ignore"):  # undefined where all pairs of a resample have one score
+    with np.errstate(invalid="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # undefined where a resample's scores are all equal
         drawn = bootstrap(
             (np.arange(n_units),),
             metrics,
