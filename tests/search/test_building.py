@@ -52,6 +52,27 @@ def test_an_interrupted_build_goes_on_and_ends_with_the_same_bytes(interrupted, 
     assert names(path) == ["documents.arrow", "index.json", "vectors.faiss"]
 
 
+def test_a_build_that_was_stopped_at_its_very_end_embeds_nothing_again(corpus, embedder, tmp_path, monkeypatch, folder):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(build, "write_record", stop)
+        build_index(corpus, embedder, tmp_path / "index")
+    assert ".building" in names(tmp_path / "index")
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "documents", None)
+        build_index(corpus, embedder, tmp_path / "index")
+    assert content(tmp_path / "index") == content(folder)
+
+
+def test_a_damaged_draft_is_begun_again(interrupted, corpus, embedder):
+    path, calls = interrupted
+    (path / ".building" / "embeddings.npy").unlink()
+    build_index(corpus, embedder, path)
+    assert calls[3:] == [16] * 6
+
+
 def test_what_another_corpus_left_is_not_used(interrupted, corpus, embedder):
     path, calls = interrupted
     other = corpus.select(range(95))

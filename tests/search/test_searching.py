@@ -30,6 +30,13 @@ def test_a_reload_finds_the_same(opened, folder, corpus):
     assert list(opened.search(queries)) == list(open_index(folder, device="cpu", precision="fp32").search(queries))
 
 
+def test_bf16_is_nearly_the_same(opened, folder, corpus):
+    rounded = open_index(folder, device="cpu", precision="bf16")
+    both = (next(each.search([corpus[5]["text"]], 5)) for each in (opened, rounded))
+    for exact, near in zip(*both, strict=True):
+        assert 0 < abs(exact.cosine - near.cosine) < 0.05
+
+
 def test_a_scorer_ranks_the_candidates(opened, corpus, common_words):
     query = corpus[7]["text"]
     (plain,) = opened.search([query], 20)

@@ -97,7 +97,7 @@ def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) 
         Unit embeddings, float32 (n, dimensions), memory-mapped.
     """
     path, state = draft / "embeddings.npy", draft / "state.json"
-    n_done = _n_done(state, key)
+    n_done = _n_done(state, key) if path.exists() else 0
     if n_done:
         logger.info("%d of %d documents were embedded before; it goes on from there", n_done, len(corpus))
         embeddings = np.lib.format.open_memmap(path, "r+")

@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
 from transencoder.search.index import N_CANDIDATES, Hit, SearchIndex
-from transencoder.wording import plural, shorten
+from transencoder.wording import shorten
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +46,18 @@ def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
     """
     texts = None if queries is None else dict(zip(queries["id"][:], queries["text"][:], strict=True))
     answers: dict[str, set[str]] = defaultdict(set)
-    n_without = set()
+    others = set()
     for row in rows:
         if row.get("score", 1.0) > 0:
             answers[row["sentence1"]].add(row["sentence2"])
         else:
-            n_without.add(row["sentence1"])
+            others.add(row["sentence1"])
     if not answers:
         raise InputError(
             "no query has a document of relevance above 0, so there is nothing to measure; is it the right column?"
         )
-    if left_out := len(n_without - answers.keys()):
-        logger.info("%s without an answer left out", plural(left_out, "query").replace("querys", "queries"))
+    if left_out := len(others - answers.keys()):
+        logger.info("%d queries without an answer are left out", left_out)
     if texts is not None:
         _refuse_missing("queries", [query for query in answers if query not in texts], len(answers), "file of queries")
     return Relevance(

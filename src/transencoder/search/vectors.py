@@ -56,7 +56,7 @@ class Vectors:
     Args:
         index: The faiss index.
         precision: What it holds.
-        approximation: Of an inverted file.
+        approximation: Of an inverted file, which keeps its number of probed clusters itself.
     """
 
     def __init__(self, index: Any, precision: VectorPrecision, approximation: Approximation | None = None) -> None:
@@ -65,8 +65,6 @@ class Vectors:
         self.approximation = approximation
         if precision == "binary":
             self._bits = faiss.vector_to_array(index.xb).reshape(index.ntotal, -1)
-        elif approximation:
-            index.nprobe = approximation.n_probe
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
