@@ -164,14 +164,14 @@ def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
 
 
 def _tuned(index: Any, embeddings: np.ndarray, n_lists: int) -> Approximation:
-    """Probe twice as many clusters until the sample's neighbours are found."""
+    """Probe half as many clusters more until the sample's neighbours are found."""
     rows = np.sort(np.random.default_rng(1).choice(len(embeddings), _SAMPLED_QUERIES, replace=False))
     queries = np.ascontiguousarray(embeddings[rows])
     index.nprobe = n_lists
     furthest = index.search(queries, _NEIGHBOURS + 1)[0][:, -1:]
     n_probe, recall = 4, 0.0
     while recall < _RECALL and n_probe < n_lists:
-        index.nprobe = n_probe = min(2 * n_probe, n_lists)
+        index.nprobe = n_probe = min(n_probe + n_probe // 2, n_lists)
         scores, _ = index.search(queries, _NEIGHBOURS + 1)
         recall = float((scores[:, 1:] >= furthest - _TIE).mean())  # the first is the embedding itself
     logger.info("%d of %d clusters are searched, which finds %.1f %% of neighbours", n_probe, n_lists, 100 * recall)
