@@ -129,6 +129,16 @@ def test_a_hit_does_not_tokenise_again(bi, cross, pairs, tmp_path, calls):
     assert np.array_equal(first.tokens.ids, again.tokens.ids)
 
 
+def test_asking_again_hashes_neither_rows_nor_vocabulary(bi, pairs, tmp_path, monkeypatch):
+    """Each evaluation asks: both took longer than scoring a small dev set on a GPU."""
+    cache = TokenCache(tmp_path)
+    cache.sentences(bi, pairs)  # its tokenizer has padded and truncated from here on
+    cache.sentences(bi, pairs)
+    monkeypatch.setattr(tokens_module, "fingerprint", None)
+    monkeypatch.setattr(tokens_module, "_digest", None)
+    cache.sentences(bi, pairs)
+
+
 def test_a_fresh_model_hits_what_a_used_one_made(bi, cross, pairs, tmp_path, calls, tiny_bi_encoder):
     """Was: a fast tokenizer remembers its last truncation and padding, and they were part of the key."""
     cache = TokenCache(tmp_path)

@@ -14,6 +14,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,7 @@ class TokenCache:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="transencoder-")) if folder is None else folder
+        self._fingerprints: weakref.WeakKeyDictionary[Dataset, str] = weakref.WeakKeyDictionary()
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -147,7 +149,7 @@ class TokenCache:
         return _open_tokens(self._folder(f"pairs-{columns[0]}", model, pairs, prompt, build))
 
     def _folder(self, kind: str, model: Encoder, pairs: Dataset, prompt: str | None, build: Any) -> Path:
-        what = json.dumps([kind, fingerprint(pairs.select_columns(_sides(pairs))), _reader(model), prompt])
+        what = json.dumps([kind, self._fingerprint(pairs), _reader(model), prompt])
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
         if not folder.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -161,6 +163,12 @@ class TokenCache:
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
         return folder
+
+    def _fingerprint(self, pairs: Dataset) -> str:
+        found = self._fingerprints.get(pairs)
+        if found is None:
+            found = self._fingerprints[pairs] = fingerprint(pairs.select_columns(_sides(pairs)))
+        return found
 
 
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
@@ -181,11 +189,9 @@ def _reader(model: Encoder) -> list[Any]:
     """What decides how `model` turns text into ids."""
     tokenizer = model.tokenizer
     if tokenizer.is_fast:
-        # Less the truncation and padding of its last call, which it remembers: a used one reads like a fresh one.
-        table = json.loads(tokenizer.backend_tokenizer.to_str()) | {"truncation": None, "padding": None}
+        digest = _digest_of_fast(tokenizer.backend_tokenizer.to_str())
     else:
-        table = tokenizer.get_vocab()
-    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+        digest = _digest(tokenizer.get_vocab())
     return [
         type(model).__name__,
         digest,
@@ -194,6 +200,16 @@ def _reader(model: Encoder) -> list[Any]:
         tokenizer.truncation_side,
         list(tokenizer.model_input_names),
     ]
+
+
+@lru_cache(maxsize=8)  # a tenth of a second for 30,000 words, and each evaluation asks
+def _digest_of_fast(serialised: str) -> str:
+    # Less the truncation and padding of its last call, which it remembers: a used one reads like a fresh one.
+    return _digest(json.loads(serialised) | {"truncation": None, "padding": None})
+
+
+def _digest(table: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
 
 
 def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: str | None, folder: Path) -> None:
