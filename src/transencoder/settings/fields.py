@@ -49,6 +49,11 @@ class Setting:
 
 def settings_of(config_class: type) -> dict[str, Setting]:
     """The settings of a config dataclass by name: those that it adds to its base, then those of the base."""
+    return dict(_settings(config_class))
+
+
+@cache
+def _settings(config_class: type) -> Mapping[str, Setting]:
     hints = get_type_hints(config_class, localns={"Dataset": _Rows})
     lineage = [each for each in reversed(config_class.__mro__) if is_dataclass(each)]
     helps = {name: text for each in lineage for name, text in _docstrings(each).items()}
