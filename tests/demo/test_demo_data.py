@@ -22,6 +22,11 @@ def folded(dataset):
     return {" ".join(text.casefold().split()) for name in ("sentence1", "sentence2") for text in dataset[name]}
 
 
+@pytest.fixture(scope="module")
+def composed():
+    return compose_pairs(read_questions())
+
+
 def test_questions_are_many_and_distinct():
     questions = read_questions()
     assert len({text.casefold() for _, text in questions}) == len(questions) >= 1000
@@ -36,17 +41,16 @@ def test_readers_take_the_files_as_they_are():
     assert read("dev").column_names == ["sentence1", "sentence2", "score"]
 
 
-def test_pairs_are_those_that_compose_draws():
+def test_pairs_are_those_that_compose_draws(composed):
     pairs = read("pairs")
-    composed = compose_pairs(read_questions())
     assert list(zip(pairs["sentence1"], pairs["sentence2"], strict=True)) == composed
 
 
-def test_a_third_of_the_pairs_share_an_intent_and_a_sixth_a_device():
+def test_a_third_of_the_pairs_share_an_intent_and_a_sixth_a_device(composed):
     intents = {text: intent for intent, text in read_questions()}
-    pairs = [(intents[one], intents[other]) for one, other in compose_pairs(read_questions())]
+    pairs = [(intents[one], intents[other]) for one, other in composed]
     devices = [(one.split("-")[0], other.split("-")[0]) for one, other in pairs]
-    assert len(pairs) == len(set(compose_pairs(read_questions()))) == 1500
+    assert len(pairs) == len(set(composed)) == 1500
     assert sum(one == other for one, other in pairs) == 500
     assert 750 <= sum(one == other for one, other in devices) < 900
 

@@ -7,6 +7,7 @@ are paired; a third are about one device or share words; a third are random. No 
 import random
 import re
 from collections.abc import Iterable
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -67,8 +68,13 @@ def _device(question: Question) -> str:
 
 
 def _shared_words(pair: Pair) -> int:
-    one, other = (set(re.findall(r"[a-z]+", text.lower())) for _, text in pair)
-    return sum(len(word) >= _MIN_WORD_LENGTH for word in one & other)
+    (_, one), (_, other) = pair
+    return len(_words(one) & _words(other))
+
+
+@cache
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in re.findall(r"[a-z]+", text.lower()) if len(word) >= _MIN_WORD_LENGTH)
 
 
 if __name__ == "__main__":
