@@ -339,6 +339,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "bi": replace(config.bi, batch_size=32, **small),
             "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, **small),
         }
+        if config.sentences:
+            more |= {"pairs": None, "sentences": tiny_sentences.select(range(64)), "n_sentences": 48, "n_pairs": 64}
         if config.labelled:
             rows = {"pairs": tiny_pairs.select(range(48)), "labelled": tiny_pairs.select(range(48, 64))}
             more |= rows | {"n_labelled": None, "score_range": (0.0, 5.0)}

@@ -110,6 +110,20 @@ def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences
     assert data.record["excluded_rows"] >= 20 and not data.record["transductive"]
 
 
+def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
+    seen = []
+
+    def mine(sentences):
+        seen.append(sentences["text"][:])
+        return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
+
+    for seed in (1, 1, 2):
+        data = read_data(config(n_sentences=50, seed=seed), None, mine)
+        assert data.record["drawn_from"] == 120
+    assert list(map(len, seen)) == [50, 50, 50] and seen[0] == seen[1] != seen[2]
+    assert config(n_sentences=50).plan().n_sentences == 50
+
+
 def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     monkeypatch.setattr(mined_module, "mine_pairs", lambda *_, **__: pytest.fail("a plan mined"))
     plan = config(n_pairs=None).plan()
@@ -123,6 +137,8 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     [
         ({"sentences": None}, "pairs and sentences are both missing; give pairs, or sentences to mine pairs from"),
         ({"pairs": "a.tsv"}, "pairs and sentences are both given; give pairs, or sentences to mine pairs from"),
+        ({"sentences": None, "pairs": "a.tsv", "n_sentences": 9}, "n_sentences needs sentences to draw from"),
+        ({"n_sentences": 0}, "n_sentences is 0; it must be at least 1"),
         ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
     ],
 )

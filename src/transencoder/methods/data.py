@@ -158,6 +158,9 @@ def _mined_pairs(
     sentences, record = _training_texts(config, config.sentences, bad_rows_file)
     if tests and config.exclude_test_sentences:
         sentences, record = _apart(sentences, record, tests, exclude=True)
+    if config.n_sentences is not None:
+        seed = stage_seed(config.seed, "n_sentences")
+        sentences, record = _drawn(sentences, record, config.n_sentences, "n_sentences", seed)
     pairs, mined = mine(sentences)
     how: Any = {} if mined is None else {"mined": mined}
     return pairs, record | data_record(record["source"], pairs) | how

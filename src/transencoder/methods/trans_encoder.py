@@ -44,6 +44,8 @@ class TransEncoder(Method["Trained"]):
     sentences: str | Dataset | None = None
     """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
     (section 5.1 names this as future work)."""
+    n_sentences: int | None = None
+    """Mine so many of them, drawn with the seed; None: all."""
     n_pairs: int | None = None
     """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
     each up to 10,000, 2 for each up to 50,000."""
@@ -127,6 +129,7 @@ class TransEncoder(Method["Trained"]):
         numbers = (
             "cycles",
             "patience_cycles",
+            "n_sentences",
             "n_pairs",
             "n_extra_pairs",
             "n_labelled",
@@ -168,6 +171,8 @@ class TransEncoder(Method["Trained"]):
             raise InputError(f"pairs and sentences are both {which}; give pairs, or sentences to mine pairs from")
         if self.sentences is not None and len(self.columns) > 1:
             raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
+        if self.n_sentences is not None and self.sentences is None:
+            raise InputError("n_sentences needs sentences to draw from; give both, or leave it out")
 
     def _check_labels(self) -> None:
         if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in self.members}:

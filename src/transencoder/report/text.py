@@ -145,9 +145,10 @@ def gold_or(without: str, record: DataRecord) -> str:
 
 def _rows(record: DataRecord, n_rows: int) -> str:
     source = f"`{shown_source(record['source'])}`"
-    if "mined" in record:
-        return f"{n_rows:,} pairs mined from the {record['mined']['sentences']['rows']:,} sentences of {source}"
     drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
+    if "mined" in record:
+        n_sentences = record["mined"]["sentences"]["rows"]
+        return f"{n_rows:,} pairs mined from the {n_sentences:,} sentences{drawn} of {source}"
     return f"{n_rows:,} rows{drawn} of {source}"
 
 
