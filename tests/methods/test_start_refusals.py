@@ -29,7 +29,7 @@ from transencoder.methods.simcse import SimCSEFit
         ("dclr", {"noise_ratio": float("inf")}, "noise_ratio is inf; it must be at least 0 and finite"),
         ("dclr", {"noise_step_size": -1e-3}, "noise_step_size is -0.001"),
         ("dclr", {"threshold": float("nan")}, "threshold is nan; it is a cosine, from -1 to 1"),
-        ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests and dev"),
+        ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests, score_tests true, and dev"),
     ],
 )
 def test_contradictions_are_refused(tiny_start, method, changes, message):

@@ -37,9 +37,12 @@ FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
         ({"cycles": 0}, "cycles is 0; it must be at least 1"),
         ({"patience_cycles": 0, "dev": "stsb"}, "patience_cycles is 0"),
         ({"patience_cycles": 1, "bi": LAST, "cross": LAST}, "patience_cycles needs what to choose by"),
-        ({"test_every_eval": True}, "test_every_eval needs tests and dev"),
-        ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests and dev"),
-        ({"test_every_eval": True, "tests": ("stsb",)}, "test_every_eval needs tests and dev"),
+        ({"test_every_eval": True}, "test_every_eval needs tests, score_tests true, and dev"),
+        ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests"),
+        (
+            {"test_every_eval": True, "tests": ("stsb",), "bi": LAST, "cross": LAST},
+            "test_every_eval needs tests, score_tests true, and dev or what stands in for it",
+        ),
     ],
 )
 def test_contradictions_are_refused(changes, message):

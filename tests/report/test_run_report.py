@@ -85,6 +85,19 @@ def test_curves_are_as_they_were_recorded(result: Result) -> None:
     assert plots["dev-bi"].marks[1].points == [(200.0, 83.0), (400.0, 85.0), (600.0, 84.5)]
 
 
+def test_what_chose_in_devs_stead_is_drawn(result: Result) -> None:
+    for n, cycle in enumerate(result["cycles"], 1):
+        found = [(200, {"self_retrieval": 10.0 * n, "uniformity": 1.0}), (400, {"self_retrieval": 20.0 * n})]
+        cycle["bi"] |= {"curve": [], "dev": None, "chosen_by": "self_retrieval", "criteria": found, "step": 400}
+    plots = {plot.name: plot for plot in curve_plots(result)}
+    assert list(plots) == ["dev-by-cycle", "dev-cross", "criterion-bi"]
+    assert plots["criterion-bi"].title == "Bi-encoder, self retrieval on held-out pairs by step"
+    assert [line.points for line in plots["criterion-bi"].marks] == [
+        [(200.0, 10.0), (400.0, 20.0)],
+        [(200.0, 20.0), (400.0, 40.0)],
+    ]
+
+
 def test_test_curves_are_drawn_when_they_were_recorded(result: Result) -> None:
     result["analysis"] = {
         "bi": [

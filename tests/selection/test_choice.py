@@ -53,6 +53,19 @@ def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(wit
     assert f"{regrets_of('bi')['last']:.2f} (bi-encoder)" in note
 
 
+def test_test_curves_are_recorded_and_choose_nothing(without_dev, tiny_files):
+    tests = (str(tiny_files / "test.tsv"),)
+    config = without_dev("uniformity", "last", cycles=1)
+    watched = train(replace(config, tests=tests, test_every_eval=True, output=f"{config.output}-watched")).result
+    (training,) = [cycle["bi"] for cycle in watched["cycles"]]
+    steps = [step for step, _ in training["criteria"]]
+    assert [(step, set(values)) for _, step, values in watched["analysis"]["bi"]] == [
+        (step, {"test"}) for step in steps
+    ]
+    plain = train(config).result["cycles"][0]["bi"]
+    assert (training["step"], training["criteria"]) == (plain["step"], plain["criteria"])
+
+
 def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, monkeypatch):
     for config in (without_dev("last", "last"), without_dev("auto", "auto")):
         result = train(config).result

@@ -63,8 +63,16 @@ class Method(ABC, Generic[Outcome_co]):
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
-        if self.test_every_eval and not (self.tests and self.score_tests and self.dev is not None):
-            raise InputError("test_every_eval needs tests and dev, and score_tests true; give them, or leave it out")
+        if self.test_every_eval and not (self.tests and self.score_tests and self.has_evaluations):
+            raise InputError(
+                "test_every_eval needs tests, score_tests true, and dev or what stands in for it; give them, or leave "
+                "it out"
+            )
+
+    @property
+    def has_evaluations(self) -> bool:
+        """Whether checkpoints are evaluated during training; else the last one is kept."""
+        return self.dev is not None
 
     @abstractmethod
     def run(self, recipe: str | None = None) -> Outcome_co:

@@ -1,12 +1,15 @@
-"""How the metric went: on dev from cycle to cycle (Trans-Encoder, Figure 4) and step by step, on tests in analysis."""
+"""How the metric went: on dev from cycle to cycle (Trans-Encoder, Figure 4) and step by step, on tests in analysis.
+
+Where there was no dev set: how the criteria went that chose in its stead.
+"""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
 from transencoder.config import Form
 from transencoder.report.plots.plot import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, linear_axis, short
-from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, tests_by_metric
+from transencoder.report.result import FORM_TITLES, FormCycle, Result, form_cycle, forms_of, has_cycles, tests_by_metric
 from transencoder.report.text import short_metric
 
 FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
@@ -22,14 +25,19 @@ def curve_plots(result: Result) -> Iterator[Plot]:
     if by_cycle is not None:
         yield by_cycle
     for form in _forms(result):
-        yield from _of_form(
-            f"dev-{form}", f"{FORM_TITLES[form]}, dev by step", _dev_marks(result, form), "step", result
-        )
+        title, y_label = f"{FORM_TITLES[form]}, dev by step", short_metric(result["metric"])
+        yield from _of_form(f"dev-{form}", title, _dev_marks(result, form), ("step", y_label))
+    for form in _forms(result):
+        criterion = _criterion(result, form)
+        if criterion is not None:
+            name = criterion.replace("_", " ")
+            title = f"{FORM_TITLES[form]}, {name} on held-out pairs by step"
+            yield from _of_form(f"criterion-{form}", title, _criterion_marks(result, form), ("step", name))
     for form in _forms(result):
         lines = analysis_lines(result, form)
         marks = [nth_line(name, i, points) for i, (name, points) in enumerate(lines.items())]
-        x_label = "step, cycles one after another"
-        yield from _of_form(f"tests-{form}", f"{FORM_TITLES[form]}, tests by step", marks, x_label, result)
+        labels = ("step, cycles one after another", " / ".join(map(short_metric, tests_by_metric(result))))
+        yield from _of_form(f"tests-{form}", f"{FORM_TITLES[form]}, tests by step", marks, labels)
 
 
 def cycle_plot(result: Result) -> Plot | None:
@@ -88,37 +96,57 @@ def nth_line(name: str, position: int, points: Points) -> Line:
     return Line(label=name, style=SEVERAL[position % len(SEVERAL)], points=points, is_dashed=is_dashed)
 
 
-def _of_form(name: str, title: str, marks: Sequence[Mark], x_label: str, result: Result) -> Iterator[Plot]:
+def _of_form(name: str, title: str, marks: Sequence[Mark], labels: tuple[str, str]) -> Iterator[Plot]:
     lines = [mark for mark in marks if isinstance(mark, Line)]
     if not lines:
         return
     xs, ys = ([point[axis] for line in lines for point in line.points] for axis in (0, 1))
     ys += [mark.value for mark in marks if isinstance(mark, Rule)]
-    metrics = [result["metric"]] if name.startswith("dev") else list(tests_by_metric(result))
     said = [f"{line.label} goes from {short(line.points[0][1])} to {short(line.points[-1][1])}" for line in lines]
+    x_label, y_label = labels
     yield Plot(
         name=name,
         title=title[0].upper() + title[1:],
         x=linear_axis(x_label, [0.0, *xs], room=(0.0, 0.04), whole=True),
-        y=linear_axis(" / ".join(map(short_metric, metrics)), ys, room=ROOM),
+        y=linear_axis(y_label, ys, room=ROOM),
         marks=marks,
         about="; ".join(said) + ".",
     )
 
 
 def _dev_marks(result: Result, form: Form) -> list[Mark]:
-    """One line a cycle; a cycle's steps start at 0 as its training does."""
-    marks: list[Mark] = []
-    for cycle in result["cycles"]:
-        part = form_cycle(cycle, form)
-        points = _finite([(float(step), value) for step, value in part["curve"]] if part else [])
-        if points:
-            line = nth_line(f"cycle {cycle['cycle']}", len(marks), points)
-            marks.append(line if has_cycles(result) else Line(label=FORM_TITLES[form], style=form, points=points))
+    marks: list[Mark] = list(_lines_by_cycle(result, form, lambda part: part["curve"]))
     start = (result["dev"] or {}).get("start")
     if marks and _is_number(start):
         marks.append(Rule(label="start (bi-encoder)", at="y", value=start, style="start"))
     return marks
+
+
+def _criterion(result: Result, form: Form) -> str | None:
+    """What chose a form's checkpoints in the stead of dev."""
+    parts = (form_cycle(cycle, form) for cycle in result["cycles"])
+    return next((part["chosen_by"] for part in parts if part and "chosen_by" in part), None)
+
+
+def _criterion_marks(result: Result, form: Form) -> list[Line]:
+    def recorded(part: FormCycle) -> list[tuple[int, float | None]]:
+        return [(step, found.get(part["chosen_by"])) for step, found in part.get("criteria", ())]
+
+    return _lines_by_cycle(result, form, recorded)
+
+
+def _lines_by_cycle(
+    result: Result, form: Form, recorded: Callable[[FormCycle], list[tuple[int, float | None]]]
+) -> list[Line]:
+    """One line a cycle; a cycle's steps start at 0 as its training does."""
+    lines: list[Line] = []
+    for cycle in result["cycles"]:
+        part = form_cycle(cycle, form)
+        points = _finite([(float(step), value) for step, value in recorded(part)] if part else [])
+        if points:
+            line = nth_line(f"cycle {cycle['cycle']}", len(lines), points)
+            lines.append(line if has_cycles(result) else Line(label=FORM_TITLES[form], style=form, points=points))
+    return lines
 
 
 def _forms(result: Result) -> list[Form]:
