@@ -60,15 +60,17 @@ def gradients(loss: torch.nn.Module, rows: slice) -> dict[str, torch.Tensor]:
     return {name: value.grad for name, value in loss.named_parameters() if value.grad is not None}
 
 
-def work(rank: int, name: str, folder: str, meeting: str, output: str) -> None:
+def work(rank: int, folder: str, meeting: str, output: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    loss = loss_of(name, folder)
-    distributed.average_gradients(own_parameters(loss))
-    found = gradients(loss, slice(2 * rank, 2 * rank + 2))
-    for key, gradient in found.items():
-        if key.startswith("model."):  # DDP's part
-            dist.all_reduce(gradient)
-            gradient /= 2
+    found = {}
+    for name in ALL:
+        loss = loss_of(name, folder)
+        distributed.average_gradients(own_parameters(loss))
+        found[name] = gradients(loss, slice(2 * rank, 2 * rank + 2))
+        for key, gradient in found[name].items():
+            if key.startswith("model."):  # DDP's part
+                dist.all_reduce(gradient)
+                gradient /= 2
     if rank == 1:
         torch.save(found, output)
     dist.destroy_process_group()
@@ -78,11 +80,17 @@ ALL = ["info_nce", "nt_xent", "contrastive_tension", "in_batch", "declutr", "wei
 ALL += ["distribution", "contrastive", "congen", "ckd"]
 
 
+@pytest.fixture(scope="module")
+def of_two(tiny_bi_encoder, tmp_path_factory):
+    """The gradients of each loss, of two processes: all of them at once, since these take seconds to begin."""
+    folder = tmp_path_factory.mktemp("two")
+    multiprocessing.spawn(work, args=(tiny_bi_encoder, str(folder / "meeting"), str(folder / "found.pt")), nprocs=2)
+    return torch.load(folder / "found.pt", weights_only=True)
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_gradients_are_those_of_the_whole_batch(name, tiny_bi_encoder, tmp_path):
-    paths = [str(tmp_path / each) for each in ("meeting", "gradients.pt")]
-    multiprocessing.spawn(work, args=(name, tiny_bi_encoder, *paths), nprocs=2)
-    two = torch.load(paths[1], weights_only=True)
+def test_gradients_are_those_of_the_whole_batch(name, tiny_bi_encoder, of_two):
+    two = of_two[name]
     one = gradients(loss_of(name, tiny_bi_encoder), slice(4))
     assert set(one) == set(two)
     assert any(not key.startswith("model.") for key in one) == (name not in ("nt_xent", "declutr"))
