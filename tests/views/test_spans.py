@@ -5,9 +5,11 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError
+from transencoder.scripts import split_words
 from transencoder.views import Spans
 
-WORDS = [f"w{i}" for i in range(200)]
+TEXT = " ".join(f"w{i}" for i in range(200))
+WORDS = split_words(TEXT)
 
 
 def places(spans: list[str]) -> list[tuple[int, int]]:
@@ -56,8 +58,15 @@ def test_lengths_are_those_of_the_beta_distributions():
     assert lengths[:, [1, 2, 4, 5]].mean() == pytest.approx(2 + 30 / 3 - 0.5, abs=0.5)
 
 
+def test_a_script_without_spaces_has_words_too():
+    text = "".join(chr(0x4E00 + i) for i in range(256))
+    spans = Spans(document_words=128).sample(split_words(text), np.random.default_rng(0))
+    assert len(spans) == 6
+    assert all(span in text and 4 <= len(span) <= 64 for span in spans)
+
+
 def test_rows_depend_on_seed_and_document_only(tmp_path):
-    documents = Dataset.from_dict({"text": [" ".join(WORDS), " ".join(reversed(WORDS)), "a " * 128]})
+    documents = Dataset.from_dict({"text": [TEXT, " ".join(reversed(TEXT.split())), "a " * 128]})
     make = Spans(document_words=128, n_samples=2)
     rows = make(documents, tmp_path / "a.arrow", 7)
     again = make(documents.select(range(2)), tmp_path / "b.arrow", 7)

@@ -45,6 +45,13 @@ def test_words_go_in_their_share_and_one_stays():
         WordDeletion(share=1.0)
 
 
+def test_words_go_where_a_script_sets_no_spaces():
+    text = "機械学習の本を読んだ人は多い。"
+    made = [one(WordDeletion(share=0.3), text, seed) for seed in range(50)]
+    assert all(1 < len(each) <= len(text) and not set(each) - set(text) for each in made)
+    assert len(set(made)) > 20 and not any(" " in each for each in made)
+
+
 def test_one_word_that_has_synonyms_is_replaced():
     view = Synonyms(table={"machine": ("appliance", "device"), "stops": ("halts",)})
     found = {one(view, "The machine stops.", seed) for seed in range(50)}

@@ -9,6 +9,7 @@ from transencoder.config import FitConfig, Pooling, Texts
 from transencoder.errors import InputError
 from transencoder.methods.checks import check_temperature
 from transencoder.methods.start import StartMethod
+from transencoder.scripts import split_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,8 +55,9 @@ class DeCLUTR(StartMethod):
     pooling: Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
     document_words: int = 2048
-    """Words that every document must have. The longest span has `document_words / (2 n_anchors)` of them, the shortest
-    a sixteenth of that (paper: 2048, so 512 and 32). For small corpora: 128."""
+    """Words that every document must have; two or three characters are one where a script sets no spaces. The longest
+    span has `document_words / (2 n_anchors)` of them, the shortest a sixteenth of that (paper: 2048, so 512 and 32).
+    For small corpora: 128."""
     n_anchors: int = 2
     """Anchors a document (paper, section 4.1: 2)."""
     n_positives: int = 2
@@ -95,7 +97,9 @@ class DeCLUTR(StartMethod):
             InputError: Some are not, and `skip_bad_rows` is off, or none is.
         """
         n_words = [
-            len(text.split()) for start in range(0, len(texts), 1024) for text in texts[start : start + 1024]["text"]
+            len(split_words(text))
+            for start in range(0, len(texts), 1024)
+            for text in texts[start : start + 1024]["text"]
         ]
         short = [row for row, n in enumerate(n_words) if n < self.document_words]
         if short and (not self.skip_bad_rows or len(short) == len(texts)):

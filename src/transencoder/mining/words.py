@@ -3,16 +3,14 @@
 import re
 import unicodedata
 
-_TOGETHER = "ー々〆〇"
-_PAIRWISE = (
-    "\u1100-\u11ff\u3041-\u30ff\u3105-\u318f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f"
-    f"\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff{_TOGETHER}"
-)
-"""Han, Kana, Bopomofo and Hangul: two characters at a time, as search engines take them."""
-_BY_THREES = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-"""Thai, Lao, Tibetan, Burmese, Khmer, Tai: their words are longer, and vowels and tones are characters of their own."""
+from transencoder.scripts import HAN_AND_KANA, HANGUL, SOUTH_EAST_ASIAN
 
-_PARTS = re.compile(f"(?P<pairwise>[{_PAIRWISE}]+)|(?P<by_threes>[{_BY_THREES}]+)|[^ {_PAIRWISE}{_BY_THREES}]+")
+_PAIRWISE = HAN_AND_KANA + HANGUL
+"""Two characters at a time, as search engines take them."""
+
+_PARTS = re.compile(
+    f"(?P<pairwise>[{_PAIRWISE}]+)|(?P<by_threes>[{SOUTH_EAST_ASIAN}]+)|[^ {_PAIRWISE}{SOUTH_EAST_ASIAN}]+"
+)
 
 
 def plain_words(text: str) -> str:

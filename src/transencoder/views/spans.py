@@ -10,6 +10,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from transencoder.errors import InputError
+from transencoder.scripts import join_words, split_words
 from transencoder.views.pairs import CHUNK, write_pairs
 
 _ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
@@ -75,7 +76,7 @@ class Spans:
         """The spans of one document, in the order of the columns.
 
         Args:
-            words: At least `document_words`.
+            words: At least `document_words`, as `split_words` gives them.
             random: Decides the spans.
         """
         spans = []
@@ -84,7 +85,7 @@ class Spans:
             start = cell * self.longest + random.integers(self.longest - length + 1)
             spans.append((start, start + length))
             spans += [self._positive(start, start + length, len(words), random) for _ in range(self.n_positives)]
-        return [" ".join(words[start:end]) for start, end in spans]
+        return [join_words(words[start:end]) for start, end in spans]
 
     def _cells(self, n_cells: int, random: np.random.Generator) -> np.ndarray:
         """Cells of the document, each as long as the longest span, no two of them neighbours."""
@@ -111,14 +112,14 @@ class Spans:
         for start in range(0, len(documents), CHUNK):
             rows = []
             for row, text in enumerate(documents[start : start + CHUNK]["text"], start):
-                words = text.split()
+                words = split_words(text)
                 self._check(words, row)
                 rows += [self.sample(words, np.random.default_rng((seed, row, i))) for i in range(self.n_samples)]
             yield tuple(list(column) for column in zip(*rows, strict=True))
 
     def _check(self, words: list[str], row: int) -> None:
         if len(words) < self.document_words:
-            start = " ".join(words[:8])
+            start = join_words(words[:8])
             raise InputError(
                 f"document {row + 1} has {len(words)} words, but document_words is {self.document_words}: {start!r} "
                 "... Give documents of at least so many, or a smaller document_words: spans shrink with it"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from transencoder.errors import InputError
+from transencoder.scripts import join_words, split_words
 
 Randoms = list[python_random.Random]
 View = Callable[[list[str], Randoms], list[str]]
@@ -46,7 +47,7 @@ class SpanMask:
 
 @dataclass(frozen=True, kw_only=True)
 class WordDeletion:
-    """Each word goes with the same probability; one of them always stays."""
+    """Each word goes with the same probability; one of them always stays. Words of any script: `split_words`."""
 
     share: float = 0.2
     """Probability that a word goes, 0 to below 1."""
@@ -61,11 +62,11 @@ class WordDeletion:
         return [self._delete(text, random) for text, random in zip(texts, randoms, strict=True)]
 
     def _delete(self, text: str, random: python_random.Random) -> str:
-        words = text.split()
+        words = split_words(text)
         if len(words) < 2:
             return text
         always = random.randrange(len(words))
-        return " ".join(word for i, word in enumerate(words) if random.random() >= self.share or i == always)
+        return join_words([word for i, word in enumerate(words) if random.random() >= self.share or i == always])
 
 
 @dataclass(frozen=True, kw_only=True)
