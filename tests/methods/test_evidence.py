@@ -13,6 +13,7 @@ from transencoder.methods import evidence as keeping
 from transencoder.methods.training import train
 from transencoder.pairs import read_pairs
 from transencoder.report.evidence import Evidence
+from transencoder.report.intervals import drawn_intervals, intervals_of
 from transencoder.report.result import read_result
 from transencoder.scorers import BiScorer, CrossScorer
 
@@ -49,6 +50,15 @@ def test_the_sample_holds_what_the_models_say(run, evidence, tiny_files):
 def test_gold_and_scores_give_the_recorded_metric(evidence):
     gold = evidence.gold("test").scores
     assert spearman(gold, evidence.test_scores("bi", "test")) == evidence.result["scores"]["bi"]["test"]
+
+
+def test_the_tests_intervals_are_recorded(evidence):
+    recorded = evidence.result["intervals"]["test"]
+    assert list(recorded["scores"]) == ["start", "bi", "cross"] and list(recorded["gains"]) == ["bi", "cross"]
+    assert intervals_of(evidence) == drawn_intervals(evidence)
+    low, high = recorded["gains"]["bi"]
+    scores = evidence.result["scores"]
+    assert low <= scores["bi"]["test"] - scores["start"]["test"] <= high
 
 
 def test_the_text_is_counted(evidence):

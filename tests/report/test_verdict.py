@@ -36,6 +36,30 @@ def test_the_tests_decide(result, bi, cross, advice, sentence):
     assert f"**{verdict.sentence}**" in report_text(result).split("## ")[0]
 
 
+@pytest.mark.parametrize(
+    ("bi", "cross", "advice", "sentence"),
+    [
+        ((0.2, 2.8), (0.1, 0.9), "use it", "Use them: "),
+        ((-0.2, 3.2), (0.1, 0.9), "use only the cross-encoder", "Use only the cross-encoder; whether the bi-encoder is"),
+        ((0.2, 2.8), (-0.1, 1.1), "use only the bi-encoder", "Use only the bi-encoder; whether the cross-encoder is "),
+        ((-0.2, 3.2), (-0.1, 1.1), "cannot tell", "Whether the bi-encoder and the cross-encoder are better than the "),
+        ((-0.2, 3.2), (-1.1, -0.1), "cannot tell", "Leave the cross-encoder; whether the bi-encoder is better than"),
+        ((-3.2, -0.2), (-0.1, 1.1), "cannot tell", "Keep your start for embeddings; whether the cross-encoder is"),
+        ((-3.2, -0.2), (-1.1, -0.1), "keep your start", "Keep your start: "),
+    ],
+)
+def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
+    shifted(result, bi=sum(bi) / 2, cross=sum(cross) / 2)
+    result["intervals"] = {"average": {"scores": {}, "gains": {"bi": bi, "cross": list(cross)}}}
+    verdict = verdict_of(result)
+    assert verdict.advice == advice
+    assert verdict.sentence.startswith(sentence)
+    said = f"the bi-encoder {sum(bi) / 2:+.2f}"
+    assert said in verdict.sentence
+    open_one = f"{said} (95 % of resamples between {bi[0]:+.2f} and {bi[1]:+.2f})"
+    assert (open_one in verdict.sentence) == (bi[0] < 0 < bi[1])
+
+
 def test_without_tests_dev_decides(result):
     result["scores"] = {}
     result["dev"] = {"start": 80.0, "bi": 79.0, "cross": 81.0}

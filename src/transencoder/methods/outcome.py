@@ -18,6 +18,8 @@ from transencoder.methods.evidence import keep_gold, keep_texts
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.report import PLOTS, model_card, write_report
+from transencoder.report.evidence import Evidence
+from transencoder.report.intervals import drawn_intervals, intervals_record
 from transencoder.report.result import Best, Cycle, Environment, Result, of_member
 from transencoder.report.text import shown_source
 from transencoder.runs import Run, atomic_write_text
@@ -152,6 +154,9 @@ def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequen
             for form, model in models.items():
                 target = run.folder / MEMBERS / str(number) / FOLDERS[form]
                 _export(run, _of_model(own, form, number), form, model, target)
+    result["intervals"] = distributed.broadcast(
+        intervals_record(drawn_intervals(Evidence(run.folder, result))) if distributed.rank() == 0 else {}
+    )
     run.finish(result)
     if distributed.rank() == 0:
         write_report(run.folder)

@@ -1,7 +1,7 @@
 """Bootstrap intervals of test scores and of their gains: what another draw of the same number of pairs would give."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from transencoder import progress
 from transencoder.config import Form
 from transencoder.ranking import RANKING_METRICS, query_values
 from transencoder.report.evidence import Evidence, Gold
-from transencoder.report.result import best_start, forms_of, tests_by_metric
+from transencoder.report.result import IntervalRecord, best_start, forms_of, tests_by_metric
 from transencoder.report.tables import AVERAGE
 from transencoder.report.text import metric_mark
 from transencoder.runs import stage_seed
@@ -47,6 +47,34 @@ class RowIntervals:
 
 def intervals_of(evidence: Evidence) -> dict[str, RowIntervals]:
     """Intervals for the rows of the score table, by the row's name; rows without kept scores have none.
+
+    Those that the run recorded; of earlier runs, which did not, they are drawn here.
+    """
+    recorded = evidence.result.get("intervals")
+    if recorded is None:
+        return drawn_intervals(evidence)
+    return {
+        name: RowIntervals(
+            {model: Interval(*ends) for model, ends in row["scores"].items()},
+            {form: Interval(*ends) for form, ends in row["gains"].items()},
+        )
+        for name, row in recorded.items()
+    }
+
+
+def intervals_record(intervals: Mapping[str, RowIntervals]) -> dict[str, IntervalRecord]:
+    """The intervals for result.json."""
+    return {
+        name: {
+            "scores": {model: (each.low, each.high) for model, each in row.scores.items()},
+            "gains": {form: (each.low, each.high) for form, each in row.gains.items()},
+        }
+        for name, row in intervals.items()
+    }
+
+
+def drawn_intervals(evidence: Evidence) -> dict[str, RowIntervals]:
+    """Intervals by resampling pairs, or queries, by the row's name.
 
     About 0.05 ms a thousand pairs, model and resample. Training with another seed is not in these intervals.
     """

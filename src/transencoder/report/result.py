@@ -243,6 +243,15 @@ class SelectionRecord(TypedDict):
     starts: int
 
 
+class IntervalRecord(TypedDict):
+    """Where 95 % of a row's bootstrap resamples lie, (low, high); lists of two in JSON."""
+
+    scores: dict[str, tuple[float, float]]
+    """`start` and the forms -> metric times 100."""
+    gains: dict[Form, tuple[float, float]]
+    """The forms -> points over the start, on the same resamples."""
+
+
 class Result(TypedDict):
     """The content of result.json."""
 
@@ -278,6 +287,8 @@ class Result(TypedDict):
     scores: dict[str, dict[str, float | None]]
     """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
     empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
+    intervals: NotRequired[dict[str, IntervalRecord]]
+    """Of `scores`: each test, and the average of the tests of a metric; absent from earlier runs."""
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
@@ -322,7 +333,7 @@ def read_result(run_folder: str | Path) -> Result:
 def of_member(result: Result, number: int) -> Result:
     """The record of one of several members, from 1, as if it were a run of its own."""
     own: Result = {**result, **result["members"][number - 1]}
-    for name in ("pretraining", "criteria"):
+    for name in ("pretraining", "criteria", "intervals"):
         if name not in result["members"][number - 1]:
             own.pop(name, None)  # type: ignore[misc]
     return own
@@ -331,7 +342,9 @@ def of_member(result: Result, number: int) -> Result:
 def of_ensemble(result: Result) -> Result:
     """The members' weighted mean as if it were a run of its own; it has no cycles and no models."""
     ensemble = result["ensemble"]
-    return {**result, "dev": ensemble["dev"], "scores": ensemble["scores"]}
+    own: Result = {**result, "dev": ensemble["dev"], "scores": ensemble["scores"]}
+    own.pop("intervals", None)
+    return own
 
 
 def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:

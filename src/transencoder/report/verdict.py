@@ -12,6 +12,7 @@ from transencoder.report.result import (
     mean_over,
     tests_by_metric,
 )
+from transencoder.report.tables import AVERAGE
 from transencoder.report.text import gain, metric_mark, number
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
@@ -34,6 +35,8 @@ class Comparison(NamedTuple):
     start: float | None
     """Metric times 100; None where it was not measured."""
     trained: float | None
+    interval: tuple[float, float] | None = None
+    """Where 95 % of the bootstrap resamples of the gain lie, in points; None where none were drawn."""
 
     @property
     def is_measured(self) -> bool:
@@ -44,6 +47,16 @@ class Comparison(NamedTuple):
     def is_worse(self) -> bool:
         """Whether both were measured and the form is below its start by two decimals."""
         return self.start is not None and self.trained is not None and round(self.trained, 2) < round(self.start, 2)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another draw of as many pairs might have said the opposite."""
+        return self.is_measured and self.interval is not None and self.interval[0] < 0.0 < self.interval[1]
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the form is to be used: measured, not worse than its start, and not by chance."""
+        return self.is_measured and not self.is_worse and not self.is_open
 
 
 class Verdict(NamedTuple):
@@ -58,8 +71,13 @@ def verdict_of(result: Result) -> Verdict:
     compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
     if not any(each.is_measured for each in compared.values()):
         return _unmeasured(result.get("criteria", {}))
-    better = [form for form, each in compared.items() if each.is_measured and not each.is_worse]
-    return Verdict(_advice(better, compared), _sentence(better, compared))
+    better = [form for form, each in compared.items() if each.is_better]
+    unknown = [form for form, each in compared.items() if each.is_open]
+    where, start, *_ = next(iter(compared.values()))
+    gains = [f"the {FORM_TITLES[form]} {_gain(each)}" for form, each in compared.items()]
+    said = f"{where} the start has {number(start)}, {' and '.join(gains)}"
+    advice = _advice(better, unknown, len(compared))
+    return Verdict(advice, f"{_to_do(advice, unknown, len(compared))}: {said}.")
 
 
 def _unmeasured(criteria: Mapping[str, Mapping[str, float | None]]) -> Verdict:
@@ -99,27 +117,49 @@ def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
     groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
     for metric, names in groups.items():
         start = scores.get(best_start(result, names), {})
-        where = f"on the tests{metric_mark(metric, groups)}"
-        yield Comparison(where, mean_over(start, names), mean_over(scores.get(form, {}), names))
+        mark = metric_mark(metric, groups)
+        row = result.get("intervals", {}).get((AVERAGE if len(names) > 1 else names[0]) + mark)
+        interval = row["gains"].get(form) if row else None
+        yield Comparison(
+            f"on the tests{mark}",
+            mean_over(start, names),
+            mean_over(scores.get(form, {}), names),
+            None if interval is None else (interval[0], interval[1]),
+        )
     if not groups:
         yield Comparison("on dev", dev.get("start"), dev.get(form))
 
 
-def _advice(better: list[Form], compared: Mapping[Form, Comparison]) -> Advice:
-    if not better:
-        return "keep your start"
-    if len(better) == len(compared):
+def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
+    if len(better) == n_forms:
         return "use it"
-    return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
+    if better:
+        return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
+    return "cannot tell" if unknown else "keep your start"
 
 
-def _sentence(better: list[Form], compared: Mapping[Form, Comparison]) -> str:
-    where, start, _ = next(iter(compared.values()))
-    gains = [f"the {FORM_TITLES[form]} {gain(each.trained, each.start)}" for form, each in compared.items()]
-    said = f"{where} the start has {number(start)}, {' and '.join(gains)}"
-    if not better:
-        return f"Keep your start: {said}."
-    if len(better) == len(compared):
-        return f"Use {'them' if len(better) > 1 else 'it'}: {said}."
-    other = "keep your start for embeddings" if better == ["cross"] else "leave the cross-encoder"
-    return f"Use only the {FORM_TITLES[better[0]]} and {other}: {said}."
+def _to_do(advice: Advice, unknown: list[Form], n_forms: int) -> str:
+    """The advice in words, and what the tests are too small for."""
+    some = " and the ".join(FORM_TITLES[form] for form in unknown)
+    are = "are" if len(unknown) > 1 else "is"
+    whether = f"whether the {some} {are} better than the start cannot be told from these tests"
+    if advice == "cannot tell":
+        worse = {"bi": "Leave the cross-encoder; ", "cross": "Keep your start for embeddings; "}
+        first = worse[unknown[0]] if len(unknown) < n_forms else ""
+        return f"{first}{whether}" if first else whether[0].upper() + whether[1:]
+    if advice == "keep your start":
+        return "Keep your start"
+    if advice == "use it":
+        return f"Use {'them' if n_forms > 1 else 'it'}"
+    if unknown:
+        return f"{advice[0].upper()}{advice[1:]}; {whether}"
+    other = "keep your start for embeddings" if advice == "use only the cross-encoder" else "leave the cross-encoder"
+    return f"{advice[0].upper()}{advice[1:]} and {other}"
+
+
+def _gain(compared: Comparison) -> str:
+    words = gain(compared.trained, compared.start)
+    if not compared.is_open or compared.interval is None:
+        return words
+    low, high = compared.interval
+    return f"{words} (95 % of resamples between {low:+.2f} and {high:+.2f})"
