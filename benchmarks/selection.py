@@ -23,13 +23,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from transencoder.report.result import Result, read_result
+from transencoder.report.result import Cycle, Result, read_result
 from transencoder.report.tables import markdown_table
 
 FORMS: tuple[Literal["bi", "cross"], ...] = ("bi", "cross")
 SCOPES = ("training", "run")
 LAST = "last checkpoint"
 MEAN = "any, on average"
+MEMBERS = "member_agreement"
 REGRETS = Path(__file__).parents[1] / "src" / "transencoder" / "selection" / "regrets.json"
 
 
@@ -64,7 +65,7 @@ def main() -> None:
     """Read the runs, write the tables and the plot."""
     options = _options()
     choices = [choice for folder in options.runs for choice in choices_of(read_result(folder), folder.name)]
-    runs = sorted({choice.run for choice in choices})
+    runs = {choice.run.partition(", member ")[0] for choice in choices}
     starts = sorted({choice.start for choice in choices})
     page = [f"{len(runs)} runs, {len(starts)} starts: {', '.join(starts)}.", ""]
     for form in FORMS:
@@ -72,6 +73,9 @@ def main() -> None:
             chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, scope)]
             page += [f"{form}-encoder, among the checkpoints of a {scope} ({len(chosen)} choices):", ""]
             page += [*table(chosen), "", *left_out_lines(chosen), ""]
+            of_members = [choice for choice in chosen if MEMBERS in choice.criteria]
+            if 0 < len(of_members) < len(chosen):
+                page += [f"Of runs with several members ({len(of_members)} choices):", "", *table(of_members), ""]
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "selection.md").write_text("\n".join(page))
     REGRETS.write_text(json.dumps(regrets(choices, len(runs), len(starts)), indent=1) + "\n")
@@ -82,10 +86,16 @@ def main() -> None:
 
 
 def choices_of(result: Result, run: str) -> Iterator[Choice]:
-    """The choices that a run offers: each training's, and each form's over all cycles."""
-    start = str(result["config"]["members"][0]["start"])
+    """The choices that a run offers: of each member each training's, and each form's over all cycles."""
+    members = result.get("members") or [result]
+    for number, (member, config) in enumerate(zip(members, result["config"]["members"], strict=True), 1):
+        name = f"{run}, member {number}" if len(members) > 1 else run
+        yield from _choices_of_member(member["cycles"], str(config["start"]), name)
+
+
+def _choices_of_member(cycles: list[Cycle], start: str, run: str) -> Iterator[Choice]:
     for form in FORMS:
-        trainings = [cycle[form] for cycle in result["cycles"] if form in cycle]
+        trainings = [cycle[form] for cycle in cycles if form in cycle]
         points = [_points(training) for training in trainings]
         for scope, groups in (("training", points), ("run", [sum(points, [])])):
             for group in groups:
@@ -96,9 +106,8 @@ def choices_of(result: Result, run: str) -> Iterator[Choice]:
 
 def table(choices: list[Choice]) -> list[str]:
     """A line for each criterion, the lowest mean regret first."""
-    names = choices[0].regrets
     rows = []
-    for name in sorted(names, key=lambda name: _mean_regret(choices, name)):
+    for name in sorted(_common(choices), key=lambda name: _mean_regret(choices, name)):
         found = [choice.correlations[name] for choice in choices if name in choice.correlations]
         regrets = [choice.regrets[name] for choice in choices]
         correlation = f"{statistics.mean(found):.2f}" if found else "–"
@@ -119,7 +128,7 @@ def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
     for start in sorted({choice.start for choice in choices}):
         own = [choice for choice in choices if choice.start == start]
         others = [choice for choice in choices if choice.start != start]
-        best = min(others[0].regrets, key=lambda name: _mean_regret(others, name))
+        best = min(_common(choices), key=lambda name: _mean_regret(others, name))
         regrets += [choice.regrets[best] for choice in own]
         rows.append((start, best, f"{_mean_regret(own, best):.2f}", f"{_mean_regret(own, LAST):.2f}"))
     return rows, statistics.mean(regrets)
@@ -130,7 +139,7 @@ def regrets(choices: list[Choice], n_runs: int, n_starts: int) -> dict[str, Any]
     found: dict[str, Any] = {"runs": n_runs, "starts": n_starts}
     for form in FORMS:
         chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, "run")]
-        names = [name for name in chosen[0].regrets if name not in (LAST, MEAN)]
+        names = [name for name in _common(chosen) if name not in (LAST, MEAN)]
         means = {name: _mean_regret(chosen, name) for name in names} | {"last": _mean_regret(chosen, LAST)}
         found[form] = {name: round(value, 2) for name, value in means.items()}
         found[form]["left_out"] = round(_left_out(chosen)[1], 2)
@@ -159,6 +168,11 @@ def _points(training: Any) -> list[tuple[float, dict[str, Any]]]:
     """(dev, criteria) of each evaluation that has a dev metric."""
     dev = {step: value for step, value in training["curve"] if value is not None}
     return [(dev[step], values) for step, values in training["criteria"] if step in dev]
+
+
+def _common(choices: list[Choice]) -> list[str]:
+    """What every run can be chosen by: some criteria need several members."""
+    return [name for name in choices[0].regrets if all(name in choice.regrets for choice in choices)]
 
 
 def _mean_regret(choices: list[Choice], name: str) -> float:

@@ -17,7 +17,7 @@ LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
 CrossLoss = Literal["bce", "mse"]
 BiLoss = Literal["mse", "log_cosh", "bce", "bce_clipped"]
 OfEmbeddings = Literal["self_retrieval", "alignment", "uniformity", "alignment_and_uniformity", "effective_rank"]
-Criterion = Literal["teacher_agreement", "start_agreement", "view_preference", OfEmbeddings]
+Criterion = Literal["teacher_agreement", "start_agreement", "member_agreement", "view_preference", OfEmbeddings]
 Selection = Literal["auto", "last", Criterion]
 
 

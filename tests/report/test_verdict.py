@@ -40,7 +40,12 @@ def test_the_tests_decide(result, bi, cross, advice, sentence):
     ("bi", "cross", "advice", "sentence"),
     [
         ((0.2, 2.8), (0.1, 0.9), "use it", "Use them: "),
-        ((-0.2, 3.2), (0.1, 0.9), "use only the cross-encoder", "Use only the cross-encoder; whether the bi-encoder is"),
+        (
+            (-0.2, 3.2),
+            (0.1, 0.9),
+            "use only the cross-encoder",
+            "Use only the cross-encoder; whether the bi-encoder is",
+        ),
         ((0.2, 2.8), (-0.1, 1.1), "use only the bi-encoder", "Use only the bi-encoder; whether the cross-encoder is "),
         ((-0.2, 3.2), (-0.1, 1.1), "cannot tell", "Whether the bi-encoder and the cross-encoder are better than the "),
         ((-0.2, 3.2), (-1.1, -0.1), "cannot tell", "Leave the cross-encoder; whether the bi-encoder is better than"),

@@ -79,6 +79,8 @@ def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refu
     config = tiny_method()
     with pytest.raises(InputError, match="bi.selection is uniformity, but dev chooses"):
         replace(config, bi=replace(config.bi, selection="uniformity"))
+    with pytest.raises(InputError, match="cross.selection is member_agreement, but no two members"):
+        replace(config, dev=None, cross=replace(config.cross, selection="member_agreement"))
     with pytest.raises(InputError, match="a cross-encoder has none"):
         replace(config, dev=None, cross=replace(config.cross, selection="uniformity"))
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from transencoder import train
+from transencoder import Member, train
 from transencoder.errors import InputError
+from transencoder.evaluation import spearman
 from transencoder.scorers import BiScorer
 from transencoder.selection import hold_out
 
@@ -45,10 +46,10 @@ def test_an_encoder_agrees_with_itself(many_pairs, tiny_bi_encoder):
     held_out = hold_out(many_pairs)
     scorer = BiScorer(SentenceTransformer(tiny_bi_encoder, device="cpu"), precision="fp32")
     own = scorer.score(held_out.texts.select_columns(["sentence1", "sentence2"]))
-    found = held_out.criteria(scorer, {"teacher": own, "start": -own})
+    found = held_out.criteria(scorer, {"teacher": [own], "start": [-own, own, own]})
     assert found.keys() == OF_BOTH | OF_EMBEDDINGS
     assert found["teacher_agreement"] == pytest.approx(100)
-    assert found["start_agreement"] == pytest.approx(-100)
+    assert found["start_agreement"] == pytest.approx(100 / 3)
     assert found["self_retrieval"] > 30  # by chance about 11
     assert found["alignment_and_uniformity"] == pytest.approx(found["alignment"] + found["uniformity"])
 
@@ -65,6 +66,25 @@ def test_every_evaluation_records_them_and_nothing_is_chosen_by_them(tiny_method
     assert recorded.result["criteria"]["start"].keys() == OF_EMBEDDINGS | {"view_preference"}
     last = recorded.result["cycles"][recorded.result["best"]["bi"]["cycle"] - 1]["bi"]
     assert recorded.result["criteria"]["bi"] in [values for _, values in last["criteria"]]
+
+
+@pytest.mark.parametrize("share_labels", [True, False])
+def test_members_are_compared_with_each_others_teachers(tiny_method, many_pairs, tiny_bi_encoder, share_labels):
+    members = tuple(Member(start=tiny_bi_encoder, pooling=pooling) for pooling in ("mean", "cls", None))
+    config = tiny_method(pairs=many_pairs, record_criteria=True, tests=(), members=members, share_labels=share_labels)
+    trained = train(config)
+    for own in range(3):
+        record = trained.result["members"][own]["cycles"][0]["cross"]
+        (step, values), *_ = record["criteria"]
+        assert values.keys() == OF_BOTH | {"member_agreement"}
+    # the starts of all teach the cross-encoders: what the last step's says is in the stage of its scores
+    held_out = hold_out(many_pairs)
+    said = [np.load(next(trained.folder.glob(f"stages/member-{i}-start-scores-*/scores.npy"))) for i in (1, 2, 3)]
+    cross = np.load(next(trained.folder.glob("stages/member-1-cycle-1-cross-encoder-scores-*/scores.npy")))
+    expected = np.mean([spearman(each[held_out.rows], cross[held_out.rows]) for each in said[1:]])
+    first = trained.result["members"][0]["cycles"][0]["cross"]
+    best = max(dict(first["curve"]), key=dict(first["curve"]).get)
+    assert dict(first["criteria"])[best]["member_agreement"] == pytest.approx(expected, abs=0.1)
 
 
 def test_held_out_pairs_are_not_trained_on(tiny_method, many_pairs, monkeypatch):
@@ -95,5 +115,5 @@ def test_rows_of_criteria_are_finite_for_a_model_that_collapsed(many_pairs):
             return np.full(len(pairs), 0.5, np.float32)
 
     held_out = hold_out(many_pairs)
-    found = held_out.criteria(Collapsed(), {"teacher": np.arange(40.0)})
+    found = held_out.criteria(Collapsed(), {"teacher": [np.arange(40.0)]})
     assert np.isnan(found["teacher_agreement"]) and found["view_preference"] == 50

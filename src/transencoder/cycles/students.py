@@ -55,11 +55,11 @@ def learn(lab: Lab, members: Sequence[int], form: Form, cycle: int, teachers: li
         teachers: Whose labels they learn; for bi-encoders the starts teach too, as far as the settings say so.
     """
     if lab.settings.share_labels:
-        supervision = _supervise(lab, form, cycle, teachers)
+        supervision = _supervise(lab, form, cycle, teachers, teachers)
         return own_first(lab, members, lambda i: _student(lab, lab.members[members[i]], supervision))
 
     def alone(i: int) -> Model:
-        return _student(lab, lab.members[members[i]], _supervise(lab, form, cycle, [teachers[i]]))
+        return _student(lab, lab.members[members[i]], _supervise(lab, form, cycle, [teachers[i]], teachers))
 
     return own_first(lab, members, alone)
 
@@ -76,15 +76,17 @@ class _Supervision:
     """Teachers' scores included."""
     teachers: Mapping[int, Model]
     """By member."""
+    others: Sequence[Model]
+    """The cycle's teachers, also those that do not teach these students."""
 
     def name(self, member: LabMember) -> str:
         """The stage of a member's student."""
         return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
 
 
-def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model]) -> _Supervision:
+def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model], others: Sequence[Model]) -> _Supervision:
     labels, seconds = label_pairs(lab, form, cycle, teachers)
-    return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers})
+    return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers}, others)
 
 
 def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
@@ -148,8 +150,7 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
     """What is measured of a student at each evaluation."""
     criteria, criterion = None, lab.criteria.get(supervision.form)
     if lab.held_out is not None:
-        labels = read_targets(supervision.labels.folder / "labels.parquet")
-        criteria = student_criteria(lab.held_out, labels, np.load(score_pairs(lab, member.bi).folder / "scores.npy"))
+        criteria = student_criteria(lab.held_out, _said_of_pairs(lab, member, supervision))
 
     def measure(model: Encoder) -> dict[str, float]:
         scorer = make_scorer(lab, model)
@@ -162,6 +163,14 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
         )
 
     return measure
+
+
+def _said_of_pairs(lab: Lab, member: LabMember, supervision: _Supervision) -> dict[str, list[np.ndarray]]:
+    """What others say of all training pairs, (n,) each: a student's teachers, its start, other members' teachers."""
+    others = [each for each in supervision.others if each.member != member.bi.member]
+    scored = {"start": [member.bi]} | ({"member": others} if others else {})
+    found = {name: [np.load(score_pairs(lab, each).folder / "scores.npy") for each in scored[name]] for name in scored}
+    return {"teacher": [read_targets(supervision.labels.folder / "labels.parquet")]} | found
 
 
 def _targets(lab: Lab, supervision: _Supervision) -> np.ndarray:

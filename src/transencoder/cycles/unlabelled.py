@@ -1,7 +1,7 @@
 """What held-out pairs say of starts and students without labels."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,15 @@ _CODE_VERSION = 1
 
 
 def student_criteria(
-    held_out: HeldOut, labels: np.ndarray, start_scores: np.ndarray
+    held_out: HeldOut, said: Mapping[str, Sequence[np.ndarray]]
 ) -> Callable[[Scorer], dict[str, float]]:
     """What held-out pairs say of a student.
 
     Args:
         held_out: The pairs.
-        labels: float32 (n,), what its teachers say of all training pairs.
-        start_scores: float32 (n,), what its member's start says of these.
+        said: What others say of all training pairs, float32 (n,) each, by who they are.
     """
-    references = {"teacher": labels[held_out.rows], "start": start_scores[held_out.rows]}
+    references = {name: [scores[held_out.rows] for scores in of_each] for name, of_each in said.items()}
     return lambda scorer: held_out.criteria(scorer, references)
 
 

@@ -196,10 +196,15 @@ class TransEncoder(Method["Trained"]):
             selection = getattr(self, form).selection
             if self.dev is not None and selection != "auto":
                 raise InputError(f"{form}.selection is {selection}, but dev chooses; leave one of the two out")
+            if selection == "member_agreement" and (len(self.members) < 2 or self.alternate_members):
+                raise InputError(
+                    f"{form}.selection is member_agreement, but no two members learn side by side; give two, or take "
+                    "another criterion"
+                )
         if self.cross.selection in get_args(OfEmbeddings):
             raise InputError(
                 f"cross.selection is {self.cross.selection}: it is of embeddings, and a cross-encoder has none; take "
-                "teacher_agreement, start_agreement, view_preference or last"
+                "teacher_agreement, start_agreement, member_agreement, view_preference or last"
             )
 
     def _check_initialisation(self) -> None:

@@ -173,7 +173,9 @@ def _order_notes(result: Result) -> Iterator[str]:
 def _worse_notes(result: Result) -> Iterator[str]:
     """Which form is below the start: on the tests' average where there are tests, else on dev."""
     for form, title in FORM_TITLES.items():
-        for where, before, after, _ in (each for each in comparisons(result, form) if each.is_worse and not each.is_open):
+        for where, before, after, _ in (
+            each for each in comparisons(result, form) if each.is_worse and not each.is_open
+        ):
             yield (
                 f"The {title} is worse than its start {where} ({number(after)} against {number(before)}): "
                 "do not use it in the start's place."

@@ -1,7 +1,7 @@
 """Pairs on which nothing is trained, and what they say of an encoder without labels."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,22 +48,25 @@ class HeldOut:
         """What decides, with the pairs, which these are and how they are looked at."""
         return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
 
-    def criteria(self, scorer: Scorer, references: Mapping[str, np.ndarray]) -> dict[str, float]:
+    def criteria(self, scorer: Scorer, references: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
         """Every criterion of an encoder, by name; higher is taken to be better.
 
         Args:
             scorer: The encoder's.
-            references: What others say of the pairs, float32 (n,) each, such as `teacher` and `start`.
+            references: What others say of the pairs, float32 (n,) each, by who they are: `teacher`, `start`, `member`.
 
         Returns:
-            `view_preference`; for bi-encoders what can be said of embeddings too; for each reference
-            `teacher_agreement` and so on, Spearman's rank correlation times 100.
+            `view_preference`; for bi-encoders what can be said of embeddings too; of the references
+            `teacher_agreement` and so on, Spearman's rank correlation times 100, its mean where there are several.
         """
         scores, view_scores = self._scores(scorer)
         found = {"view_preference": view_preference(view_scores, scores)}
         if isinstance(scorer, BiScorer):
             found |= self._of_embeddings(scorer)
-        return found | {f"{name}_agreement": spearman(theirs, scores) for name, theirs in references.items()}
+        return found | {
+            f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))
+            for name, theirs in references.items()
+        }
 
     def _scores(self, scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
         """Scores of the pairs, and of each first sentence with its view."""
