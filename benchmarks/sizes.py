@@ -24,7 +24,8 @@ from transencoder.encoders import count_parameters, encoding_speeds, fetch
 from transencoder.evaluation import average, evaluate_tasks
 from transencoder.export import ExportedEncoder, export_onnx
 from transencoder.inference import uses_bf16
-from transencoder.report.result import mean_over, read_result
+from transencoder.report.reading import mean_over
+from transencoder.report.result import read_result
 from transencoder.report.tables import markdown_table
 from transencoder.scorers import BiScorer
 from transencoder.tasks import SUITES, load

@@ -18,7 +18,8 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
+from transencoder.report.reading import mean_over, of_ensemble, of_member, tests_by_metric
+from transencoder.report.result import Result, read_result
 from transencoder.report.tables import markdown_table
 
 FORMS = ("start", "bi", "cross")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report.result import Result, form_cycle, read_result
+from transencoder.report.reading import form_cycle
+from transencoder.report.result import Result, read_result
 
 MakeRun = Callable[[str, Result | None], Path]
 

@@ -20,7 +20,8 @@ from transencoder.methods.scoring import Metrics
 from transencoder.report import PLOTS, model_card, write_report
 from transencoder.report.evidence import Evidence
 from transencoder.report.intervals import drawn_intervals, intervals_record
-from transencoder.report.result import Best, Cycle, Environment, Result, of_member
+from transencoder.report.reading import of_member
+from transencoder.report.result import Best, Cycle, Environment, Result
 from transencoder.report.text import shown_source
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml

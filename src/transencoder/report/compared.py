@@ -9,7 +9,8 @@ from transencoder import progress
 from transencoder.report.evidence import Evidence
 from transencoder.report.inputs import data_sets
 from transencoder.report.intervals import Interval, draws_of, interval
-from transencoder.report.result import FORM_TITLES, Result, forms_of, mean_over, read_result
+from transencoder.report.reading import forms_of, mean_over
+from transencoder.report.result import FORM_TITLES, Result, read_result
 from transencoder.report.tables import AVERAGE
 from transencoder.report.text import NONE, environment_of, metric_mark, settings_of
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from transencoder.config import Form
-from transencoder.report.result import FORM_TITLES, Cycle, Result, form_cycle
+from transencoder.report.reading import form_cycle
+from transencoder.report.result import FORM_TITLES, Cycle, Result
 from transencoder.runs import finished_stage
 
 if TYPE_CHECKING:

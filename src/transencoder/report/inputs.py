@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from transencoder.report.plots import Plot, length_plot
-from transencoder.report.result import Result, training_data
+from transencoder.report.reading import training_data
+from transencoder.report.result import Result
 from transencoder.report.text import data_line, gold_or
 
 

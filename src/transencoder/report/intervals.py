@@ -11,7 +11,8 @@ from transencoder import progress
 from transencoder.config import Form
 from transencoder.ranking import RANKING_METRICS, query_values
 from transencoder.report.evidence import Evidence, Gold
-from transencoder.report.result import IntervalRecord, best_start, forms_of, tests_by_metric
+from transencoder.report.reading import best_start, forms_of, tests_by_metric
+from transencoder.report.result import IntervalRecord
 from transencoder.report.tables import AVERAGE
 from transencoder.report.text import metric_mark
 from transencoder.runs import stage_seed

@@ -7,16 +7,8 @@ from pathlib import Path
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.report.notes import notes_of
-from transencoder.report.result import (
-    FORM_TITLES,
-    Result,
-    best_start,
-    has_cycles,
-    mean_over,
-    scored_tests,
-    tests_by_metric,
-    training_data,
-)
+from transencoder.report.reading import best_start, has_cycles, mean_over, scored_tests, tests_by_metric, training_data
+from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import markdown_table, size_table
 from transencoder.report.text import (
     data_line,

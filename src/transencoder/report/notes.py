@@ -3,16 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from transencoder.config import Form
-from transencoder.report.result import (
-    FORM_TITLES,
-    Result,
-    SelectionRecord,
-    forms_of,
-    has_cycles,
-    mean_over,
-    tests_by_metric,
-    training_data,
-)
+from transencoder.report.reading import forms_of, has_cycles, mean_over, tests_by_metric, training_data
+from transencoder.report.result import FORM_TITLES, Result, SelectionRecord
 from transencoder.report.text import metric_mark, number
 from transencoder.report.verdict import comparisons, looks_weak
 from transencoder.wording import plural

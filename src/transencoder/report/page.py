@@ -14,8 +14,9 @@ from transencoder.report.intervals import intervals_of
 from transencoder.report.lessons import shown_lessons
 from transencoder.report.notes import notes_of
 from transencoder.report.plots import PLOTS, Plot, curve_plots, gain_plot, png
+from transencoder.report.reading import forms_of
 from transencoder.report.rendering import render
-from transencoder.report.result import Result, forms_of
+from transencoder.report.result import Result
 from transencoder.report.summary import score_caption, score_remarks, summary_of, why_absent
 from transencoder.report.tables import member_rows, score_rows, shown_metrics, size_cells
 from transencoder.report.text import environment_of, pretraining_lines, reproduce_command, settings_of, starts_of

@@ -8,7 +8,8 @@ from typing import Any
 
 from transencoder.errors import RunError
 from transencoder.report.expected import Claim, Expected, Hours, PaperTable, Row, read_expected
-from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result
+from transencoder.report.reading import mean_over, of_ensemble, of_member
+from transencoder.report.result import Result, read_result
 from transencoder.report.tables import markdown_table
 from transencoder.report.text import ABSENT, number, shown_source, write_page
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from transencoder.errors import RunError
 from transencoder.report.notes import notes_of
-from transencoder.report.result import Result, mean_over, of_ensemble, of_member, read_result, tests_by_metric
+from transencoder.report.reading import mean_over, of_ensemble, of_member, tests_by_metric
+from transencoder.report.result import Result, read_result
 from transencoder.report.tables import markdown_table
 from transencoder.report.text import metric_mark, metric_titles, number, short_commit, shown_source, write_page
 from transencoder.runs import read_log

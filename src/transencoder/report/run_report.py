@@ -7,7 +7,8 @@ from transencoder.progress import duration
 from transencoder.report.mining import mining_lines
 from transencoder.report.notes import notes_of
 from transencoder.report.plots import PLOTS, curve_plots
-from transencoder.report.result import FORM_TITLES, Result, form_cycle, forms_of, has_cycles, read_result, training_data
+from transencoder.report.reading import form_cycle, forms_of, has_cycles, training_data
+from transencoder.report.result import FORM_TITLES, Result, read_result
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics, size_table
 from transencoder.report.text import (
     data_line,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from transencoder.config import Form
 from transencoder.report.evidence import GOLD
 from transencoder.report.intervals import LEVEL, N_RESAMPLES, RowIntervals
-from transencoder.report.result import Result, tests_by_metric
+from transencoder.report.reading import tests_by_metric
+from transencoder.report.result import Result
 from transencoder.report.tables import AVERAGE, ScoreRow, shown_metrics
 from transencoder.report.text import metric_mark, metric_title
 from transencoder.wording import plural

@@ -10,16 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transencoder.config import Form
-from transencoder.report.result import (
-    Result,
-    SizeRecord,
-    best_start,
-    forms_of,
-    mean_over,
-    of_ensemble,
-    of_member,
-    tests_by_metric,
-)
+from transencoder.report.reading import best_start, forms_of, mean_over, of_ensemble, of_member, tests_by_metric
+from transencoder.report.result import Result, SizeRecord
 from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
 from transencoder.wording import plural
 

@@ -4,14 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from transencoder.config import Form
-from transencoder.report.result import (
-    FORM_TITLES,
-    Result,
-    best_start,
-    forms_of,
-    mean_over,
-    tests_by_metric,
-)
+from transencoder.report.reading import best_start, forms_of, mean_over, tests_by_metric
+from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import AVERAGE
 from transencoder.report.text import gain, metric_mark, number
 

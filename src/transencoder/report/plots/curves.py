@@ -9,7 +9,8 @@ from typing import TypeGuard
 
 from transencoder.config import Form
 from transencoder.report.plots.plot import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, linear_axis, short
-from transencoder.report.result import FORM_TITLES, FormCycle, Result, form_cycle, forms_of, has_cycles, tests_by_metric
+from transencoder.report.reading import form_cycle, forms_of, has_cycles, tests_by_metric
+from transencoder.report.result import FORM_TITLES, FormCycle, Result
 from transencoder.report.text import short_metric
 
 FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
