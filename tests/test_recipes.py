@@ -1,5 +1,5 @@
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -317,12 +317,11 @@ def test_each_recipe_parses_and_is_named_by_method_and_row(name):
 
 @pytest.mark.parametrize("name", list_recipes())
 def test_each_recipe_runs_two_steps_of_a_tiny_model(
-    name, tiny_plm, tiny_bi_encoder, tiny_files, tiny_sentences, tiny_pairs, tmp_path, monkeypatch
+    name, tiny_plm, tiny_bi_encoder, tiny_files, tiny_sentences, tiny_pairs, synonyms, trained
 ):
     """On 64 rows, its models replaced; all other settings are the recipe's, but for sizes and what is measured."""
-    monkeypatch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
     config = load_recipe(list_recipes()[name])
-    more = {"output": str(tmp_path / "run"), "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
+    more = {"output": "", "dev": str(tiny_files / "dev.tsv"), "tests": (), "device": "cpu"}
     more |= {"exclude_test_sentences": False, "test_every_eval": False}
     if config.task_kind == "binary":
         more["dev"] = tiny_pairs.select(range(100, 140)).map(lambda row: {"score": float(row["score"] > 2)})
@@ -355,9 +354,9 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "fit": replace(config.fit, epochs=1, batch_size=16, max_length=16),
         }
     else:
-        more |= of_start(config, tiny_plm, tiny_bi_encoder, tmp_path)
+        more |= of_start(config, tiny_plm, tiny_bi_encoder, synonyms)
         more |= text_of(config, tiny_sentences, tiny_pairs)
-    result = train(replace(config, **more)).result
+    result = trained(replace(config, **more))
     if isinstance(config, MLM):
         assert result["pretraining"]["steps"] >= 2
         return
@@ -366,12 +365,50 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     assert all(value is not None for value in result["dev"].values())
 
 
-def of_start(config: StartMethod, plm: str, bi_encoder: str, folder: Path) -> dict[str, object]:
+@pytest.fixture(scope="module")
+def synonyms(tmp_path_factory):
+    path = tmp_path_factory.mktemp("synonyms") / "synonyms.tsv"
+    path.write_text("balo\tdalo\n")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The result of a run; one run for all configs that differ in numbers that decide no branch."""
+    results = {}
+
+    def run(config):
+        kind = str(as_kind(replace(config, seed=0, reuse_from=())))
+        if kind not in results:
+            results[kind] = train(replace(config, output=str(tmp_path_factory.mktemp("runs") / "run"))).result
+        return results[kind]
+
+    return run
+
+
+def as_kind(value):
+    """A config as text; of shares and rates only whether they are 0, 1 or neither."""
+    if is_dataclass(value):
+        return [type(value).__name__, *(f"{each.name}={as_kind(getattr(value, each.name))}" for each in fields(value))]
+    if isinstance(value, tuple):
+        return [as_kind(each) for each in value]
+    if isinstance(value, Dataset):
+        return fingerprint(value)
+    return "a number" if isinstance(value, float) and value not in (0.0, 1.0) else repr(value)
+
+
+def test_kinds_differ_in_what_decides_a_branch():
+    config = replace(FULL, output="")
+    other_rate = replace(config, bi=replace(config.bi, learning_rate=0.25))
+    assert as_kind(other_rate) == as_kind(config)
+    for changed in (replace(config, cycles=3), replace(config, start_weight=0.0), replace(config, cross_loss="mse")):
+        assert as_kind(changed) != as_kind(config)
+
+
+def of_start(config: StartMethod, plm: str, bi_encoder: str, synonyms: str) -> dict[str, object]:
     """A tiny model in the place of each of the recipe's, a small queue, two steps."""
     names = settings_of(type(config))
-    (folder / "synonyms.tsv").write_text("balo\tdalo\n")
-    models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder}
-    models["synonyms"] = str(folder / "synonyms.tsv")
+    models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder, "synonyms": synonyms}
     changes = {name: path for name, path in models.items() if name in names and getattr(config, name) is not None}
     if isinstance(config, DvBERT):
         cross = replace(config.cross, epochs=1, batch_size=32, max_length=32)
