@@ -1,0 +1,203 @@
+"""A world in which what the pages show can be run: tiny models under the names of real ones, tiny files, tiny trainings."""
+
+import gzip
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from transencoder import cli
+from transencoder.methods import METHODS, MLM, TransEncoder
+from transencoder.methods.start import StartMethod
+from transencoder.tasks import SUITES, TASKS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BI_ENCODERS = (
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "princeton-nlp/unsup-simcse-bert-base-uncased",
+    "princeton-nlp/unsup-simcse-roberta-base",
+    "A",
+    "B",
+)
+LANGUAGE_MODELS = (
+    "bert-base-uncased",
+    "roberta-base",
+    "distilbert-base-uncased",
+    "nreimers/BERT-Mini_L-4_H-256_A-4",
+    "A-plain",
+    "B-plain",
+)
+
+GIVEN = {"docs/use.md": ("runs/mine",), "docs/reports.md": ("runs/mine", "runs/other")}
+"""Page -> runs that it speaks of as finished ones."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What is the same for all pages."""
+
+    files: Path
+    """What the pages' files are copied from."""
+    data: Path
+    """Data sets in the hub's layout."""
+    language_model: Path
+    """Six layers, since pages choose among those of `minilm`, and 512 positions, as BERT has."""
+    bi_encoder: Path
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory, tiny_plm, tiny_pairs, tiny_sentences):
+    """Tiny models and files."""
+    folder = tmp_path_factory.mktemp("world")
+    rows = [dict(row) for row in tiny_pairs]
+    made = World(folder / "files", folder / "data", folder / "language-model", folder / "bi-encoder")
+    write_files(made.files, rows, tiny_sentences["text"][:40])
+    write_data(made.data, rows)
+    write_models(made, tiny_plm)
+    return made
+
+
+@pytest.fixture(scope="session")
+def finished(world, tmp_path_factory):
+    """A finished run, which pages that begin with one are given."""
+    folder = tmp_path_factory.mktemp("finished")
+    patch = pytest.MonkeyPatch()
+    with patch.context() as patched:
+        settle(patched, world, folder)
+        assert cli.main(["train", "trans-encoder", "--pairs", "pairs.tsv", "--start", "minilm", "--output", "run"]) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def place(world, tmp_path, monkeypatch):
+    """Makes the folder in which a page is run, and goes there."""
+    settle(monkeypatch, world, tmp_path)
+
+    def given(page, request):
+        for name in GIVEN.get(page, ()):
+            shutil.copytree(request.getfixturevalue("finished"), tmp_path / name)
+        return tmp_path
+
+    return given
+
+
+def settle(patch, world, folder):
+    """Go to a folder with the files, where names of models mean tiny ones and trainings are short."""
+    shutil.copytree(world.files, folder, dirs_exist_ok=True)
+    for name in ("results", "benchmarks", "recipes"):
+        (folder / name).symlink_to(ROOT / name)
+    patch.chdir(folder)
+    patch.setenv("COLUMNS", "1000")
+    patch.setenv("TRANSENCODER_DATA", str(world.data))
+    patch.setenv("TRANSENCODER_CACHE", str(folder / "cache"))
+    models = dict.fromkeys(BI_ENCODERS, str(world.bi_encoder))
+    models |= dict.fromkeys(LANGUAGE_MODELS, str(world.language_model))
+    patch.setattr("transencoder.models._packaged_minilm", lambda: None)
+    patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: models[hub_id])
+    patch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
+    for config_class in {each for method in METHODS.values() for each in method.__mro__ if "run" in vars(each)}:
+        patch.setattr(config_class, "run", small(config_class.run))
+
+
+def small(run):
+    """A method's `run` that does as told, but for sizes and how long it trains."""
+
+    def run_small(config, recipe=None):
+        tests = ("stsb",) if set(config.tests) & set(SUITES) else config.tests
+        return run(replace(config, tests=tests, device="cpu", precision="fp32", **sizes(config)), recipe)
+
+    return run_small
+
+
+def sizes(config):
+    """Settings of a training that takes a second."""
+
+    def fast(fit):
+        return replace(fit, epochs=1, batch_size=32, max_length=32, gradient_accumulation_steps=1)
+
+    if isinstance(config, TransEncoder):
+        pretraining = replace(config.pretraining, epochs=min(config.pretraining.epochs, 1))
+        cycles = len(config.members) if config.alternate_members else 1
+        more = {"n_pairs": min(config.n_pairs or 48, 48), "cycles": cycles, "pretraining": pretraining}
+        return more | {"bi": fast(config.bi), "cross": fast(config.cross)}
+    if isinstance(config, MLM):
+        small_model = {"vocabulary": 200, "layers": 1, "width": 64} if config.from_scratch else {}
+        return small_model | {"fit": fast(config.fit)}
+    assert isinstance(config, StartMethod)
+    more = {"queue_size": 32} if getattr(config, "queue_size", 0) != 0 else {}
+    more |= {"cross": fast(config.cross)} if hasattr(config, "cross") else {}
+    return more | {"fit": fast(config.fit)}
+
+
+def write_models(world, plm):
+    """Save a random language model with the tiny one's tokenizer, and a bi-encoder of it."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+    config = BertConfig.from_pretrained(plm, num_hidden_layers=6, max_position_embeddings=512)
+    tokenizer = AutoTokenizer.from_pretrained(plm, model_max_length=512)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertForMaskedLM(config).save_pretrained(world.language_model)
+        tokenizer.save_pretrained(world.language_model)
+        transformer = Transformer(str(world.language_model), max_seq_length=64)
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
+    model.save(str(world.bi_encoder), create_model_card=False)
+
+
+def write_files(folder, rows, sentences):
+    """Write every file that the pages begin with."""
+    folder.mkdir()
+    pairs, gold = [(row["sentence1"], row["sentence2"]) for row in rows], [str(row["score"]) for row in rows]
+    scored = [(*pair, score) for pair, score in zip(pairs, gold, strict=True)]
+    header = ("sentence1", "sentence2", "score")
+    tables = {
+        "pairs.tsv": pairs[:64],
+        "other-pairs.tsv": pairs[64:80],
+        "views.tsv": [header[:2], *pairs[:64]],
+        "dev.tsv": [header, *scored[100:124]],
+        "test.tsv": [header, *scored[124:148]],
+        "gold.tsv": [header, *scored[148:164]],
+        "labelled.tsv": [(*header[:2], "label"), *((*pair, str(row % 3)) for row, pair in enumerate(pairs[:64]))],
+        "relevant.tsv": [("query", "document"), *((text, text) for text in sentences[:4])],
+        "qrels.tsv": [("query", "document"), *((f"q{row}", f"d{row}") for row in range(4))],
+    }
+    for name, lines in tables.items():
+        (folder / name).write_text("".join("\t".join(line) + "\n" for line in lines))
+    texts = {"sentences.txt": sentences, "corpus.txt": sentences, "questions.txt": sentences[:4]}
+    texts |= {"documents.txt": [" ".join(sentences)] * 8, "queries.txt": [pair[0] for pair in pairs[:32]]}
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    for name, mark in (("queries", "q"), ("corpus", "d"), ("passages", "p")):
+        lines = [json.dumps({"_id": f"{mark}{row}", "text": text}) + "\n" for row, text in enumerate(sentences[:32])]
+        (folder / f"{name}.jsonl").write_text("".join(lines))
+
+
+def write_data(folder, rows):
+    """Write all tasks of pairs, and MultiNLI, 16 rows a split."""
+    kept = {}
+    for task in TASKS.values():
+        for split in {name.partition("[")[0] for name in (*task.splits.values(), *task.unlabelled)}:
+            if task.layout == "candidates":
+                continue
+            low, high = (0, 1) if task.positive_label is not None else task.score_range
+            lines = kept.setdefault(folder / task.dataset / (task.config or "") / f"{split}.jsonl.gz", [])
+            lines += [{} for _ in range(16 - len(lines))]
+            for number, line in enumerate(lines):
+                score = number % 3 if task.metric == "accuracy" else round(low + (high - low) * number / 15)
+                pair = rows[(number + 16 * len(kept)) % len(rows)]
+                line |= dict(zip(task.columns, (pair["sentence1"], pair["sentence2"], score), strict=True)) | line
+    kept[folder / "nyu-mll" / "glue" / "mnli" / "train.jsonl.gz"] = [
+        {"premise": row["sentence1"], "hypothesis": row["sentence2"], "label": number % 3}
+        for number, row in enumerate(rows[:16])
+    ]
+    for place, lines in kept.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(place, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)

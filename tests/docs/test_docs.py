@@ -1,0 +1,160 @@
+"""Every fenced block of the README and the guides is run, page by page, in a folder of tiny files with tiny models."""
+
+import importlib.util
+import re
+import shlex
+import textwrap
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from transencoder import cli
+from transencoder.recipes import load_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+FENCE = re.compile(r"^( *)(```+|~~~+)([^\n`]*)\n(.*?)^ *\2 *$", re.MULTILINE | re.DOTALL)
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the title that names its file, its text, and where it stands."""
+
+    language: str
+    title: str
+    text: str
+    where: str
+
+
+def blocks_of(page):
+    text = (ROOT / page).read_text("utf-8")
+    found = []
+    for match in FENCE.finditer(text):
+        language, _, rest = match[3].strip().partition(" ")
+        title = re.fullmatch(r'(?:title="([^"]+)")?', rest)
+        where = f"{page}:{text.count(chr(10), 0, match.start()) + 1}"
+        assert title, f'{where}: after the language only title="..." is known, not {rest}'
+        found.append(Block(language, title[1] or "", textwrap.dedent(match[4]), where))
+    return found
+
+
+class Runner:
+    """Runs the blocks of one page in their order; one namespace for its Python, one folder for its files."""
+
+    def __init__(self, capsys):
+        self.capsys = capsys
+        self.names = {"__name__": "__main__"}
+        self.printed = ""
+        self.missing = set()
+
+    def run(self, block):
+        runners = {"bash": self.bash, "python": self.python, "toml": self.toml, "text": self.text}
+        assert block.language in runners, f"{block.where}: no test knows how to run {block.language or 'no language'}"
+        if block.title:
+            Path(block.title).write_text(block.text, "utf-8")
+        runners[block.language](block)
+
+    def bash(self, block):
+        lines = [shlex.split(line, comments=True) for line in block.text.replace("\\\n", " ").splitlines()]
+        outputs = [COMMANDS[words[0]](self, words[1:], block.where) for words in lines if words]
+        self.printed = "".join(filter(None, outputs))
+
+    def python(self, block):
+        try:
+            exec(compile(block.text, block.where, "exec"), self.names)
+        except Exception as error:
+            self.needs_extra(str(error), block.where, error)
+        self.printed = self.capsys.readouterr().out
+
+    def toml(self, block):
+        path = Path(block.title or "recipe.toml")
+        path.write_text(block.text, "utf-8")
+        load_recipe(path)
+
+    def text(self, block):
+        """What the block before printed, but for its numbers; `...` stands for lines that are left out."""
+        if block.title:
+            return
+        printed = [masked(line) for line in self.printed.splitlines()]
+        for line in filter(None, map(masked, block.text.splitlines())):
+            assert line == "..." or any(line in each for each in printed), (
+                f"{block.where}: nothing printed {line!r}, but:\n{self.printed}"
+            )
+
+    def transencoder(self, words, where):
+        code = cli.main(words)
+        out, err = self.capsys.readouterr()
+        if code:
+            self.needs_extra(err, where, AssertionError(f"{where}: transencoder {shlex.join(words)}: {code}\n{err}"))
+        return out
+
+    def torchrun(self, words, where):
+        """Torchrun's own parser reads the line; what it would start in two processes is started in this one."""
+        from torch.distributed.run import get_args_parser
+
+        options = get_args_parser().parse_args(words)
+        assert (options.module, options.training_script) == (True, "transencoder"), where
+        return self.transencoder(options.training_script_args, where)
+
+    def pip(self, words, where):
+        """Nothing is installed: the extras that are named exist, and so do the files."""
+        assert words[0] == "install", where
+        for word, following in zip(words[1:], [*words[2:], ""], strict=True):
+            if word == "-c":
+                assert (ROOT / following).is_file(), where
+            extras = re.fullmatch(r"(?:\.|transencoder)\[(.+)\]", word)
+            assert word == "-c" or (ROOT / word).is_file() or (extras and set(extras[1].split(",")) <= set(EXTRAS)), (
+                f"{where}: {word} is no extra"
+            )
+
+    def make(self, words, where):
+        """Nothing is made: the target exists."""
+        targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        assert set(words) <= set(targets), where
+
+    def needs_extra(self, message, where, error):
+        """Go on where the error is that packages of an extra are not installed; else fail."""
+        said = re.search(r"(No module named|not installed|needs|pip install).*", message)
+        packages = {re.match(r"[\w-]+", each)[0]: extra for extra, listed in EXTRAS.items() for each in listed}
+        absent = {each for each in packages if importlib.util.find_spec(each.replace("-", "_")) is None}
+        named = {each for each in absent if said and re.search(rf"\b{re.escape(each)}\b", message.splitlines()[-1])}
+        if not named:
+            raise error
+        self.missing |= {f"{where} ({', '.join(sorted(named))})"}
+
+
+COMMANDS = {name: getattr(Runner, name) for name in ("transencoder", "torchrun", "pip", "make")}
+
+
+def masked(line):
+    """A line without the numbers, whose values differ from model to model, and without the frames of tables."""
+    return " ".join(re.sub(r"-?\d+(\.\d+)?", "#", re.sub(r"[^\S ]|[\u2500-\u257f]", " ", line)).split())
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks_of(page)])
+def test_every_block_runs(page, place, capsys, request, monkeypatch):
+    place(page, request)
+    monkeypatch.setattr("sentence_transformers.base.model.HfApi", Hub)
+    runner = Runner(capsys)
+    for block in blocks_of(page):
+        runner.run(block)
+    if runner.missing:
+        pytest.skip(f"all other blocks ran; packages of extras are not installed: {', '.join(sorted(runner.missing))}")
+
+
+class Hub:
+    """Takes a model's files and keeps nothing."""
+
+    def __init__(self, **_):
+        pass
+
+    def create_repo(self, repo_id, **_):
+        return SimpleNamespace(repo_id=repo_id)
+
+    def upload_folder(self, repo_id, folder_path, **_):
+        assert (Path(folder_path) / "README.md").is_file()
+        return SimpleNamespace(commit_url=f"hub/{repo_id}/commit/1")
