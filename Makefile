@@ -12,13 +12,14 @@ ifneq ($(wildcard ../shared/data),)
 export TRANSENCODER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test check format lint types imports wheel clean
+.PHONY: help demo test check format lint types imports docs wheel clean
 
 help:
 	@echo "make demo    train on the shipped questions, in about three minutes, and show what came out"
 	@echo "make test    run the tests"
 	@echo "make check   what CI runs: format, lint, types, one-way imports, tests"
 	@echo "make format  format the code and mend what can be mended"
+	@echo "make docs    build the docs site into build/site/"
 	@echo "make wheel   build the wheel into dist/"
 
 demo: $(INSTALLED)
@@ -45,6 +46,11 @@ imports: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# Strict: a link that leads nowhere, or a page that is in no menu, is an error.
+docs: $(INSTALLED)
+	$(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html; to search in it: $(BIN)/mkdocs serve"
 
 wheel: $(INSTALLED)
 	$(BIN)/python -m build --wheel

@@ -128,7 +128,7 @@ def _default(setting: Setting) -> str:
     if setting.default == ():
         return "none"
     if isinstance(setting.default, bool):
-        return "yes" if setting.default else "no"
+        return "default yes" if setting.default else "default no"
     values = setting.default if isinstance(setting.default, tuple) else (setting.default,)
     return "default " + " ".join(f"`{value}`" for value in values)
 

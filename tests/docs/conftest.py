@@ -15,8 +15,8 @@ from transencoder.tasks import SUITES, TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 BI_ENCODERS = (
-    "sentence-transformers/all-MiniLM-L6-v2",
     "princeton-nlp/unsup-simcse-bert-base-uncased",
     "princeton-nlp/unsup-simcse-roberta-base",
     "A",
@@ -47,9 +47,8 @@ class World:
     """What the pages' files are copied from."""
     data: Path
     """Data sets in the hub's layout."""
-    language_model: Path
-    """Six layers, since pages choose among those of `minilm`, and 512 positions, as BERT has."""
-    bi_encoder: Path
+    models: dict[str, str]
+    """Hub id -> folder of what stands for it; `minilm` has six layers, since pages choose among them."""
 
 
 @pytest.fixture(scope="session")
@@ -57,11 +56,12 @@ def world(tmp_path_factory, tiny_plm, tiny_pairs, tiny_sentences):
     """Tiny models and files."""
     folder = tmp_path_factory.mktemp("world")
     rows = [dict(row) for row in tiny_pairs]
-    made = World(folder / "files", folder / "data", folder / "language-model", folder / "bi-encoder")
-    write_files(made.files, rows, tiny_sentences["text"][:40])
-    write_data(made.data, rows)
-    write_models(made, tiny_plm)
-    return made
+    write_files(folder / "files", rows, tiny_sentences["text"][:40])
+    write_data(folder / "data", rows)
+    plain, bi_encoder = write_models(tiny_plm, folder / "two-layers", n_layers=2)
+    models = dict.fromkeys(LANGUAGE_MODELS, plain) | dict.fromkeys(BI_ENCODERS, bi_encoder)
+    models[MINILM] = write_models(tiny_plm, folder / "six-layers", n_layers=6)[1]
+    return World(folder / "files", folder / "data", models)
 
 
 @pytest.fixture(scope="session")
@@ -97,10 +97,8 @@ def settle(patch, world, folder):
     patch.setenv("COLUMNS", "1000")
     patch.setenv("TRANSENCODER_DATA", str(world.data))
     patch.setenv("TRANSENCODER_CACHE", str(folder / "cache"))
-    models = dict.fromkeys(BI_ENCODERS, str(world.bi_encoder))
-    models |= dict.fromkeys(LANGUAGE_MODELS, str(world.language_model))
     patch.setattr("transencoder.models._packaged_minilm", lambda: None)
-    patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: models[hub_id])
+    patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: world.models[hub_id])
     patch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
     for config_class in {each for method in METHODS.values() for each in method.__mro__ if "run" in vars(each)}:
         patch.setattr(config_class, "run", small(config_class.run))
@@ -136,23 +134,24 @@ def sizes(config):
     return more | {"fit": fast(config.fit)}
 
 
-def write_models(world, plm):
-    """Save a random language model with the tiny one's tokenizer, and a bi-encoder of it."""
+def write_models(plm, folder, n_layers):
+    """Save a random language model of 512 positions, as BERT has, with the tiny one's tokenizer; a bi-encoder of it."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-    config = BertConfig.from_pretrained(plm, num_hidden_layers=6, max_position_embeddings=512)
-    tokenizer = AutoTokenizer.from_pretrained(plm, model_max_length=512)
+    plain, bi_encoder = folder / "plain", folder / "bi-encoder"
+    config = BertConfig.from_pretrained(plm, num_hidden_layers=n_layers, max_position_embeddings=512)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        BertForMaskedLM(config).save_pretrained(world.language_model)
-        tokenizer.save_pretrained(world.language_model)
-        transformer = Transformer(str(world.language_model), max_seq_length=64)
+        BertForMaskedLM(config).save_pretrained(plain)
+        AutoTokenizer.from_pretrained(plm, model_max_length=512).save_pretrained(plain)
+        transformer = Transformer(str(plain), max_seq_length=64)
     pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    model.save(str(world.bi_encoder), create_model_card=False)
+    model.save(str(bi_encoder), create_model_card=False)
+    return str(plain), str(bi_encoder)
 
 
 def write_files(folder, rows, sentences):

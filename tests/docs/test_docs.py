@@ -60,7 +60,10 @@ class Runner:
 
     def bash(self, block):
         lines = [shlex.split(line, comments=True) for line in block.text.replace("\\\n", " ").splitlines()]
-        outputs = [COMMANDS[words[0]](self, words[1:], block.where) for words in lines if words]
+        lines = [words for words in lines if words]
+        unknown = {words[0] for words in lines} - set(COMMANDS)
+        assert not unknown, f"{block.where}: no test knows how to run {', '.join(unknown)}"
+        outputs = [COMMANDS[words[0]](self, words[1:], block.where) for words in lines]
         self.printed = "".join(filter(None, outputs))
 
     def python(self, block):
@@ -119,7 +122,8 @@ class Runner:
     def needs_extra(self, message, where, error):
         """Go on where the error is that packages of an extra are not installed; else fail."""
         said = re.search(r"(No module named|not installed|needs|pip install).*", message)
-        packages = {re.match(r"[\w-]+", each)[0]: extra for extra, listed in EXTRAS.items() for each in listed}
+        optional = [each for extra, listed in EXTRAS.items() if extra not in ("demo", "dev", "docs") for each in listed]
+        packages = {re.match(r"[\w-]+", each)[0] for each in optional}
         absent = {each for each in packages if importlib.util.find_spec(each.replace("-", "_")) is None}
         named = {each for each in absent if said and re.search(rf"\b{re.escape(each)}\b", message.splitlines()[-1])}
         if not named:
