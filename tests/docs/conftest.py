@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from transencoder import cli
+from transencoder.demo.compose import read_questions
 from transencoder.methods import METHODS, MLM, TransEncoder
 from transencoder.methods.start import StartMethod
 from transencoder.tasks import SUITES, TASKS
@@ -48,7 +49,9 @@ class World:
     data: Path
     """Data sets in the hub's layout."""
     models: dict[str, str]
-    """Hub id -> folder of what stands for it; `minilm` has six layers, since pages choose among them."""
+    """Hub id -> folder of what stands for it; `minilm` has three layers."""
+    six_layers: str
+    """A `minilm` for the page that chooses among six."""
 
 
 @pytest.fixture(scope="session")
@@ -60,8 +63,9 @@ def world(tmp_path_factory, tiny_plm, tiny_pairs, tiny_sentences):
     write_data(folder / "data", rows)
     plain, bi_encoder = write_models(tiny_plm, folder / "two-layers", n_layers=2)
     models = dict.fromkeys(LANGUAGE_MODELS, plain) | dict.fromkeys(BI_ENCODERS, bi_encoder)
-    models[MINILM] = write_models(tiny_plm, folder / "six-layers", n_layers=6)[1]
-    return World(folder / "files", folder / "data", models)
+    models[MINILM] = write_models(tiny_plm, folder / "three-layers", n_layers=3)[1]
+    six_layers = write_models(tiny_plm, folder / "six-layers", n_layers=6)[1]
+    return World(folder / "files", folder / "data", models, six_layers)
 
 
 @pytest.fixture(scope="session")
@@ -81,6 +85,8 @@ def place(world, tmp_path, monkeypatch):
     settle(monkeypatch, world, tmp_path)
 
     def given(page, request):
+        if page == "docs/small-models.md":
+            monkeypatch.setitem(world.models, MINILM, world.six_layers)
         for name in GIVEN.get(page, ()):
             shutil.copytree(request.getfixturevalue("finished"), tmp_path / name)
         return tmp_path
@@ -99,6 +105,7 @@ def settle(patch, world, folder):
     patch.setenv("TRANSENCODER_CACHE", str(folder / "cache"))
     patch.setattr("transencoder.models._packaged_minilm", lambda: None)
     patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: world.models[hub_id])
+    patch.setattr("transencoder.demo.compose.read_questions", lambda: read_questions()[:60])
     patch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
     for config_class in {each for method in METHODS.values() for each in method.__mro__ if "run" in vars(each)}:
         patch.setattr(config_class, "run", small(config_class.run))
