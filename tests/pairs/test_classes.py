@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
@@ -117,6 +118,18 @@ def test_a_data_sets_own_names_say_what_its_numbers_mean():
     assert [found.names[i] for i in found.classes] == list(NLI)
     with pytest.raises(InputError, match="label is 0, which is no class"):
         read_classes(Dataset.from_dict(columns, features=features), class_names=("yes", "no", "perhaps"))
+
+
+def test_a_parquet_file_keeps_its_data_sets_names(tmp_path):
+    features = Features({"text1": Value("string"), "text2": Value("string"), "label": ClassLabel(names=NLI)})
+    columns = {"text1": list("abc"), "text2": list("def"), "label": [0, 1, 2]}
+    path = tmp_path / "nli.parquet"
+    Dataset.from_dict(columns, features=features).to_parquet(path)
+    found = read_classes(path, class_names=NLI[::-1])
+    assert [found.names[i] for i in found.classes] == list(NLI)
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({"huggingface": '{"info": {"features": {"label": 3}}}'}), path)
+    assert read_classes(path).names == ("0", "1", "2")
 
 
 def test_numbers_that_are_names_are_no_positions(write):

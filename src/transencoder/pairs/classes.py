@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from .read import open_table
 from .rows import BadRow, Row, Table
 from .sources import Place, find_source
 from .store import cache_folder_for_rows, store_rows
+from .streams import File
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -124,10 +125,24 @@ def read_classes(
     return _numbered(stored, known, name)
 
 
-def _named_by(found: Any, column: str) -> tuple[str, ...]:
-    """The names that a data set's own feature gives its classes."""
-    feature = getattr(found, "features", {}).get(column)
+def _named_by(found: File | Dataset, column: str) -> tuple[str, ...]:
+    """The names that a data set's own feature gives its classes, also one that was written to a Parquet file."""
+    feature = (_features_of(found) if isinstance(found, File) else found.features).get(column)
     return tuple(getattr(feature, "names", None) or ())
+
+
+def _features_of(file: File) -> Mapping[str, Any]:
+    """The features that datasets left in a Parquet file's schema, where it is as datasets writes it."""
+    if file.file_format != "parquet" or file.path is None or file.is_gzip:
+        return {}
+    from datasets import Features
+    from pyarrow import parquet
+
+    try:
+        features: Mapping[str, Any] = Features.from_arrow_schema(parquet.read_schema(file.path))
+        return features
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
