@@ -51,6 +51,7 @@ def test_the_tests_decide(result, bi, cross, advice, sentence):
         ((-0.2, 3.2), (-1.1, -0.1), "cannot tell", "Leave the cross-encoder; whether the bi-encoder is better than"),
         ((-3.2, -0.2), (-0.1, 1.1), "cannot tell", "Keep your start for embeddings; whether the cross-encoder is"),
         ((-3.2, -0.2), (-1.1, -0.1), "keep your start", "Keep your start: "),
+        ((0.0, 0.0), (0.1, 0.9), "use only the cross-encoder", "Use only the cross-encoder; whether the bi-encoder is"),
     ],
 )
 def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
@@ -62,7 +63,7 @@ def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
     said = f"the bi-encoder {sum(bi) / 2:+.2f}"
     assert said in verdict.sentence
     open_one = f"{said} (95 % of resamples between {bi[0]:+.2f} and {bi[1]:+.2f})"
-    assert (open_one in verdict.sentence) == (bi[0] < 0 < bi[1])
+    assert (open_one in verdict.sentence) == (bi[0] <= 0 <= bi[1])
 
 
 def test_without_tests_dev_decides(result):

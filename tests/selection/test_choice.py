@@ -55,7 +55,7 @@ def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(wit
 
 def test_test_curves_are_recorded_and_choose_nothing(without_dev, tiny_files):
     tests = (str(tiny_files / "test.tsv"),)
-    config = without_dev("uniformity", "last", cycles=1)
+    config = without_dev("uniformity", "teacher_agreement", cycles=1)
     watched = train(replace(config, tests=tests, test_every_eval=True, output=f"{config.output}-watched")).result
     (training,) = [cycle["bi"] for cycle in watched["cycles"]]
     steps = [step for step, _ in training["criteria"]]
@@ -64,6 +64,15 @@ def test_test_curves_are_recorded_and_choose_nothing(without_dev, tiny_files):
     ]
     plain = train(config).result["cycles"][0]["bi"]
     assert (training["step"], training["criteria"]) == (plain["step"], plain["criteria"])
+
+
+def test_test_curves_without_evaluations_are_refused(without_dev, tiny_files, monkeypatch):
+    watched = {"tests": (str(tiny_files / "test.tsv"),), "test_every_eval": True}
+    with pytest.raises(InputError, match="test_every_eval needs tests"):
+        replace(without_dev("uniformity", "last"), **watched)
+    monkeypatch.setattr(training, "LEAST_PAIRS", 201)
+    with pytest.raises(InputError, match="of 200 pairs, fewer than 201, none can be held out"):
+        train(replace(without_dev("auto", "auto"), **watched))
 
 
 def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, monkeypatch):

@@ -87,6 +87,23 @@ def test_members_are_compared_with_each_others_teachers(tiny_method, many_pairs,
     assert dict(first["criteria"])[best]["member_agreement"] == pytest.approx(expected, abs=0.1)
 
 
+def test_another_members_settings_make_another_stage_where_criteria_compare_with_it(
+    tiny_method, many_pairs, tiny_bi_encoder
+):
+    """Each learns from its own scores: the labels do not tell that the other one changed."""
+
+    def keys(rate):
+        members = (Member(start=tiny_bi_encoder), Member(start=tiny_bi_encoder, cross_learning_rate=rate))
+        options = {"record_criteria": True, "tests": (), "members": members, "share_labels": False}
+        result = train(tiny_method(pairs=many_pairs, **options)).result
+        return {stage["name"]: stage["key"] for stage in result["stages"]}
+
+    one, other = keys(1e-3), keys(2e-3)
+    assert one["member-1/cycle-1/cross-encoder"] == other["member-1/cycle-1/cross-encoder"]
+    assert one["member-1/cycle-1/labels-for-bi"] == other["member-1/cycle-1/labels-for-bi"]
+    assert one["member-1/cycle-1/bi-encoder"] != other["member-1/cycle-1/bi-encoder"]
+
+
 def test_held_out_pairs_are_not_trained_on(tiny_method, many_pairs, monkeypatch):
     seen = {}
     from transencoder.fit import pseudo_labels

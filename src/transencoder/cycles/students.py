@@ -76,17 +76,17 @@ class _Supervision:
     """Teachers' scores included."""
     teachers: Mapping[int, Model]
     """By member."""
-    others: Sequence[Model]
-    """The cycle's teachers, also those that do not teach these students."""
+    all_teachers: Sequence[Model]
+    """The cycle's, also those that do not teach these students."""
 
     def name(self, member: LabMember) -> str:
         """The stage of a member's student."""
         return f"{member.prefix}cycle-{self.cycle}/{self.form}-encoder"
 
 
-def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model], others: Sequence[Model]) -> _Supervision:
+def _supervise(lab: Lab, form: Form, cycle: int, teachers: list[Model], all_teachers: Sequence[Model]) -> _Supervision:
     labels, seconds = label_pairs(lab, form, cycle, teachers)
-    return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers}, others)
+    return _Supervision(form, cycle, labels, seconds, {teacher.member: teacher for teacher in teachers}, all_teachers)
 
 
 def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
@@ -101,6 +101,7 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
             *lab.analysis_fingerprints,
             *initial,
             *([] if lab.gold is None else [lab.gold_fingerprint]),
+            *([] if lab.held_out is None else _keys_of_strangers(supervision)),
         ],
         compute=lambda folder: _fit(lab, member, supervision, folder),
     )
@@ -165,9 +166,14 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
     return measure
 
 
+def _keys_of_strangers(supervision: _Supervision) -> list[str]:
+    """Of the teachers that criteria compare with and that have no part in the labels."""
+    return [each.key for each in supervision.all_teachers if each.member not in supervision.teachers]
+
+
 def _said_of_pairs(lab: Lab, member: LabMember, supervision: _Supervision) -> dict[str, list[np.ndarray]]:
     """What others say of all training pairs, (n,) each: a student's teachers, its start, other members' teachers."""
-    others = [each for each in supervision.others if each.member != member.bi.member]
+    others = [each for each in supervision.all_teachers if each.member != member.bi.member]
     scored = {"start": [member.bi]} | ({"member": others} if others else {})
     found = {name: [np.load(score_pairs(lab, each).folder / "scores.npy") for each in scored[name]] for name in scored}
     return {"teacher": [read_targets(supervision.labels.folder / "labels.parquet")]} | found

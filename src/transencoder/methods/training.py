@@ -192,6 +192,11 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Pat
     dev, tests = data.dev, data.tests
     gold = None if data.gold is None else data.gold.scores
     criteria = _criteria(config, dev is not None, len(data.training))
+    if config.test_every_eval and dev is None and not criteria:
+        raise InputError(
+            f"test_every_eval needs evaluations, and without dev there are none: of {len(data.training)} pairs, fewer "
+            f"than {LEAST_PAIRS}, none can be held out to choose by. Give dev or more pairs, or leave it out"
+        )
 
     def analysis(scorer: Scorer) -> dict[str, float]:
         return {test.name: measure(test, scorer) for test in tests}

@@ -144,7 +144,8 @@ class TransEncoder(Method["Trained"]):
             raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
         self._check_selection()
         self._check_gold()
-        if self.patience_cycles is not None and not self.has_evaluations:
+        has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
+        if self.patience_cycles is not None and not has_choice:
             raise InputError("patience_cycles needs what to choose by; give dev, or another selection than last")
         self._check_labels()
         self._check_initialisation()
@@ -152,8 +153,8 @@ class TransEncoder(Method["Trained"]):
 
     @property
     def has_evaluations(self) -> bool:
-        """Whether checkpoints are evaluated during training, on dev or by a criterion that needs no labels."""
-        return self.dev is not None or not self.bi.selection == self.cross.selection == "last"
+        """Whether both forms' checkpoints are evaluated during training, on dev or by criteria that need no labels."""
+        return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
 
     def fit_of(self, member: Member, form: Form) -> FitConfig:
         """How a member's bi- or cross-encoders are trained."""

@@ -44,8 +44,8 @@ class Comparison(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether another draw of as many pairs might have said the opposite."""
-        return self.is_measured and self.interval is not None and self.interval[0] < 0.0 < self.interval[1]
+        """Whether another draw of as many pairs might well have said the opposite, or nothing."""
+        return self.is_measured and self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1]
 
     @property
     def is_better(self) -> bool:
