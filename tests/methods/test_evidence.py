@@ -49,16 +49,27 @@ def test_the_sample_holds_what_the_models_say(run, evidence, tiny_files):
 
 def test_gold_and_scores_give_the_recorded_metric(evidence):
     gold = evidence.gold("test").scores
-    assert spearman(gold, evidence.test_scores("bi", "test")) == evidence.result["scores"]["bi"]["test"]
+    assert spearman(gold, evidence.scores("bi", "test")) == evidence.result["scores"]["bi"]["test"]
 
 
 def test_the_tests_intervals_are_recorded(evidence):
     recorded = evidence.result["intervals"]["test"]
     assert list(recorded["scores"]) == ["start", "bi", "cross"] and list(recorded["gains"]) == ["bi", "cross"]
-    assert intervals_of(evidence) == drawn_intervals(evidence)
+    assert intervals_of(evidence.result) == drawn_intervals(evidence)
     low, high = recorded["gains"]["bi"]
     scores = evidence.result["scores"]
     assert low <= scores["bi"]["test"] - scores["start"]["test"] <= high
+
+
+def test_without_tests_devs_intervals_are_recorded(tiny_method):
+    trained = train(tiny_method())
+    evidence = Evidence(trained.folder, read_result(trained.folder))
+    result, gold = evidence.result, evidence.gold(None).scores
+    assert list(result["intervals"]) == ["dev"]
+    for form in ("bi", "cross"):
+        assert spearman(gold, evidence.scores(form, None)) == pytest.approx(result["dev"][form], abs=1e-9)
+        low, high = result["intervals"]["dev"]["gains"][form]
+        assert low <= result["dev"][form] - result["dev"]["start"] <= high
 
 
 def test_the_text_is_counted(evidence):

@@ -51,7 +51,7 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
         "scores/start",
         "scores/start-as-is",
         "scores/bi",
-        "scores/start-on-dev",
+        "scores/dev/start",
         *(["sizes"] if taught else []),
         "texts",
         "gold",

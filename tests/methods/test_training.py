@@ -36,7 +36,7 @@ STAGES = [
     "scores/start-as-is",
     "scores/cross",
     "scores/bi",
-    "scores/start-on-dev",
+    "scores/dev/start",
     "sample",
     "texts",
     "gold",
@@ -165,7 +165,7 @@ def test_more_bi_encoder_epochs_reuse_all_that_comes_before(copied, trained):
         "scores/start",
         "scores/start-as-is",
         *(["scores/cross"] if flags["scores/cross"] else []),  # when the first cycle's is the best
-        "scores/start-on-dev",
+        "scores/dev/start",
         "texts",
         "gold",
     ]

@@ -22,7 +22,7 @@ THREE = tuple(Member(start=name) for name in "xyz")
         ("member-1/cycle-2/bi-encoder", (0, 0)),
         ("member-2/start/scores", (1, 1)),
         ("member-3/cross-start/pretraining", (0, 2)),
-        ("scores/member-3/start-on-dev", (0, 2)),
+        ("scores/dev/member-3/start", (0, 2)),
         ("cycle-1/labels-for-bi", (None, None)),
         ("scores/start", (None, None)),
     ],

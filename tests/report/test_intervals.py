@@ -8,7 +8,7 @@ import pytest
 from transencoder.evaluation import roc_auc, spearman
 from transencoder.ranking import mean_average_precision
 from transencoder.report.evidence import Evidence, Gold
-from transencoder.report.intervals import _statistic, draws_of, interval, intervals_of
+from transencoder.report.intervals import _statistic, drawn_intervals, draws_of, interval
 from transencoder.report.result import read_result
 
 
@@ -39,7 +39,7 @@ def test_a_resample_is_measured_as_a_test_is(metric):
 
 def test_gains_are_of_the_same_resamples(evidence):
     """The bi-encoder says what the start says: its gain is exactly 0, however wide the scores' own intervals are."""
-    found = intervals_of(evidence)
+    found = drawn_intervals(evidence)
     assert list(found) == ["sts12", "stsb", "average"]
     assert (found["sts12"].gains["bi"].low, found["sts12"].gains["bi"].high) == (0.0, 0.0)
     assert found["sts12"].scores["bi"].high - found["sts12"].scores["bi"].low > 5
@@ -47,25 +47,25 @@ def test_gains_are_of_the_same_resamples(evidence):
 
 
 def test_an_average_is_narrower_than_its_tests(evidence):
-    found = {name: row.scores["start"] for name, row in intervals_of(evidence).items()}
+    found = {name: row.scores["start"] for name, row in drawn_intervals(evidence).items()}
     widths = {name: each.high - each.low for name, each in found.items()}
     assert widths["average"] < min(widths["sts12"], widths["stsb"])
 
 
 def test_the_same_seed_gives_the_same_interval(evidence):
-    assert intervals_of(evidence) == intervals_of(evidence)
+    assert drawn_intervals(evidence) == drawn_intervals(evidence)
 
 
 def test_without_gold_there_is_no_interval(evidence):
     (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
     gold.unlink()
-    assert list(intervals_of(evidence)) == ["stsb"]
+    assert list(drawn_intervals(evidence)) == ["stsb"]
 
 
 def test_damaged_gold_counts_as_absent(evidence, caplog):
     (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
     gold.write_bytes(b"PK no archive")
-    assert list(intervals_of(evidence)) == ["stsb"]
+    assert list(drawn_intervals(evidence)) == ["stsb"]
     assert "sts12.npz cannot be read" in caplog.text
 
 
@@ -78,7 +78,7 @@ def test_scores_of_other_pairs_than_the_gold_are_not_taken(evidence):
 def test_a_model_that_says_the_same_of_all_pairs_has_no_interval(evidence):
     (scores,) = Path(evidence.folder).glob("stages/scores-cross-*/sts12.npy")
     np.save(scores, np.full(60, 0.5, np.float32))
-    found = intervals_of(evidence)
+    found = drawn_intervals(evidence)
     assert "cross" not in found["sts12"].scores and "cross" not in found["average"].gains
     assert "bi" in found["sts12"].scores
 

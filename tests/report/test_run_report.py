@@ -89,13 +89,37 @@ def test_what_chose_in_devs_stead_is_drawn(result: Result) -> None:
     for n, cycle in enumerate(result["cycles"], 1):
         found = [(200, {"self_retrieval": 10.0 * n, "uniformity": 1.0}), (400, {"self_retrieval": 20.0 * n})]
         cycle["bi"] |= {"curve": [], "dev": None, "chosen_by": "self_retrieval", "criteria": found, "step": 400}
+    result["criteria"] = {"start": {"self_retrieval": 15.0}}
     plots = {plot.name: plot for plot in curve_plots(result)}
     assert list(plots) == ["dev-by-cycle", "dev-cross", "criterion-bi"]
     assert plots["criterion-bi"].title == "Bi-encoder, self retrieval on held-out pairs by step"
-    assert [line.points for line in plots["criterion-bi"].marks] == [
+    *lines, start = plots["criterion-bi"].marks
+    assert start.value == 15.0
+    assert [line.points for line in lines] == [
         [(200.0, 10.0), (400.0, 20.0)],
         [(200.0, 20.0), (400.0, 40.0)],
     ]
+
+
+def test_what_held_out_pairs_say_is_set_beside_the_start(result: Result) -> None:
+    found = {"self_retrieval": 90.0, "alignment": -0.5}
+    result["criteria"] = {"start": found, "bi": found | {"self_retrieval": 91.5}, "cross": {"start_agreement": None}}
+    result["data"]["pairs"]["held_out_rows"] = 1000
+    result["selection"] = {
+        "criteria": {"bi": "self_retrieval", "cross": "last"},
+        "left_out_regrets": {"bi": 1.0, "cross": 2.0},
+        "last_regrets": {"bi": 3.0, "cross": 4.0},
+        "runs": 8,
+        "starts": 4,
+    }
+    section = report_text(result).partition("## Without labels")[2].partition("## ")[0]
+    assert "On 1,000 pairs of which nothing was learned" in section
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    assert lines[0] == "|  | start | bi-encoder | cross-encoder | what it says |"
+    assert lines[2].startswith("| self retrieval | 90.00 | 91.50 | – |")
+    assert lines[2].endswith("find it among all; chose the bi-encoders |")
+    assert lines[3].startswith("| alignment | -0.50 | -0.50 | – |") and len(lines) == 4
+    assert "Without labels" not in report_text(result | {"criteria": {"start": found}})  # dev chose: nothing to compare
 
 
 def test_test_curves_are_drawn_when_they_were_recorded(result: Result) -> None:

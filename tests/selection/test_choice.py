@@ -99,3 +99,11 @@ def test_a_weak_start_is_said_before_anything_is_trained(without_dev, caplog, mo
     with pytest.raises(pytest.fail.Exception):
         train(without_dev("auto", "auto"))
     assert "start: The start looks weak on these texts" in caplog.text  # a random one
+
+
+def test_a_weak_start_is_said_where_dev_chooses_too(tiny_method, caplog, monkeypatch):
+    monkeypatch.setattr("transencoder.cycles.unlabelled.LEAST_PAIRS", 50)
+    result = train(tiny_method()).result
+    assert "start: The start looks weak on these texts" in caplog.text
+    assert "held_out_rows" not in result["data"]["pairs"] and set(result["criteria"]) == {"start"}
+    assert any("start looks weak" in note for note in notes_of(result))

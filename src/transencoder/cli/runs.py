@@ -10,6 +10,8 @@ from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show, size
 from transencoder.errors import InputError
 
+_COMPARISON = "comparison.html"
+
 
 def add(commands: Commands) -> None:
     """Add the commands."""
@@ -26,7 +28,9 @@ def add(commands: Commands) -> None:
         commands, "report", _report, "write a finished run's report again, or a page that compares several runs"
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder; several are measured against the first")
-    parser.add_argument("--output", metavar="FILE", help="with several runs: the HTML file to write")
+    parser.add_argument(
+        "--output", metavar="FILE", help=f"with several runs: the HTML file to write (default: {_COMPARISON})"
+    )
     parser = add_command(commands, "results", _results, "write a results page from the records of runs")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="Markdown file to write")
@@ -61,11 +65,9 @@ def _report(args: argparse.Namespace) -> None:
         return
     if len(args.runs) == 1:
         raise InputError("--output is for several runs: the report of a single one goes into its folder. Leave it out.")
-    if args.output is None:
-        raise InputError("several runs are compared on one page: give --output FILE.html, or one run for its report")
     from transencoder.report.comparison import write_comparison
 
-    show(str(write_comparison(args.runs, args.output)))
+    show(str(write_comparison(args.runs, args.output or _COMPARISON)))
 
 
 def _results(args: argparse.Namespace) -> None:

@@ -85,10 +85,15 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
     if args.dry_run:
         show(str(config.plan()))
         return
-    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table, verdict_of
+    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table, unlabelled_of, verdict_of
 
     trained = train_for(args, config, recipe)
-    show(summary_table(trained.result) if score_rows(trained.result) else "Nothing was measured: no dev set, no tests.")
+    if score_rows(trained.result):
+        show(summary_table(trained.result))
+    else:
+        show("Nothing was measured with labels: no dev set, no tests.")
+        if unlabelled := unlabelled_of(trained.result):
+            show(unlabelled.terminal)
     if "mlm" not in trained.result["best"]:
         show(verdict_of(trained.result).sentence)
     for line in filter(None, pretraining_lines(trained.result)):

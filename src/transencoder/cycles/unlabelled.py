@@ -10,7 +10,7 @@ from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, ow
 from transencoder.report import weak_cross_notes, weak_start_notes
 from transencoder.runs import StageRecord
 from transencoder.scorers import Scorer
-from transencoder.selection import HeldOut
+from transencoder.selection import LEAST_PAIRS, HeldOut, hold_out
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,13 @@ def warn_of_weak_cross(model: Model) -> None:
 
 
 def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:
-    """What the held-out pairs say of a member's start: a stage; None where none are held out."""
+    """What some of the pairs say of a member's start without labels: a stage; None where there are few.
+
+    The held-out pairs, or, where dev chooses and nothing is held out, those that would be.
+    """
     held_out = lab.held_out
+    if held_out is None and _n_unlabelled(lab) >= LEAST_PAIRS:
+        held_out = hold_out(lab.pairs, lab.gold)
     if held_out is None:
         return None
 
@@ -67,3 +72,7 @@ def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:
         inputs=[lab.pairs_fingerprint, member.bi.key],
         compute=compute,
     )
+
+
+def _n_unlabelled(lab: Lab) -> int:
+    return len(lab.pairs) if lab.gold is None else int(np.isnan(lab.gold).sum())

@@ -10,6 +10,7 @@ from transencoder.methods.data import Data
 from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
 from transencoder.methods.released import released_metrics
 from transencoder.methods.scoring import Metrics, ensemble_metrics, score, score_start_as_is
+from transencoder.report.evidence import DEV
 from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
 from transencoder.runs import StageRecord
 
@@ -30,7 +31,7 @@ class Chain:
     """The start's, the start's as it is, and the forms' scores on the tests."""
     dev: Metrics | None
     criteria: dict[str, dict[str, float | None]] | None
-    """What held-out pairs say of the start and of the kept models without labels, where they are held out."""
+    """What pairs say without labels of the start, and, where they are held out, of the kept models."""
     analysis: bool
     """Whether the tests were scored at each evaluation too."""
 
@@ -91,7 +92,7 @@ def ensemble_of(lab: Lab, data: Data, chains: Sequence[Chain]) -> EnsembleRecord
     dev: Metrics = {}
     for name in ("start", *chains[0].best):
         records = _on_dev(lab, data, [chain.model(name) for chain in chains], name)
-        dev[name] = ensemble_metrics(records, weights, {"dev": data.dev})["dev"]
+        dev[name] = ensemble_metrics(records, weights, {DEV: data.dev})[DEV]
     return {"dev": dev, "scores": scores}
 
 
@@ -125,7 +126,7 @@ def _best(models: list[Model]) -> Model:
 
 
 def _criteria(lab: Lab, start: Model, best: dict[Form, Model]) -> dict[str, dict[str, float | None]] | None:
-    """What held-out pairs say of the start, and of each kept model at the step that was kept."""
+    """What some pairs say of the start without labels, and, held out, of each kept model at the step that was kept."""
     record = start_criteria(lab, lab.members[start.member])
     if record is None:
         return None
@@ -137,7 +138,7 @@ def _best_start(lab: Lab, data: Data) -> Model:
     starts = [member.bi for member in lab.members]
     if data.dev is None:
         return starts[0]
-    found = [_score_on_dev(lab, data, member.bi, f"{member.prefix}start").result["dev"] for member in lab.members]
+    found = [_score_on_dev(lab, data, member.bi, f"{member.prefix}start").result[DEV] for member in lab.members]
     devs = [-math.inf if dev is None else dev for dev in found]
     return starts[devs.index(max(devs))]
 
@@ -169,7 +170,10 @@ def _dev(lab: Lab, data: Data, start: Model, best: dict[Form, Model], prefix: st
     """Dev metric of the start, and of each form the one that chose it."""
     if data.dev is None:
         return None
-    found = _score_on_dev(lab, data, start, f"{prefix}start").result["dev"]
+    found = _score_on_dev(lab, data, start, f"{prefix}start").result[DEV]
+    if not data.tests:
+        for form, model in best.items():
+            _score_on_dev(lab, data, model, f"{prefix}{form}")  # the report's intervals are drawn from these scores
     return {"start": found} | {form: model.dev for form, model in best.items()}
 
 
@@ -184,4 +188,4 @@ def _on_dev(lab: Lab, data: Data, models: list[Model], name: str) -> list[StageR
 
 def _score_on_dev(lab: Lab, data: Data, model: Model, name: str) -> StageRecord:
     assert data.dev is not None
-    return score(lab, model, f"{name}-on-dev", {"dev": data.dev})
+    return score(lab, model, f"{DEV}/{name}", {DEV: data.dev})

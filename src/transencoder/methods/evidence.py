@@ -1,6 +1,6 @@
 """What a run keeps for its report besides models and metrics: its text in numbers, the tests' gold, a scored sample."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from transencoder.methods.data import Data
 from transencoder.methods.labelled import Scored
 from transencoder.pairs import TextStatistics, text_statistics
 from transencoder.ranking import RANKING_METRICS, numbered
-from transencoder.report.evidence import GOLD, SAMPLE, SAMPLE_FILE
+from transencoder.report.evidence import DEV, GOLD, SAMPLE, SAMPLE_FILE
 from transencoder.runs import Run, stage_seed
 
 _CODE_VERSION = 1
@@ -35,14 +35,18 @@ def keep_texts(run: Run, data: Data) -> TextStatistics:
     return record.result  # type: ignore[return-value]
 
 
-def keep_gold(run: Run, tests: Sequence[Scored]) -> None:
-    """Keep the tests' gold scores beside the models', as a stage: what the report's intervals are drawn from."""
-    ranked = [test for test in tests if test.sets is None]  # of a classifier no score a pair is kept
+def keep_gold(run: Run, data: Data) -> None:
+    """Keep gold scores beside the models', as a stage: what the report's intervals are drawn from.
+
+    The tests'; dev's where there are none.
+    """
+    sets = {test.name: test for test in data.tests} or ({} if data.dev is None else {DEV: data.dev})
+    ranked = {name: each for name, each in sets.items() if each.sets is None}  # of a classifier no score a pair is kept
     if ranked:
         run.stage(
             GOLD,
-            config={"version": _CODE_VERSION, "sets": [test.name for test in ranked]},
-            inputs=[test.fingerprint for test in ranked],
+            config={"version": _CODE_VERSION, "sets": list(ranked)},
+            inputs=[each.fingerprint for each in ranked.values()],
             compute=lambda folder: _write_gold(ranked, folder),
         )
 
@@ -93,11 +97,11 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
     )
 
 
-def _write_gold(tests: Sequence[Scored], folder: Path) -> dict[str, Any]:
-    for test in tests if distributed.rank() == 0 else ():
-        arrays: dict[str, Any] = {"gold": np.asarray(test.pairs["score"][:], np.float64)}
-        if test.metric in RANKING_METRICS:
-            queries = "query" if "query" in test.pairs.column_names else "sentence1"
-            arrays["queries"] = numbered(test.pairs[queries][:])
-        np.savez(folder / f"{test.name}.npz", **arrays)
+def _write_gold(sets: Mapping[str, Scored], folder: Path) -> dict[str, Any]:
+    for name, scored in sets.items() if distributed.rank() == 0 else ():
+        arrays: dict[str, Any] = {"gold": np.asarray(scored.pairs["score"][:], np.float64)}
+        if scored.metric in RANKING_METRICS:
+            queries = "query" if "query" in scored.pairs.column_names else "sentence1"
+            arrays["queries"] = numbered(scored.pairs[queries][:])
+        np.savez(folder / f"{name}.npz", **arrays)
     return {}

@@ -112,7 +112,7 @@ def result_of(
         notes: What else to know before trusting the numbers.
     """
     texts = keep_texts(run, data)
-    keep_gold(run, data.tests)
+    keep_gold(run, data)
     stages = run.stages
     result: Result = {
         "method": method_name(type(given)),

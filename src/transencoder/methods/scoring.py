@@ -100,7 +100,7 @@ def score_stage(
         model: What is measured.
         name: Of the stage, after `scores/`.
         conditions: All that decides its scores besides its weights.
-        sets: What it is measured on.
+        sets: What it is measured on, by the names of the files that the scores are kept in.
         make: Makes its scorer, when there is no such stage yet.
     """
     return run.stage(
@@ -121,13 +121,13 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
     """
     shares = np.array(weights) / sum(weights)
 
-    def metric(scored: Scored) -> float:
+    def metric(name: str, scored: Scored) -> float:
         if scored.sets is not None:
             return math.nan  # an ensemble has no embeddings
-        scores = [np.load(record.folder / f"{scored.name}.npy").astype(np.float64) for record in records]
+        scores = [np.load(record.folder / f"{name}.npy").astype(np.float64) for record in records]
         return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
 
-    return _defined({name: metric(scored) for name, scored in sets.items()})
+    return _defined({name: metric(name, scored) for name, scored in sets.items()})
 
 
 def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics:
@@ -136,7 +136,7 @@ def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics
         kept = KeptScores(scorer)
         found[name] = measure(scored, kept)
         if kept.scores and distributed.rank() == 0:
-            np.save(folder / f"{scored.name}.npy", kept.scores[-1])
+            np.save(folder / f"{name}.npy", kept.scores[-1])
     return _defined(found)
 
 

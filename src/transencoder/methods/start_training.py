@@ -33,6 +33,7 @@ from transencoder.methods.start_bench import (
 )
 from transencoder.methods.start_planning import check_held_out, prepare_start
 from transencoder.methods.supervision import TaughtLabels, export_teachers, targets_of, taught_labels
+from transencoder.report.evidence import DEV
 from transencoder.report.result import Result
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.scorers import Scorer
@@ -196,8 +197,10 @@ def _dev_metrics(bench: Bench) -> Callable[[Any], dict[str, float]] | None:
 def _dev(bench: Bench, trained: Model) -> Metrics | None:
     if bench.data.dev is None:
         return None
-    start = _score(bench, bench.start, "start-on-dev", {"dev": bench.data.dev})
-    return {"start": start["dev"], "bi": trained.dev}
+    start = _score(bench, bench.start, f"{DEV}/start", {DEV: bench.data.dev})
+    if not bench.data.tests:
+        _score(bench, trained, f"{DEV}/bi", {DEV: bench.data.dev})  # the report's intervals are drawn from its scores
+    return {"start": start[DEV], "bi": trained.dev}
 
 
 def _scores(bench: Bench, trained: Model) -> dict[str, Metrics]:

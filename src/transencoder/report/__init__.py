@@ -10,6 +10,7 @@ from transencoder.report.results_page import results_page
 from transencoder.report.run_report import write_report
 from transencoder.report.tables import score_rows, summary_table
 from transencoder.report.text import pretraining_lines
+from transencoder.report.unlabelled import unlabelled_of
 from transencoder.report.verdict import Verdict, verdict_of
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "results_page",
     "score_rows",
     "summary_table",
+    "unlabelled_of",
     "verdict_of",
     "weak_cross_notes",
     "weak_start_notes",

@@ -188,7 +188,7 @@ def _same_dev(runs: Sequence[Compared]) -> list[bool]:
 def _draws(runs: Sequence[Compared], model: str, test: str, metric: str) -> "list[NDArray[np.float64] | None]":
     """Differences from the first run on the same resamples, (resamples,) each; None where nothing is kept."""
     is_same = _same_data(runs, [test])
-    kept = [i for i, run in enumerate(runs) if is_same[i] and run.evidence.test_scores(model, test) is not None]
+    kept = [i for i, run in enumerate(runs) if is_same[i] and run.evidence.scores(model, test) is not None]
     drawn = (
         draws_of([(runs[i].evidence, model) for i in kept], test, metric) if kept[:1] == [0] and len(kept) > 1 else None
     )

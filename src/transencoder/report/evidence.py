@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 GOLD = "gold"
 """The stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
 
+DEV = "dev"
+"""In the place of a test where there are none: its file's name, and the folder of the stages `scores/dev/<model>`."""
+
 SAMPLE = "sample"
 """The stage that keeps what the start and the kept models say of some training pairs."""
 
@@ -75,25 +78,25 @@ class Evidence:
     folder: Path
     result: Result
 
-    def gold(self, test: str) -> Gold | None:
-        """A test's gold scores; earlier runs did not keep them."""
+    def gold(self, test: str | None) -> Gold | None:
+        """A test's gold scores, or dev's, given None; earlier runs did not keep them."""
         import numpy as np
 
         def read(path: Path) -> Gold:
             with np.load(path) as arrays:
                 return Gold(arrays["gold"], arrays["queries"] if "queries" in arrays else None)
 
-        return self._read(GOLD, f"{test}.npz", read)
+        return self._read(GOLD, f"{test or DEV}.npz", read)
 
-    def test_scores(self, model: str, test: str) -> "NDArray[np.float64] | None":
+    def scores(self, model: str, test: str | None) -> "NDArray[np.float64] | None":
         """What a model gave a test's pairs, (n,).
 
         Args:
             model: `start`, `start_as_is` or a form.
-            test: The test's name.
+            test: The test's name; None: dev.
         """
-        stage = f"scores/{self._prefix}{model.replace('_', '-')}"
-        scores = self._read(stage, f"{test}.npy", _array)
+        folder = "scores" if test else f"scores/{DEV}"
+        scores = self._read(f"{folder}/{self._prefix}{model.replace('_', '-')}", f"{test or DEV}.npy", _array)
         return None if scores is None else scores.astype("float64")
 
     def sample(self) -> Sample | None:

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of test scores and of their gains: what another draw of the same number of pairs would give."""
+"""Bootstrap intervals of scores and of their gains: what another draw of the same number of pairs would give."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,9 @@ import numpy as np
 from transencoder import progress
 from transencoder.config import Form
 from transencoder.ranking import RANKING_METRICS, query_values
-from transencoder.report.evidence import Evidence, Gold
+from transencoder.report.evidence import DEV, Evidence, Gold
 from transencoder.report.reading import best_start, forms_of, tests_by_metric
-from transencoder.report.result import IntervalRecord
+from transencoder.report.result import IntervalRecord, Result
 from transencoder.report.tables import AVERAGE
 from transencoder.report.text import metric_mark
 from transencoder.runs import stage_seed
@@ -46,20 +46,14 @@ class RowIntervals:
     """Of each form over the start, both measured on the same resamples."""
 
 
-def intervals_of(evidence: Evidence) -> dict[str, RowIntervals]:
-    """Intervals for the rows of the score table, by the row's name; rows without kept scores have none.
-
-    Those that the run recorded; of earlier runs, which did not, they are drawn here.
-    """
-    recorded = evidence.result.get("intervals")
-    if recorded is None:
-        return drawn_intervals(evidence)
+def intervals_of(result: Result) -> dict[str, RowIntervals]:
+    """Intervals for the rows of the score table, by the row's name; rows without kept scores have none."""
     return {
         name: RowIntervals(
             {model: Interval(*ends) for model, ends in row["scores"].items()},
             {form: Interval(*ends) for form, ends in row["gains"].items()},
         )
-        for name, row in recorded.items()
+        for name, row in result.get("intervals", {}).items()
     }
 
 
@@ -75,12 +69,15 @@ def intervals_record(intervals: Mapping[str, RowIntervals]) -> dict[str, Interva
 
 
 def drawn_intervals(evidence: Evidence) -> dict[str, RowIntervals]:
-    """Intervals by resampling pairs, or queries, by the row's name.
+    """Intervals by resampling pairs, or queries, of the tests, of dev where there are none; by the row's name.
 
     About 0.05 ms a thousand pairs, model and resample. Training with another seed is not in these intervals.
     """
     result = evidence.result
     groups, found = tests_by_metric(result), {}
+    if not groups and result["dev"]:
+        on_dev = draws_of([(evidence, model) for model in ("start", *forms_of(result))], None, result["metric"])
+        return {} if on_dev is None else {DEV: _row(on_dev, forms_of(result))}
     with progress.task("intervals of the tests", sum(map(len, groups.values()))) as advance:
         for metric, names in groups.items():
             mark = metric_mark(metric, groups)
@@ -97,12 +94,12 @@ def drawn_intervals(evidence: Evidence) -> dict[str, RowIntervals]:
     return found
 
 
-def draws_of(models: Sequence[tuple[Evidence, str]], test: str, metric: str) -> "Draws | None":
+def draws_of(models: Sequence[tuple[Evidence, str]], test: str | None, metric: str) -> "Draws | None":
     """Metrics of several models on the same resamples of a test's pairs, or of its queries where it is a ranking.
 
     Args:
         models: A run's evidence, and which of its models: `start`, `start_as_is` or a form.
-        test: The test's name, the same data in all runs.
+        test: The test's name, the same data in all runs; None: dev.
         metric: How it is measured.
 
     Returns:
@@ -111,7 +108,7 @@ def draws_of(models: Sequence[tuple[Evidence, str]], test: str, metric: str) -> 
     from scipy.stats import DegenerateDataWarning, bootstrap
 
     gold = models[0][0].gold(test)
-    scores = [evidence.test_scores(model, test) for evidence, model in models]
+    scores = [evidence.scores(model, test) for evidence, model in models]
     if gold is None or any(each is None or each.shape != gold.scores.shape for each in scores):
         return None
     n_units, statistic = _statistic(metric, gold, np.array(scores))
@@ -130,7 +127,7 @@ def draws_of(models: Sequence[tuple[Evidence, str]], test: str, metric: str) -> 
             batch=max(1, _NUMBERS_AT_ONCE // n_units),
             vectorized=True,
             method="percentile",
-            rng=np.random.default_rng(stage_seed(models[0][0].result["seed"], f"bootstrap/{test}")),
+            rng=np.random.default_rng(stage_seed(models[0][0].result["seed"], f"bootstrap/{test or DEV}")),
         )
     return 100.0 * np.asarray(drawn.bootstrap_distribution)
 

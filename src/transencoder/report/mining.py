@@ -1,4 +1,4 @@
-"""How pairs were mined, in a few lines: duplicates, the mix of sources, the histogram of the start's scores."""
+"""How pairs were mined: duplicates, the mix of sources, the histogram of the start's scores."""
 
 from transencoder.report.result import MiningRecord, PileRecord
 from transencoder.report.tables import markdown_table
@@ -11,39 +11,44 @@ _SOURCE_TITLES = {
 }
 _BAR = 30
 
+MIX_HEADER = ("found by", "candidates", "pairs", "share")
+
 
 def mining_lines(record: MiningRecord) -> list[str]:
     """What went in, which source gave how many pairs, and how the start scores them; as Markdown."""
-    mix, histogram = record["mix"], record["histogram"]
-    n_pairs = sum(histogram["pairs"])
     return [
-        f"{plural(n_pairs, 'pair')} of {plural(record['paired_sentences'], 'sentence')}. {_inputs(record)}",
+        mined_said(record),
         "",
-        *markdown_table(
-            ("found by", "candidates", "pairs", "share"),
-            [
-                (
-                    _SOURCE_TITLES[source],
-                    f"{counts['candidates']:,}",
-                    f"{counts['pairs']:,}",
-                    f"{counts['pairs'] / n_pairs:.0%}",
-                )
-                for source, counts in mix.items()
-            ],
-        ),
+        *markdown_table(MIX_HEADER, mix_rows(record)),
         "",
         *markdown_table(("start's score", "candidates", "pairs", ""), _strata(record)),
     ]
 
 
-def _inputs(record: MiningRecord) -> str:
+def mined_said(record: MiningRecord) -> str:
+    """How many pairs came of how many texts, and what was left out."""
+    n_pairs = sum(record["histogram"]["pairs"])
     parts = [_pile("sentence", record["sentences"])]
     if "documents" in record:
         n_near = record.get("near_duplicate_pairs", 0)
         parts += [_pile("document", record["documents"]), f"{n_near:,} pairs of near duplicates left out"]
     if not record["exact_search"]:
         parts.append("neighbours were searched in the nearest cells only")
-    return f"{'; '.join(parts)}."
+    return f"{plural(n_pairs, 'pair')} of {plural(record['paired_sentences'], 'sentence')}. {'; '.join(parts)}."
+
+
+def mix_rows(record: MiningRecord) -> list[tuple[str, str, str, str]]:
+    """Of each source what `MIX_HEADER` names: candidates, pairs, and their share of all pairs."""
+    n_pairs = sum(record["histogram"]["pairs"])
+    return [
+        (
+            _SOURCE_TITLES[source],
+            f"{counts['candidates']:,}",
+            f"{counts['pairs']:,}",
+            f"{counts['pairs'] / n_pairs:.0%}",
+        )
+        for source, counts in record["mix"].items()
+    ]
 
 
 def _pile(noun: str, pile: PileRecord) -> str:

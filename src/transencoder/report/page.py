@@ -12,14 +12,16 @@ from transencoder.report.evidence import SAMPLE, Evidence
 from transencoder.report.inputs import data_sets, texts_of
 from transencoder.report.intervals import intervals_of
 from transencoder.report.lessons import shown_lessons
+from transencoder.report.mining import MIX_HEADER, mined_said, mix_rows
 from transencoder.report.notes import notes_of
-from transencoder.report.plots import PLOTS, Plot, curve_plots, gain_plot, png
-from transencoder.report.reading import forms_of
+from transencoder.report.plots import PLOTS, Plot, curve_plots, gain_plot, mined_plot, png
+from transencoder.report.reading import forms_of, training_data
 from transencoder.report.rendering import render
 from transencoder.report.result import Result
 from transencoder.report.summary import score_caption, score_remarks, summary_of, why_absent
 from transencoder.report.tables import member_rows, score_rows, shown_metrics, size_cells
 from transencoder.report.text import environment_of, pretraining_lines, reproduce_command, settings_of, starts_of
+from transencoder.report.unlabelled import unlabelled_of
 from transencoder.report.verdict import verdict_of
 from transencoder.runs import atomic_write_bytes
 
@@ -72,8 +74,9 @@ def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
     """What the template needs, and all plots of the page."""
     result = evidence.result
     lessons, absent_lessons = shown_lessons(evidence)
-    scores, texts, curves = _scores(evidence), texts_of(result), list(curve_plots(result))
-    plots = [scores["gains"], *curves, *(plot for lesson in lessons for plot in lesson.plots), texts and texts.lengths]
+    scores, texts, curves, mining = _scores(evidence), texts_of(result), list(curve_plots(result)), _mining(result)
+    of_texts = [texts and texts.lengths, mining and mining["histogram"]]
+    plots = [scores["gains"], *curves, *(plot for lesson in lessons for plot in lesson.plots), *of_texts]
     values = {
         "title": title_of(result),
         "result": result,
@@ -82,6 +85,7 @@ def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "verdict": None if "mlm" in result["best"] else verdict_of(result).sentence,
         "notes": [*filter(None, pretraining_lines(result)), *notes_of(result)],
         **scores,
+        "unlabelled": unlabelled_of(result),
         "curves": curves,
         "has_labels": evidence.has_labels,
         "lessons": lessons,
@@ -90,6 +94,7 @@ def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "data_sets": list(data_sets(result)),
         "texts": texts,
         "no_texts": why_absent(result, "texts", "numbers about its training text"),
+        "mining": mining,
         "stages": _stages(result),
         "sizes": size_cells(result["sizes"]) if "sizes" in result else None,
         "command": reproduce_command(result),
@@ -101,7 +106,7 @@ def _content(evidence: Evidence) -> tuple[Values, list[Plot]]:
 
 def _scores(evidence: Evidence) -> Values:
     result = evidence.result
-    rows, intervals = score_rows(result), intervals_of(evidence)
+    rows, intervals = score_rows(result), intervals_of(result)
     is_tested = any(result["scores"].values())
     return {
         "summary": summary_of(result, rows, intervals),
@@ -124,6 +129,18 @@ def _disagreements(evidence: Evidence) -> Values:
     }
 
 
+def _mining(result: Result) -> Values | None:
+    record = training_data(result)[1].get("mined")
+    if record is None:
+        return None
+    return {
+        "said": mined_said(record),
+        "header": MIX_HEADER,
+        "mix": mix_rows(record),
+        "histogram": mined_plot(record),
+    }
+
+
 def _facts(result: Result) -> list[tuple[str, str]]:
     starts = " + ".join(starts_of(result))
     return [
@@ -140,6 +157,7 @@ def _contents(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("short", "In short"),
         *([("scores", "Scores")] if values["rows"] else []),
+        *([("unlabelled", "Without labels")] if values["unlabelled"] else []),
         ("curves", "Curves"),
         *labelled,
         ("data", "What went in"),

@@ -290,7 +290,7 @@ class Result(TypedDict):
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
-    """`start`, `bi` and `cross` -> what held-out pairs say of them without labels, by criterion."""
+    """`start` and, where pairs are held out, the forms -> what pairs say of them without labels, by criterion."""
     selection: NotRequired[SelectionRecord]
     """Where checkpoints were chosen without labels."""
     stages: list[StageSummary]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.progress import duration
+from transencoder.report.evidence import Evidence
 from transencoder.report.mining import mining_lines
 from transencoder.report.notes import notes_of
 from transencoder.report.plots import PLOTS, curve_plots
@@ -19,6 +20,7 @@ from transencoder.report.text import (
     settings_line,
     starts_of,
 )
+from transencoder.report.unlabelled import unlabelled_of
 from transencoder.report.verdict import verdict_of
 from transencoder.runs import atomic_write_text
 
@@ -36,10 +38,13 @@ def write_report(run_folder: str | Path) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     # Imported here: `--help` must not wait for what draws and counts.
+    from transencoder.report.intervals import drawn_intervals, intervals_record
     from transencoder.report.page import write_page
 
     folder = Path(run_folder)
     result = read_result(folder)
+    if "intervals" not in result:  # of an earlier version
+        result["intervals"] = intervals_record(drawn_intervals(Evidence(folder, result)))
     path = write_page(folder, result)
     (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
     atomic_write_text(folder / "report.md", report_text(result))
@@ -52,6 +57,7 @@ def report_text(result: Result) -> str:
         _headline(result),
         ["## Scores", "", *_scores(result)],
         *([["## Members and ensemble", "", *_members(result)]] if "members" in result else []),
+        *([["## Without labels", "", *unlabelled.markdown]] if (unlabelled := unlabelled_of(result)) else []),
         ["## Notes", "", *[f"- {note}" for note in notes_of(result)]],
         [
             "## Dev per cycle" if has_cycles(result) else "## Dev",

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from transencoder.config import Form
+from transencoder.report.evidence import DEV
 from transencoder.report.reading import best_start, forms_of, mean_over, tests_by_metric
 from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import AVERAGE
@@ -11,10 +12,12 @@ from transencoder.report.text import gain, metric_mark, number
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
 
+_ON_DEV = "on dev"
 
 ENOUGH_AGREEMENT = 60.0
 """Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs. Of runs that had a dev set
 all 16 cross-encoders below it were worse than their start, and 11 of the 16 bi-encoders that learned from them."""
+
 
 FALLEN_RETRIEVAL = 3.5
 """Points of self-retrieval by which a bi-encoder is below its start. Of the same 16 bi-encoders the 4 that fell so far
@@ -44,12 +47,15 @@ class Comparison(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether another draw of as many pairs might well have said the opposite, or nothing."""
-        return self.is_measured and self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1]
+        """Whether the two are equal, or another draw of as many pairs might well have said the opposite, or nothing."""
+        if self.start is None or self.trained is None:
+            return False
+        is_equal = round(self.trained, 2) == round(self.start, 2)
+        return is_equal or (self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1])
 
     @property
     def is_better(self) -> bool:
-        """Whether the form is to be used: measured, not worse than its start, and not by chance."""
+        """Whether the form is to be used: measured, above its start, and not by chance."""
         return self.is_measured and not self.is_worse and not self.is_open
 
 
@@ -69,9 +75,11 @@ def verdict_of(result: Result) -> Verdict:
     unknown = [form for form, each in compared.items() if each.is_open]
     where, start, *_ = next(iter(compared.values()))
     gains = [f"the {FORM_TITLES[form]} {_gain(each)}" for form, each in compared.items()]
-    said = f"{where} the start has {number(start)}, {' and '.join(gains)}"
+    chosen = ", which chose the checkpoints," if where == _ON_DEV else ""
+    said = f"{where}{chosen} the start has {number(start)}, {' and '.join(gains)}"
     advice = _advice(better, unknown, len(compared))
-    return Verdict(advice, f"{_to_do(advice, unknown, len(compared))}: {said}.")
+    sets = "this dev set" if where == _ON_DEV else "these tests"
+    return Verdict(advice, f"{_to_do(advice, unknown, len(compared), sets)}: {said}.")
 
 
 def _unmeasured(criteria: Mapping[str, Mapping[str, float | None]]) -> Verdict:
@@ -112,16 +120,20 @@ def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
     for metric, names in groups.items():
         start = scores.get(best_start(result, names), {})
         mark = metric_mark(metric, groups)
-        row = result.get("intervals", {}).get((AVERAGE if len(names) > 1 else names[0]) + mark)
-        interval = row["gains"].get(form) if row else None
         yield Comparison(
             f"on the tests{mark}",
             mean_over(start, names),
             mean_over(scores.get(form, {}), names),
-            None if interval is None else (interval[0], interval[1]),
+            _interval(result, (AVERAGE if len(names) > 1 else names[0]) + mark, form),
         )
     if not groups:
-        yield Comparison("on dev", dev.get("start"), dev.get(form))
+        yield Comparison(_ON_DEV, dev.get("start"), dev.get(form), _interval(result, DEV, form))
+
+
+def _interval(result: Result, row: str, form: Form) -> tuple[float, float] | None:
+    found = result.get("intervals", {}).get(row)
+    ends = found["gains"].get(form) if found else None
+    return None if ends is None else (ends[0], ends[1])
 
 
 def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
@@ -132,11 +144,11 @@ def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
     return "cannot tell" if unknown else "keep your start"
 
 
-def _to_do(advice: Advice, unknown: list[Form], n_forms: int) -> str:
-    """The advice in words, and what the tests are too small for."""
+def _to_do(advice: Advice, unknown: list[Form], n_forms: int, sets: str) -> str:
+    """The advice in words, and what the labelled sets are too small for."""
     some = " and the ".join(FORM_TITLES[form] for form in unknown)
     are = "are" if len(unknown) > 1 else "is"
-    whether = f"whether the {some} {are} better than the start cannot be told from these tests"
+    whether = f"whether the {some} {are} better than the start cannot be told from {sets}"
     if advice == "cannot tell":
         worse = {"bi": "Leave the cross-encoder; ", "cross": "Keep your start for embeddings; "}
         first = worse[unknown[0]] if len(unknown) < n_forms else ""

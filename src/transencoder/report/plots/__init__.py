@@ -1,6 +1,6 @@
 """The plots of a report, each as data, drawn as SVG for the page and as PNG beside it."""
 
-from transencoder.report.plots.bars import gain_plot, length_plot
+from transencoder.report.plots.bars import gain_plot, length_plot, mined_plot
 from transencoder.report.plots.curves import curve_plots
 from transencoder.report.plots.labels import label_plots
 from transencoder.report.plots.plot import SEVERAL, Plot
@@ -16,6 +16,7 @@ __all__ = [
     "gain_plot",
     "label_plots",
     "length_plot",
+    "mined_plot",
     "plots_together",
     "shape",
     "strip",

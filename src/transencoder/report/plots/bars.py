@@ -1,10 +1,10 @@
-"""Gains over the start, test by test, with their intervals; how long the training texts are."""
+"""Gains over the start, test by test, with their intervals; how long the training texts are; how mined pairs score."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from transencoder.report.plots.plot import Axis, Plot, Rule, Steps, Whiskers, linear_axis, short
-from transencoder.report.result import FORM_TITLES
+from transencoder.report.result import FORM_TITLES, MiningRecord
 
 if TYPE_CHECKING:
     from transencoder.pairs import TextStatistics
@@ -65,4 +65,24 @@ def length_plot(texts: "TextStatistics") -> Plot | None:
         marks=[Steps(label="texts", style="s1", edges=edges, heights=shares, is_filled=True)],
         about=f"Half of the texts have at most {texts['median_length']:,.0f} characters, the longest "
         f"{texts['longest']:,}; the last bar has all longer texts too.",
+    )
+
+
+def mined_plot(record: MiningRecord) -> Plot:
+    """How the start scores mined pairs, and the candidates that they were drawn from."""
+    edges, shares = record["histogram"]["edges"], {}
+    for what in ("pairs", "candidates"):
+        counts = record["histogram"][what]
+        shares[what] = [100 * count / sum(counts) for count in counts]
+    return Plot(
+        name="mined",
+        title="The start's scores of the mined pairs",
+        x=linear_axis("start's score", [edges[0], edges[-1]]),
+        y=linear_axis("%", [0.0, *shares["pairs"], *shares["candidates"]], room=(0.0, 0.05)),
+        marks=[
+            Steps(label="pairs", style="s1", edges=edges, heights=shares["pairs"], is_filled=True),
+            Steps(label="candidates", style="s2", edges=edges, heights=shares["candidates"]),
+        ],
+        about=f"Pairs are drawn evenly from stretches of the score from {short(edges[0])} to {short(edges[-1])}, as "
+        f"far as there are as many: {short(min(shares['pairs']))} to {short(max(shares['pairs']))} % of them in each.",
     )

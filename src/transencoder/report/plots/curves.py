@@ -33,7 +33,7 @@ def curve_plots(result: Result) -> Iterator[Plot]:
         if criterion is not None:
             name = criterion.replace("_", " ")
             title = f"{FORM_TITLES[form]}, {name} on held-out pairs by step"
-            yield from _of_form(f"criterion-{form}", title, _criterion_marks(result, form), ("step", name))
+            yield from _of_form(f"criterion-{form}", title, _criterion_marks(result, form, criterion), ("step", name))
     for form in _forms(result):
         lines = analysis_lines(result, form)
         marks = [nth_line(name, i, points) for i, (name, points) in enumerate(lines.items())]
@@ -116,11 +116,13 @@ def _of_form(name: str, title: str, marks: Sequence[Mark], labels: tuple[str, st
 
 
 def _dev_marks(result: Result, form: Form) -> list[Mark]:
-    marks: list[Mark] = list(_lines_by_cycle(result, form, lambda part: part["curve"]))
-    start = (result["dev"] or {}).get("start")
-    if marks and _is_number(start):
-        marks.append(Rule(label="start (bi-encoder)", at="y", value=start, style="start"))
-    return marks
+    return _with_start(_lines_by_cycle(result, form, lambda part: part["curve"]), (result["dev"] or {}).get("start"))
+
+
+def _with_start(lines: Sequence[Line], start: float | None) -> list[Mark]:
+    if not lines or not _is_number(start):
+        return list(lines)
+    return [*lines, Rule(label="start (bi-encoder)", at="y", value=start, style="start")]
 
 
 def _criterion(result: Result, form: Form) -> str | None:
@@ -129,11 +131,13 @@ def _criterion(result: Result, form: Form) -> str | None:
     return next((part["chosen_by"] for part in parts if part and "chosen_by" in part), None)
 
 
-def _criterion_marks(result: Result, form: Form) -> list[Line]:
+def _criterion_marks(result: Result, form: Form, criterion: str) -> list[Mark]:
     def recorded(part: FormCycle) -> list[tuple[int, float | None]]:
-        return [(step, found.get(part["chosen_by"])) for step, found in part.get("criteria", ())]
+        return [(step, found.get(criterion)) for step, found in part.get("criteria", ())]
 
-    return _lines_by_cycle(result, form, recorded)
+    return _with_start(
+        _lines_by_cycle(result, form, recorded), result.get("criteria", {}).get("start", {}).get(criterion)
+    )
 
 
 def _lines_by_cycle(
