@@ -4,7 +4,8 @@
     python benchmarks/selection.py runs/trans-encoder/twin-criteria-*
 
 A choice is made among the checkpoints of one training, or of all trainings of a form in a run. Its regret is the
-best dev metric among them less that of the chosen one, in points. `left out`: for each start the criterion that has the
+best dev metric among them less that of the chosen one, in points. Whether to stop: what dev says of another cycle where
+a criterion says that it is better, and where not. `left out`: for each start the criterion that has the
 lowest mean regret on the runs of all other starts, and what it costs on this one's.
 
 Writes results/selection.json, .md and .png, and regrets.json for the package: its default, and what reports say of it.
@@ -73,6 +74,8 @@ def main() -> None:
             chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, scope)]
             page += [f"{form}-encoder, among the checkpoints of a {scope} ({len(chosen)} choices):", ""]
             page += [*table(chosen), "", *left_out_lines(chosen), ""]
+            if scope == "training":
+                page += [f"{form}-encoder, whether another cycle is better:", "", *stopping_lines(chosen), ""]
             of_members = [choice for choice in chosen if MEMBERS in choice.criteria]
             if 0 < len(of_members) < len(chosen):
                 page += [f"Of runs with several members ({len(of_members)} choices):", "", *table(of_members), ""]
@@ -132,6 +135,29 @@ def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
         regrets += [choice.regrets[best] for choice in own]
         rows.append((start, best, f"{_mean_regret(own, best):.2f}", f"{_mean_regret(own, LAST):.2f}"))
     return rows, statistics.mean(regrets)
+
+
+def stopping_lines(trainings: list[Choice]) -> list[str]:
+    """What another cycle gave on dev where a criterion says that it is better, and where it says that it is not.
+
+    Of each cycle the checkpoint is taken that the criterion likes best.
+    """
+    rows = []
+    for name in (each for each in _common(trainings) if each not in (LAST, MEAN)):
+        said: dict[bool, list[float]] = {True: [], False: []}
+        for earlier, later in zip(trainings, trainings[1:], strict=False):
+            if earlier.run == later.run:
+                before, after = (int(np.argmax(each.criteria[name])) for each in (earlier, later))
+                is_better = later.criteria[name][after] > earlier.criteria[name][before]
+                said[is_better].append(later.dev[after] - earlier.dev[before])
+        rows.append((name, *(cell for is_better in (True, False) for cell in _gains(said[is_better]))))
+    header = ("criterion", "says go on", "dev rose", "mean", "says stop", "dev fell or stayed", "mean")
+    return markdown_table(header, [(*row[:5], f"{int(row[4]) - int(row[5])}", row[6]) for row in rows])
+
+
+def _gains(points: list[float]) -> tuple[str, str, str]:
+    """How many, how many above 0, the mean."""
+    return f"{len(points)}", f"{sum(each > 0 for each in points)}", f"{statistics.mean(points):+.2f}" if points else "–"
 
 
 def regrets(choices: list[Choice], n_runs: int, n_starts: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 
 import numpy as np
@@ -57,6 +58,13 @@ def test_score_writes_tsv_to_stdout(run, loaded, pairs):
     assert code == 0, err
     assert out == "sentence1\tsentence2\tscore\na\tbb\t0.25\nccc\td\t0.5\nee\tffff\t1.0\n"
     assert [name for name, _ in loaded] == ["long"]
+
+
+def test_score_reads_pairs_from_stdin(run, loaded, pairs, monkeypatch):
+    _, expected, _ = run("score", "long", "--pairs", pairs)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PAIRS.encode())))
+    code, out, err = run("score", "long", "--pairs", "-")
+    assert (code, out) == (0, expected), err
 
 
 def test_score_writes_the_mean_of_several_models_in_the_format_of_the_name(run, loaded, pairs, tmp_path):

@@ -1,6 +1,7 @@
 """Every fenced block of the README and the guides is run, page by page, in a folder of tiny files with tiny models."""
 
 import importlib.util
+import io
 import re
 import shlex
 import textwrap
@@ -89,7 +90,11 @@ class Runner:
             )
 
     def transencoder(self, words, where):
-        code = cli.main(words)
+        with pytest.MonkeyPatch.context() as patch:
+            if "<" in words:
+                words, (_, path) = words[:-2], words[-2:]
+                patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
+            code = cli.main(words)
         out, err = self.capsys.readouterr()
         if code:
             self.needs_extra(err, where, AssertionError(f"{where}: transencoder {shlex.join(words)}: {code}\n{err}"))

@@ -54,7 +54,7 @@ def mine_pairs(
     over the range of the start's scores. The same seed, number of threads and machine give the same pairs.
 
     Cost: every sentence is encoded once, which takes most of the time; the rest grows with the pairs. On disk 4 bytes
-    for each sentence and dimension while it works, in memory below 1 GB for a million sentences of 15 words.
+    for each sentence and dimension while it works, in memory 1.2 GB for a million sentences of 15 words.
 
     Args:
         sentences: Texts in `text`.

@@ -78,7 +78,7 @@ def mined_plot(record: MiningRecord) -> Plot:
         name="mined",
         title="The start's scores of the mined pairs",
         x=linear_axis("start's score", [edges[0], edges[-1]]),
-        y=linear_axis("%", [0.0, *shares["pairs"], *shares["candidates"]], room=(0.0, 0.05)),
+        y=linear_axis("% of each", [0.0, *shares["pairs"], *shares["candidates"]], room=(0.0, 0.05)),
         marks=[
             Steps(label="pairs", style="s1", edges=edges, heights=shares["pairs"], is_filled=True),
             Steps(label="candidates", style="s2", edges=edges, heights=shares["candidates"]),
