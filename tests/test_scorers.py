@@ -222,7 +222,10 @@ def test_queries_and_documents_have_prompts_of_their_own(bi, pairs, cache, promp
     second = bi.encode(list(pairs["sentence2"]), prompt="balo dalo: ")
     expected = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
     np.testing.assert_allclose(scorer.score(pairs), expected, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(scorer.embed_sides(pairs)[1], second, rtol=0, atol=1e-6)
+    views = pairs.select_columns(["sentence1", "sentence2"]).add_column("sentence3", pairs["sentence2"][:])
+    of_views = bi.encode(list(pairs["sentence2"]), prompt=prompt)
+    for found, plain in zip(scorer.embed_sides(views), (first, second, of_views), strict=True):
+        np.testing.assert_allclose(found, plain, rtol=0, atol=1e-6)
     same = BiScorer(bi, precision="fp32", cache=cache, prompt="kama ", document_prompt="kama ").score(pairs)
     np.testing.assert_allclose(
         same, BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs), atol=1e-6

@@ -15,6 +15,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transencoder.config import Precision
 from transencoder.errors import InputError
 from transencoder.inference import run_batches
+from transencoder.prompts import Prompts, default_prompt
 from transencoder.tokens import TokenCache, Tokens, allocate
 
 logger = logging.getLogger(__name__)
@@ -64,8 +65,7 @@ class BiScorer:
         self.precision = precision
         self.batch_tokens = batch_tokens
         self.cache = cache or TokenCache()
-        self.prompt = prompt if prompt is not None else default_prompt(model)
-        self.document_prompt = document_prompt
+        self.prompt, self.document_prompt = Prompts(prompt, document_prompt).sides(model)
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Cosine similarities, float32 (n,), in [-1, 1]."""
@@ -87,15 +87,12 @@ class BiScorer:
 
     def _embed_sides(self, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
         """Embeddings of the distinct sentences of each side, and which of them each row has."""
-        if self.document_prompt is None:
-            sentences = self.cache.sentences(self.model, pairs, self.prompt)
-            embeddings = self.embed(sentences.tokens, folder)
-            return [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
         sides = []
-        for side, prompt in (("sentence1", self.prompt), ("sentence2", self.document_prompt)):
-            sentences = self.cache.sentences(self.model, pairs.select_columns([side]), prompt)
-            (folder / side).mkdir()
-            sides.append((self.embed(sentences.tokens, folder / side), sentences.index[:, 0]))
+        for number, sentences in enumerate(self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)):
+            own = folder / str(number)
+            own.mkdir()
+            embeddings = self.embed(sentences.tokens, own)
+            sides += [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
         return sides
 
     def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:
@@ -253,25 +250,6 @@ class MeanScorer:
         for weight, scorer in zip(self.weights, self.scorers, strict=True):
             mean += np.float32(weight) * scorer.score(pairs)
         return mean
-
-
-def default_prompt(model: SentenceTransformer | CrossEncoder) -> str | None:
-    """The prompt the model puts before texts when none is named."""
-    return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
-
-
-def named_prompt(model: SentenceTransformer | CrossEncoder, name: str) -> str:
-    """One of the prompts that the model was saved with.
-
-    Raises:
-        InputError: It has none of that name.
-    """
-    if name not in model.prompts:
-        raise InputError(
-            f"the model has no prompt {name!r}; it has {', '.join(model.prompts) or 'none'}. Give one of these, or "
-            "the text itself as prompt"
-        )
-    return str(model.prompts[name])
 
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:

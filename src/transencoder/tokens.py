@@ -137,6 +137,17 @@ class TokenCache:
         index = np.load(folder / "index.npy", mmap_mode="r")
         return SentenceTokens(_open_tokens(folder), index)
 
+    def sides(
+        self, model: SentenceTransformer, pairs: Dataset, prompt: str | None, document_prompt: str | None
+    ) -> list[SentenceTokens]:
+        """The distinct sentences of all sides together or, where `sentence2` has a prompt of its own, of each side."""
+        if document_prompt == prompt:
+            return [self.sentences(model, pairs, prompt)]
+        prompts = {"sentence2": document_prompt}
+        return [
+            self.sentences(model, pairs.select_columns([side]), prompts.get(side, prompt)) for side in _sides(pairs)
+        ]
+
     def pairs(self, model: CrossEncoder, pairs: Dataset, swapped: bool = False, prompt: str | None = None) -> Tokens:
         """Each pair as one input of `model`, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` turns them round."""
         columns = ("sentence2", "sentence1") if swapped else ("sentence1", "sentence2")

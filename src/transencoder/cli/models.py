@@ -115,7 +115,8 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
 
     from transencoder.encoders import checked_device, fetch, gives_logits, load_trained, weights_fingerprint
     from transencoder.labels import Teacher
-    from transencoder.scorers import BiScorer, CrossScorer, named_prompt
+    from transencoder.prompts import Prompts, named_prompt, warn_of_unused_prompts
+    from transencoder.scorers import BiScorer, CrossScorer
     from transencoder.tokens import TokenCache
 
     device = checked_device(args.device) if args.device else None
@@ -127,6 +128,7 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
         document_prompt = args.document_prompt
         if args.document_prompt_name is not None:
             document_prompt = named_prompt(model, args.document_prompt_name)
+        warn_of_unused_prompts(folder, name, Prompts(prompt, document_prompt))
         scorer = BiScorer(model, precision=args.precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
     elif args.document_prompt is not None or args.document_prompt_name is not None:
         raise InputError(f"{name} is a cross-encoder, which reads both texts at once: --document-prompt is not for it")

@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
 from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
 from transencoder.errors import InputError
+from transencoder.prompts import OWN_PROMPTS, Prompts
 from transencoder.wording import plural
 
 
@@ -25,6 +26,7 @@ def load_bi(
     *,
     max_length: int | None = None,
     pooling: PoolingMode | None = None,
+    prompts: Prompts = OWN_PROMPTS,
     device: str | None = None,
 ) -> SentenceTransformer:
     """A bi-encoder from a sentence-transformers model, or from a plain pretrained one with a pooling.
@@ -33,6 +35,7 @@ def load_bi(
         folder: The model.
         max_length: Tokens of a sentence; None: the model's own.
         pooling: Pooling to use; None: the model's own, mean for a plain one.
+        prompts: Saved with it, as `encode_query` and `encode_document` use them.
         device: Where it goes; None: the best there is.
 
     Raises:
@@ -47,6 +50,7 @@ def load_bi(
         if own is None:
             raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
         model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
+    prompts.give_to(model)
     _set_length(model, max_length, folder)
     return model
 

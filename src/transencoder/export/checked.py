@@ -15,8 +15,8 @@ from transencoder.encoders import load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.export.onnx import NEEDS, export_onnx
 from transencoder.export.runtimes import ExportedEncoder, ExportedScorer, Runtime
+from transencoder.prompts import default_prompt
 from transencoder.runs.files import TEMPORARY, atomic_json
-from transencoder.scorers import default_prompt
 
 Target = Literal["onnx", "openvino"]
 

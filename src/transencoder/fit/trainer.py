@@ -19,7 +19,7 @@ from transencoder.config import FitConfig, Precision
 from transencoder.cpu import fast_training
 from transencoder.errors import InputError
 from transencoder.inference import uses_bf16
-from transencoder.scorers import default_prompt
+from transencoder.prompts import default_prompt
 from transencoder.tokens import TokenCache, Tokens
 
 logger = logging.getLogger(__name__)

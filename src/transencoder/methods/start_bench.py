@@ -15,8 +15,9 @@ from transencoder.cycles import Model, start_model
 from transencoder.encoders import fetch, load_bi, prune_vocabulary, truncate, weights_fingerprint
 from transencoder.methods.data import Data
 from transencoder.methods.start import StartMethod
+from transencoder.prompts import default_prompt
 from transencoder.runs import Run, StageRecord, stage_seed
-from transencoder.scorers import BiScorer, Scorer, default_prompt
+from transencoder.scorers import BiScorer, Scorer
 from transencoder.tokens import TokenCache, allocate
 
 CODE_VERSION = 3

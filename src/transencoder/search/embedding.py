@@ -15,13 +15,11 @@ from transencoder.config import Precision
 from transencoder.encoders import checked_device, fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.inference import autocast
-from transencoder.scorers import BiScorer, default_prompt, named_prompt
+from transencoder.prompts import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 
 logger = logging.getLogger(__name__)
-
-_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-"""What `SentenceTransformer.encode_document` looks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +119,8 @@ def load_embedder(
         name=str(folder) if Path(name).is_dir() else f"{name}@{revision}" if revision else name,
         fingerprint=weights_fingerprint(folder),
         model=model,
-        query_prompt=_prompt(model, query_prompt, query_prompt_name, ("query",)),
-        document_prompt=_prompt(model, document_prompt, document_prompt_name, _DOCUMENT_PROMPTS),
+        query_prompt=_prompt(model, query_prompt, query_prompt_name, QUERY_PROMPTS),
+        document_prompt=_prompt(model, document_prompt, document_prompt_name, DOCUMENT_PROMPTS),
         dimensions=dimensions or width,
         precision=precision,
     )
