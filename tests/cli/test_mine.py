@@ -58,6 +58,12 @@ def test_pairs_of_queries_and_documents_go_to_stdout(run, sentences, tiny_pairs,
     rows = [line.split("\t") for line in out.splitlines()[1:]]
     assert code == 0 and len(rows) == 30
     assert {second for _, second in rows} <= set(tiny_pairs["sentence2"][:40])
+    prompts = ("--prompt", "kama: ", "--document-prompt", "")
+    with_prompts = run("mine", sentences, "--output", "-", *typed, *prompts)[1]
+    options = {"device": "cpu", "n_pairs": 30, "prompt": "kama: ", "document_prompt": ""}
+    made = mine(sentences, tiny_bi_encoder, documents=documents, **options).pairs
+    assert with_prompts != out
+    assert with_prompts.splitlines()[1:] == ["\t".join(row.values()) for row in made]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +75,7 @@ def test_pairs_of_queries_and_documents_go_to_stdout(run, sentences, tiny_pairs,
         (("--output", "p.tsv", "--n-pairs", "0"), "n_pairs is 0; it must be at least 1"),
         (("--output", "p.tsv", "--documents", "sentences.txt"), "--documents are SENTENCES"),
         (("--output", "-", "--json"), "both go to stdout"),
+        (("--output", "p.tsv", "--document-prompt", "x "), "--document-prompt is for --documents. Give both"),
         (("--output", "p.tsv", "--documents", "d.txt", "--bad-rows-file", "b.tsv"), "--bad-rows-file is for one file"),
         (("--output", "p.tsv", "--pairs", "5"), "--pairs is not an option of transencoder mine; the nearest is"),
     ],

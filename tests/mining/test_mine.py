@@ -115,6 +115,17 @@ def test_documents_are_the_second_texts(options, tiny_pairs):
     assert len(found.pairs) == 100
 
 
+@pytest.mark.parametrize("document_prompt", [None, "balo: "])
+def test_queries_and_documents_are_read_with_their_prompts(document_prompt, options, tiny_pairs):
+    tables = [Dataset.from_dict({"text": tiny_pairs[side][:40]}) for side in ("sentence1", "sentence2")]
+    prompts = {"prompt": "kama dima: ", "document_prompt": document_prompt}
+    found = mine(tables[0], **options, documents=tables[1], n_pairs=100, **prompts)
+    model = load_bi(options["start"], device="cpu")
+    expected = BiScorer(model, precision="fp32", **prompts).score(found.pairs)
+    np.testing.assert_allclose(found.scores, expected, atol=1e-5)
+    assert np.abs(expected - BiScorer(model, precision="fp32").score(found.pairs)).max() > 1e-3
+
+
 def test_fewer_pairs_than_wanted_are_told(options, caplog):
     found = mine(Dataset.from_dict({"text": ["balo", "bama", "dima"]}), **options, n_pairs=10)
     assert len(found.pairs) == 3
@@ -128,6 +139,7 @@ def test_fewer_pairs_than_wanted_are_told(options, caplog):
         (["balo", "bama"], {"n_pairs": 0}, "n_pairs is 0; it must be at least 1"),
         (["balo", "bama"], {"max_pairs_per_sentence": 0}, "max_pairs_per_sentence is 0"),
         (["balo", " "], {}, "only white space"),
+        (["balo", "bama"], {"document_prompt": "x "}, "document_prompt is 'x ', and there are no documents"),
     ],
 )
 def test_what_cannot_be_mined_is_refused(texts, changes, message, options):

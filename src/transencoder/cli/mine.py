@@ -11,6 +11,7 @@ from transencoder.cli.rows import STDOUT, check_output, check_texts, write_rows
 from transencoder.cli.terminal import show
 from transencoder.config import Pooling, Precision
 from transencoder.errors import InputError
+from transencoder.prompts import Prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -56,6 +57,12 @@ def add(commands: Commands) -> None:
     group.add_argument("--revision", help="its hub revision")
     group.add_argument("--pooling", choices=get_args(Pooling), help="its pooling (default: its own)")
     group.add_argument(
+        "--prompt", metavar="TEXT", help="read before every text (default: its own default prompt, if any)"
+    )
+    group.add_argument(
+        "--document-prompt", metavar="TEXT", help="read before every document instead (default: the same)"
+    )
+    group.add_argument(
         "--max-length",
         type=int,
         metavar="TOKENS",
@@ -78,6 +85,7 @@ def _run(args: argparse.Namespace) -> None:
         args.start,
         revision=args.revision,
         pooling=args.pooling,
+        prompts=Prompts(args.prompt, args.document_prompt),
         max_length=args.max_length,
         precision=args.precision,
         device=args.device,
@@ -113,6 +121,10 @@ def _check(args: argparse.Namespace) -> None:
     faults = (
         (args.output == STDOUT and args.json, "--output - and --json both go to stdout. Leave one out."),
         (args.documents and args.documents == args.sentences, "--documents are SENTENCES. Leave --documents out."),
+        (
+            args.document_prompt is not None and not args.documents,
+            "--document-prompt is for --documents. Give both, or leave it out.",
+        ),
         (args.documents and args.bad_rows_file, "--bad-rows-file is for one file, and --documents is another."),
     )
     for is_wrong, message in faults:

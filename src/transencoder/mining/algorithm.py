@@ -71,8 +71,10 @@ def mine_pairs(
         InputError: A number out of range, or not one pair can be made.
     """
     check_numbers(n_pairs, max_pairs_per_sentence)
-    first = piled(sentences, place, "sentences")
-    piles = Piles(first, first if documents is None else piled(documents, place, "documents"))
+    scorer = place.scorer
+    first = piled(sentences, place, "sentences", scorer.prompt)
+    second = first if documents is None else piled(documents, place, "documents", scorer.document_prompt)
+    piles = Piles(first, second)
     if distributed.rank() != 0:
         return None
     random = np.random.default_rng(seed)

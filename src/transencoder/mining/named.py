@@ -11,10 +11,12 @@ from datasets import Dataset
 
 from transencoder.config import Pooling, Precision
 from transencoder.encoders import checked_device, fetch, load_bi
+from transencoder.errors import InputError
 from transencoder.mining.algorithm import MAX_PAIRS_PER_SENTENCE, Mined, check_numbers, mine_pairs
 from transencoder.mining.piles import Place
 from transencoder.pairs import read_sentences
 from transencoder.pairs.store import cache_folder_for_rows
+from transencoder.prompts import Prompts, warn_of_unused_prompts
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 
@@ -29,6 +31,8 @@ def mine(
     seed: int = 2021,
     revision: str | None = None,
     pooling: Pooling | None = None,
+    prompt: str | None = None,
+    document_prompt: str | None = None,
     max_length: int | None = None,
     precision: Precision = "auto",
     device: str | None = None,
@@ -47,6 +51,8 @@ def mine(
         seed: Decides what is drawn.
         revision: Hub revision of the start.
         pooling: Of the start; None: its own, mean for a plain model.
+        prompt: Text that the start reads before each sentence; None: its default prompt, if it has one.
+        document_prompt: The same before each document; None: the same text.
         max_length: Tokens after which the start cuts a text; None: its own. Training cuts at 32 unless told otherwise.
         precision: `auto` takes bf16 where the hardware has it.
         device: Such as `cpu` or `cuda:0`; None: the best there is.
@@ -59,6 +65,8 @@ def mine(
         RunError: The cache folder cannot be written.
     """
     check_numbers(n_pairs, max_pairs_per_sentence)
+    if document_prompt is not None and documents is None:
+        raise InputError(f"document_prompt is {document_prompt!r}, and there are no documents; give documents too")
     where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
     first = read_sentences(sentences, **where)
     second = None if documents is None else read_sentences(documents, **where)
@@ -66,6 +74,7 @@ def mine(
         start,
         revision=revision,
         pooling=pooling,
+        prompts=Prompts(prompt, document_prompt),
         max_length=max_length,
         precision=precision,
         device=device,
@@ -85,6 +94,7 @@ def started(
     *,
     revision: str | None,
     pooling: Pooling | None,
+    prompts: Prompts,
     max_length: int | None,
     precision: Precision,
     device: str | None,
@@ -93,9 +103,17 @@ def started(
 ) -> Iterator[Place]:
     """A start, loaded, the cache folder for pairs, and a folder that goes at the end; arguments are those of `mine`."""
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    warn_of_unused_prompts(folder, start, prompts)
     on = None if device is None else checked_device(device)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
     rows = cache_folder_for_rows(cache_folder)
     with TemporaryDirectory(prefix="mining-", dir=rows) as name:
         scratch = Path(name)
-        yield Place(BiScorer(model, precision=precision, cache=TokenCache(scratch / "tokens")), rows, scratch)
+        scorer = BiScorer(
+            model,
+            precision=precision,
+            cache=TokenCache(scratch / "tokens"),
+            prompt=prompts.query,
+            document_prompt=prompts.document,
+        )
+        yield Place(scorer, rows, scratch)

@@ -48,20 +48,21 @@ class Piles:
         return self.second is self.first
 
 
-def piled(sentences: Dataset, place: Place, name: str) -> Pile:
+def piled(sentences: Dataset, place: Place, name: str, prompt: str | None) -> Pile:
     """Leave out repetitions and encode the other sentences; of several ranks each encodes its share.
 
     Args:
         sentences: Texts in `text`.
         place: Has the start, and takes the embeddings.
         name: Their file's.
+        prompt: What the start reads before each.
 
     Raises:
         InputError: An embedding is not finite.
     """
     found, scorer, file = distinct(sentences), place.scorer, place.scratch / f"{name}.npy"
     sides = found.texts.select_columns("text").rename_column("text", "sentence1")
-    tokens = scorer.cache.sentences(scorer.model, sides, scorer.prompt).tokens
+    tokens = scorer.cache.sentences(scorer.model, sides, prompt).tokens
     if distributed.rank() == 0:
         allocate(file, np.float32, (len(tokens), scorer.model.get_embedding_dimension() or 0))
     distributed.barrier()
