@@ -95,6 +95,28 @@ class BiCollator:
         return batch | {"label": _labels(examples)}
 
 
+class QueryDocumentCollator:
+    """Rows of pairs whose sides have prompts of their own -> the features of each side, padded to its width, labels.
+
+    Args:
+        sides: The tokens of each side's distinct sentences, `index` being int32 (n, 1).
+    """
+
+    valid_label_columns = ("label",)
+
+    def __init__(self, sides: list[SentenceTokens]) -> None:
+        self.sides = sides
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
+        """The batch as `BiCollator` makes it, but for the padding."""
+        rows = np.array([example["row"] for example in examples])
+        batch: dict[str, Any] = {"label": _labels(examples)}
+        for number, side in enumerate(self.sides, 1):
+            features = side.tokens.batch(side.index[rows, 0])
+            batch |= {f"sentence{number}_{name}": values for name, values in features.items()}
+        return batch
+
+
 class CrossCollator:
     """Rows of pairs -> the features of joined pairs, and the labels. Rows from n on are the pairs turned round.
 

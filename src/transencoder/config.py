@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from transencoder.errors import InputError
+from transencoder.prompts import Prompts
 
 Form = Literal["bi", "cross", "mlm"]
 Precision = Literal["auto", "bf16", "fp32"]
@@ -32,6 +33,12 @@ class Member:
     """Where the cross-encoder starts. Paper: the plain pretrained model. Without it: `start`."""
     pooling: Pooling | None = None
     """Pooling of the bi-encoder. Without it: the start's own (mean when it has none)."""
+    prompt: str | None = None
+    """Text that the bi-encoder reads before each text of a pair. Without it: the start's default prompt, if it has
+    one."""
+    document_prompt: str | None = None
+    """Text that the bi-encoder reads before the second text of a pair instead, where pairs are a query and a document.
+    Without it: the same."""
     revision: str | None = None
     """Hub revision of `start`."""
     cross_revision: str | None = None
@@ -51,6 +58,11 @@ class Member:
     """Passes of its cross-encoders over the pairs; None: as `cross` says."""
     pretraining_epochs: int | None = None
     """Epochs of masked language modelling over the pairs for its cross-encoders' start; None: as `pretraining` says."""
+
+    @property
+    def prompts(self) -> Prompts:
+        """What its bi-encoders read before the two texts of a pair."""
+        return Prompts(self.prompt, self.document_prompt)
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""

@@ -22,6 +22,7 @@ from transencoder.config import (
     PretrainingConfig,
 )
 from transencoder.encoders import gives_logits, load_bi, load_trained, weights_fingerprint
+from transencoder.prompts import OWN_PROMPTS, Prompts
 from transencoder.runs import Run, StageRecord
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.selection import HeldOut
@@ -46,10 +47,17 @@ class Model:
     seconds: float = 0.0
     pooling: Pooling | None = None
     """Of a start; None: its own."""
+    prompts: Prompts = OWN_PROMPTS
+    """Of a bi-encoder."""
     member: int = 0
     """Whose it is: position among the lab's members."""
     chosen_by: str | None = "dev"
     """What chose its checkpoint: dev, or a criterion that needs no labels; None: nothing, it is the last one."""
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What decides how it reads texts besides its folder, for a stage's key."""
+        return {"pooling": self.pooling} | self.prompts.outcome
 
     @property
     def dev(self) -> float | None:
@@ -128,15 +136,27 @@ class Lab:
     """By which of these checkpoints are chosen; none where there is a dev set, or the last one is kept."""
 
 
-def start_model(folder: Path, name: str = "start", pooling: Pooling | None = None, member: int = 0) -> Model:
+def start_model(
+    folder: Path,
+    name: str = "start",
+    pooling: Pooling | None = None,
+    prompts: Prompts = OWN_PROMPTS,
+    member: int = 0,
+) -> Model:
     """A bi-encoder to start from."""
-    return Model("bi", folder, weights_fingerprint(folder), name, pooling=pooling, member=member)
+    return Model("bi", folder, weights_fingerprint(folder), name, pooling=pooling, prompts=prompts, member=member)
 
 
-def make_scorer(lab: Lab, model: Encoder) -> Scorer:
-    """The scorer of a model in hand, on the lab's tokens and precision."""
+def make_scorer(lab: Lab, model: Encoder, prompts: Prompts) -> Scorer:
+    """The scorer of a model in hand, on the lab's tokens and precision; prompts are a bi-encoder's."""
     if isinstance(model, SentenceTransformer):
-        return BiScorer(model, precision=lab.settings.precision, cache=lab.cache)
+        return BiScorer(
+            model,
+            precision=lab.settings.precision,
+            cache=lab.cache,
+            prompt=prompts.query,
+            document_prompt=prompts.document,
+        )
     return CrossScorer(
         model,
         precision=lab.settings.precision,
@@ -149,7 +169,13 @@ def make_scorer(lab: Lab, model: Encoder) -> Scorer:
 def load(lab: Lab, model: Model, max_length: int | None = None) -> Encoder:
     """A start or a trained model, in memory; with another maximal length than it has, where one is given."""
     if not model.cycle:
-        return load_bi(model.folder, max_length=lab.settings.bi.max_length, pooling=model.pooling, device=lab.device)
+        return load_bi(
+            model.folder,
+            max_length=lab.settings.bi.max_length,
+            pooling=model.pooling,
+            prompts=model.prompts,
+            device=lab.device,
+        )
     return load_trained(model.folder, lab.device, max_length=max_length)
 
 

@@ -96,7 +96,7 @@ def score_pairs(lab: Lab, model: Model) -> StageRecord:
     is_start = not model.cycle
 
     def compute(folder: Path) -> dict[str, Any]:
-        scores = score_on_ranks(make_scorer(lab, load(lab, model)), lab.pairs)
+        scores = score_on_ranks(make_scorer(lab, load(lab, model), model.prompts), lab.pairs)
         if distributed.rank() == 0:
             np.save(folder / "scores.npy", scores)
         return {}
@@ -107,7 +107,7 @@ def score_pairs(lab: Lab, model: Model) -> StageRecord:
             "version": _CODE_VERSION,
             "both_orders": model.form == "cross" and lab.settings.label_both_orders and lab.settings.is_symmetric,
             "max_length": lab.settings.bi.max_length if is_start else None,
-            "pooling": model.pooling,
+            **model.reading,
             "precision": lab.settings.precision,
         },
         inputs=[lab.pairs_fingerprint, model.key],

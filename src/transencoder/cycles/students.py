@@ -26,6 +26,7 @@ from transencoder.losses import (
     LogitRegressionLoss,
     SoftCrossEntropyLoss,
 )
+from transencoder.prompts import OWN_PROMPTS
 from transencoder.runs import StageRecord, stage_seed
 from transencoder.tokens import Encoder
 
@@ -113,6 +114,7 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
         supervision.cycle,
         fitted=record.result,
         seconds=supervision.labelling_seconds + record.seconds,
+        prompts=member.bi.prompts if supervision.form == "bi" else OWN_PROMPTS,
         member=member.bi.member,
         chosen_by=lab.criteria.get(supervision.form) if lab.dev is None else "dev",
     )
@@ -137,6 +139,7 @@ def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -
         seed=seed,
         precision=lab.settings.precision,
         both_orders=form == "cross" and lab.settings.is_symmetric,
+        prompts=member.bi.prompts,
         cache=lab.cache,
         report_to=lab.settings.report_to,
         log_folder=lab.run.folder / "tensorboard" / name.replace("/", "-"),
@@ -154,7 +157,7 @@ def _dev_metrics(lab: Lab, member: LabMember, supervision: _Supervision) -> DevM
         criteria = student_criteria(lab.held_out, _said_of_pairs(lab, member, supervision))
 
     def measure(model: Encoder) -> dict[str, float]:
-        scorer = make_scorer(lab, model)
+        scorer = make_scorer(lab, model, member.bi.prompts)
         tests = lab.analysis(scorer) if lab.analysis is not None else {}
         found = criteria(scorer) if criteria is not None else {}
         return (
@@ -191,7 +194,11 @@ def _initialise(lab: Lab, member: LabMember, supervision: _Supervision, seed: in
     student: Encoder
     if supervision.form == "bi":
         student = load_bi(
-            member.bi.folder, max_length=settings.bi.max_length, pooling=member.bi.pooling, device=lab.device
+            member.bi.folder,
+            max_length=settings.bi.max_length,
+            pooling=member.bi.pooling,
+            prompts=member.bi.prompts,
+            device=lab.device,
         )
     else:
         student = load_cross(
@@ -246,7 +253,7 @@ def _fit_config(lab: Lab, member: LabMember, form: Form) -> dict[str, Any]:
     if loss != usual:  # a field that came later: older stages keep their keys
         config["loss"] = loss
     if form == "bi":
-        return config | {"pooling": member.bi.pooling}
+        return config | member.bi.reading
     return config | {
         "head": settings.head,
         "both_orders": settings.is_symmetric,

@@ -57,7 +57,7 @@ def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:
         return None
 
     def compute(_: Any) -> dict[str, Any]:
-        found = held_out.criteria(make_scorer(lab, load(lab, member.bi)), {})
+        found = held_out.criteria(make_scorer(lab, load(lab, member.bi), member.bi.prompts), {})
         return {name: None if np.isnan(value) else value for name, value in found.items()}
 
     return lab.run.stage(
@@ -66,7 +66,7 @@ def start_criteria(lab: Lab, member: LabMember) -> StageRecord | None:
             "version": _CODE_VERSION,
             "held_out": held_out.about,
             "max_length": lab.settings.bi.max_length,
-            "pooling": member.bi.pooling,
+            **member.bi.reading,
             "precision": lab.settings.precision,
         },
         inputs=[lab.pairs_fingerprint, member.bi.key],

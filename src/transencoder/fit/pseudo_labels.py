@@ -23,14 +23,14 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from transencoder import distributed
-from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, training_rows
+from transencoder.batching import BiCollator, CrossCollator, LengthBucketSampler, QueryDocumentCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig, Precision
 from transencoder.fit.annealing import GoldAnnealing
 from transencoder.fit.lora import LoRA
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.losses import Annealing
-from transencoder.scorers import default_prompt
+from transencoder.prompts import OWN_PROMPTS, Prompts
 from transencoder.tokens import Encoder, TokenCache
 
 _STUDENT = "student.safetensors"
@@ -69,6 +69,7 @@ def fit(
     seed: int,
     precision: Precision = "auto",
     both_orders: bool = False,
+    prompts: Prompts = OWN_PROMPTS,
     cache: TokenCache | None = None,
     report_to: tuple[str, ...] = (),
     log_folder: Path | None = None,
@@ -92,6 +93,7 @@ def fit(
         seed: Decides shuffling and dropout.
         precision: `auto` trains under bf16 autocast where the hardware has it.
         both_orders: Train a cross-encoder on (a, b) and (b, a).
+        prompts: What a bi-encoder reads before the texts of a pair.
         cache: Token ids made earlier, for instance when the pairs were labelled.
         report_to: Trackers the trainer reports to.
         log_folder: Where TensorBoard's events go; None: into `folder`.
@@ -111,7 +113,7 @@ def fit(
         lora = LoRA(student, config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
-    collator, lengths = _collate(student, pairs, both_orders, cache or TokenCache(), taught)
+    collator, lengths = _collate(student, pairs, both_orders, prompts, cache or TokenCache(), taught)
     if rows is not None:  # in the pairs turned round too, where there are these
         rows = np.concatenate([rows + first for first in range(0, len(lengths), len(pairs))])
     data = training_rows(len(lengths), np.asarray(targets, np.float32), rows)
@@ -159,11 +161,17 @@ def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
 
 
 def _collate(
-    student: Encoder, pairs: Dataset, both_orders: bool, cache: TokenCache, taught: np.ndarray | None
+    student: Encoder,
+    pairs: Dataset,
+    both_orders: bool,
+    prompts: Prompts,
+    cache: TokenCache,
+    taught: np.ndarray | None,
 ) -> tuple[Any, np.ndarray]:
     if isinstance(student, SentenceTransformer):
-        sentences = cache.sentences(student, pairs, default_prompt(student))
-        return BiCollator(sentences, taught), sentences.lengths
+        sides = cache.sides(student, pairs, *prompts.sides(student))
+        lengths = np.max([side.lengths for side in sides], axis=0)
+        return BiCollator(sides[0], taught) if len(sides) == 1 else QueryDocumentCollator(sides), lengths
     tables = pair_tables(cache, student, pairs, both_orders)
     return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
 

@@ -73,7 +73,7 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
         for name, model in models.items():
             known = taught[name]
             if known is None:
-                columns[name] = make_scorer(lab, load(lab, model)).score(pairs)
+                columns[name] = make_scorer(lab, load(lab, model), model.prompts).score(pairs)
             else:
                 columns[name] = np.load(known.folder / "scores.npy", mmap_mode="r")[rows]
         if distributed.rank() == 0:
@@ -89,7 +89,7 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
             "models": list(models),
             "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
             "max_length": lab.settings.bi.max_length,
-            "pooling": start.pooling,
+            **start.reading,
             "precision": lab.settings.precision,
         },
         inputs=[lab.pairs_fingerprint, *(model.key for model in models.values())],

@@ -34,12 +34,12 @@ def miner(run: Run, config: TransEncoder, start: Path) -> Miner:
         config: With its device, precision and lengths.
         start: The folder of the first member's start.
     """
-    length, pooling = config.bi.max_length, config.members[0].pooling
+    length, pooling, prompts = config.bi.max_length, config.members[0].pooling, config.members[0].prompts
 
     def compute(sentences: Dataset, folder: Path) -> dict[str, Any]:
         scratch = folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
-        model = load_bi(start, max_length=length, pooling=pooling, device=config.device)
+        model = load_bi(start, max_length=length, pooling=pooling, prompts=prompts, device=config.device)
         scorer = BiScorer(model, precision=config.precision, cache=TokenCache(run.folder / "tokens"))
         mined = mine_pairs(
             sentences,
@@ -60,6 +60,7 @@ def miner(run: Run, config: TransEncoder, start: Path) -> Miner:
                 "n_pairs": config.n_pairs,
                 "max_length": length,
                 "pooling": pooling,
+                **prompts.outcome,
                 "precision": config.precision,
                 "seed": config.seed,
                 "n_processes": distributed.world_size(),

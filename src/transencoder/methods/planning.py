@@ -19,6 +19,7 @@ from transencoder.methods.placement import placed
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.progress import duration
+from transencoder.prompts import warn_of_unused_prompts
 from transencoder.wording import plural
 
 _PAIR_TOKENS = 32
@@ -185,6 +186,7 @@ def prepare(config: TransEncoder) -> tuple[TransEncoder, TransEncoder, list[tupl
     for number, member in enumerate(usable.members, 1):
         with _numbered(number, usable):
             starts.append(_fetched(member, usable))
+        warn_of_unused_prompts(starts[-1][0], member.start, member.prompts)
     n_parameters = max(count_parameters(folder) for folders in starts for folder in folders)
     config, usable = fill(config, n_parameters), fill(usable, n_parameters)
     for number, (member, folders) in enumerate(zip(usable.members, starts, strict=True), 1):

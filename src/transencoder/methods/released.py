@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from transencoder import distributed
-from transencoder.cycles import Lab, Model, load, own_first
+from transencoder.cycles import Lab, Model, load, make_scorer, own_first
 from transencoder.evaluation import agreement
 from transencoder.methods.labelled import Scored
 from transencoder.methods.scoring import Metrics
@@ -57,9 +55,8 @@ def _similarities(lab: Lab, model: Model, sets: dict[str, Scored]) -> StageRecor
     """Four similarities of the pairs of each set: a stage."""
 
     def compute(folder: Path) -> dict[str, Any]:
-        encoder = load(lab, model)
-        assert isinstance(encoder, SentenceTransformer)
-        scorer = BiScorer(encoder, precision=lab.settings.precision, cache=lab.cache)
+        scorer = make_scorer(lab, load(lab, model), model.prompts)
+        assert isinstance(scorer, BiScorer)
         for name, scored in sets.items():
             values = similarities(scorer, scored)
             if distributed.rank() == 0:
@@ -72,7 +69,7 @@ def _similarities(lab: Lab, model: Model, sets: dict[str, Scored]) -> StageRecor
             "version": _CODE_VERSION,
             "precision": lab.settings.precision,
             "max_length": None if model.cycle else lab.settings.bi.max_length,
-            "pooling": model.pooling,
+            **model.reading,
             "sets": list(sets),
         },
         inputs=[model.key, *(scored.fingerprint for scored in sets.values())],
@@ -91,10 +88,7 @@ def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
         float64 (4, n), higher meaning more alike, in the order of `SIMILARITIES`.
     """
     pairs = scored.pairs.select_columns(["sentence1", "sentence2"])
-    sentences = scorer.cache.sentences(scorer.model, pairs, scorer.prompt)
-    with TemporaryDirectory(prefix="transencoder-") as folder:
-        embeddings = np.array(scorer.embed(sentences.tokens, Path(folder)), np.float64)
-    first, second = np.moveaxis(embeddings[sentences.index], 1, 0)
+    first, second = (np.array(side, np.float64) for side in scorer.embed_sides(pairs))
     dots = np.einsum("ij,ij->i", first, second)
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     difference = first - second

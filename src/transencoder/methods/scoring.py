@@ -44,10 +44,14 @@ def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored], max_length
     conditions = {
         "precision": lab.settings.precision,
         "max_length": max_length if model.cycle else lab.settings.bi.max_length,
-        "pooling": model.pooling,
+        **model.reading,
         "both_orders": lab.settings.label_both_orders and lab.settings.is_symmetric,
     }
-    return score_stage(lab.run, model, name, conditions, sets, lambda: make_scorer(lab, load(lab, model, max_length)))
+
+    def make() -> Scorer:
+        return make_scorer(lab, load(lab, model, max_length), model.prompts)
+
+    return score_stage(lab.run, model, name, conditions, sets, make)
 
 
 def score_start_as_is(
@@ -81,8 +85,13 @@ def score_start_as_is(
     is_shortened = max_length is not None and (own is None or max_length < own)
     if not is_shortened and not uses_bf16(device, precision):
         return None
-    conditions = {"precision": "fp32", "max_length": None, "pooling": start.pooling, "both_orders": False}
-    return score_stage(run, start, name, conditions, sets, lambda: BiScorer(model, precision="fp32", cache=cache))
+    conditions = {"precision": "fp32", "max_length": None, **start.reading, "both_orders": False}
+
+    def make() -> Scorer:
+        prompts = start.prompts
+        return BiScorer(model, precision="fp32", cache=cache, prompt=prompts.query, document_prompt=prompts.document)
+
+    return score_stage(run, start, name, conditions, sets, make)
 
 
 def score_stage(

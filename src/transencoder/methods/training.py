@@ -233,7 +233,7 @@ def _lab_member(config: TransEncoder, position: int, folders: tuple[Path, Path])
     bi, cross = folders
     return LabMember(
         prefix=prefix,
-        bi=start_model(bi, f"{prefix}start", member.pooling, position),
+        bi=start_model(bi, f"{prefix}start", member.pooling, member.prompts, position),
         cross=cross,
         cross_fingerprint=weights_fingerprint(cross),
         fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},

@@ -148,6 +148,7 @@ class TransEncoder(Method["Trained"]):
         if self.patience_cycles is not None and not has_choice:
             raise InputError("patience_cycles needs what to choose by; give dev, or another selection than last")
         self._check_labels()
+        self._check_prompts()
         self._check_initialisation()
         super().__post_init__()
 
@@ -181,6 +182,19 @@ class TransEncoder(Method["Trained"]):
             raise InputError(
                 "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may leave "
                 "[0, 1]; take label_policy clip"
+            )
+
+    def _check_prompts(self) -> None:
+        given = [member.document_prompt for member in self.members if member.document_prompt is not None]
+        if given and self.is_symmetric:
+            raise InputError(
+                f"document_prompt is {given[0]!r}: pairs are then a query and a document, whose order means something, "
+                "and is_symmetric says that it means nothing; set is_symmetric false, or leave document_prompt out"
+            )
+        if given and self.sentences is not None:
+            raise InputError(
+                f"document_prompt is {given[0]!r}, but of sentences pairs are mined that have no order; mine pairs of "
+                "queries and documents first (mine, with documents) and give these, or leave document_prompt out"
             )
 
     def _check_gold(self) -> None:

@@ -14,8 +14,8 @@ from transencoder.methods.workers import REFUSED, Part
 
 _WATCH_SECONDS = 0.5
 
-_READING = ("transencoder.pairs", "transencoder.tasks", "transencoder.methods.data")
-"""Loggers whose warnings about the data the process that has the run gives too."""
+_READING = ("transencoder.pairs", "transencoder.prompts", "transencoder.tasks", "transencoder.methods.data")
+"""Loggers whose warnings about data and starts the process that has the run gives too."""
 
 
 def main() -> int:

@@ -49,6 +49,15 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```""",
 }
 
+_QUERY_USE = """```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+query = model.encode_query("How do I reset it?")
+documents = model.encode_document(["Hold the red button for ten seconds.", "The reset button is red."])
+similarity = model.similarity(query, documents)  # cosine, -1 to 1
+```"""
+
 _STRENGTHS: dict[Form, str] = {
     "bi": "It gives each sentence an embedding: use it for search, clustering and finding duplicates.",
     "cross": "It scores two sentences read together: use it to re-rank or to score pairs. "
@@ -96,6 +105,9 @@ def base_models(result: Result, form: Form) -> list[str]:
 
 
 def _use(result: Result, form: Form) -> str:
+    members = result["config"].get("members") or [{}]
+    if form == "bi" and members[0].get("document_prompt") is not None:
+        return _QUERY_USE
     gives_logits = result["config"].get("cross_loss") == "mse"
     return (
         _USES[form].replace("sigmoid, 0 to 1", "the model's raw output, not bounded") if gives_logits else _USES[form]
