@@ -36,6 +36,12 @@ def test_the_card_of_each_form(form: Form, pipeline: str, loader: str, result: R
     assert "/home/somebody" not in card
 
 
+def test_the_bi_encoders_card_says_how_much_it_reads(result: Result) -> None:
+    result["config"]["bi"] = {"max_length": 32}
+    assert "It reads the first 32 tokens of a text" in model_card(result, "bi").partition("## Limits")[2]
+    assert "It reads the first" not in model_card(result, "cross")
+
+
 def test_each_card_has_its_own_numbers(result: Result) -> None:
     bi, cross = model_card(result, "bi"), model_card(result, "cross")
     assert "| average | 75.00 | 75.88 | +0.88 |" in bi and "| dev | 81.80 | 85.00 | +3.20 |" in bi

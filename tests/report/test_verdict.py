@@ -123,6 +123,18 @@ def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded
 
 
 @pytest.mark.parametrize("agreement", [23.0, None])
+def test_a_cross_encoder_that_did_not_even_learn_its_own_pairs_is_left(bare_result, agreement):
+    """Of few pairs none are held out."""
+    bare_result["sample_agreement"] = {"bi": 90.0, "cross": agreement}
+    assert verdict_of(bare_result).sentence.startswith("Leave the cross-encoder, which did not learn")
+    (note,) = [note for note in notes_of(bare_result) if "looks weak: even on pairs that it learned from" in note]
+    assert ("23.00" if agreement else "–") in note
+    bare_result["sample_agreement"]["cross"] = 75.0
+    assert verdict_of(bare_result).sentence.startswith("Whether to use these models cannot be told")
+    assert not any("looks weak" in note for note in notes_of(bare_result))
+
+
+@pytest.mark.parametrize("agreement", [23.0, None])
 def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_result, agreement):
     """None: it says the same of all pairs."""
     bare_result["criteria"] = {"start": {}, "bi": {}, "cross": {"teacher_agreement": agreement}}

@@ -230,6 +230,25 @@ def test_a_result_without_a_hash_is_set_aside_and_the_recipe_written(open_run):
     assert (run.folder / "recipe.toml").read_text() == RECIPE
 
 
+def test_a_result_of_other_data_is_set_aside_and_one_of_the_same_stays(open_run, write_number, tmp_path, caplog):
+    def finish(data, *more):
+        with open_run(RECIPE, outputs=("model",)) as run:
+            for name, number in (("a", data), *more):
+                run.stage(name, config={}, inputs=[str(number)], compute=write_number(number))
+            run.set_outdated_result_aside()
+            (run.folder / "model").write_text(str(data))
+            run.finish({"data": data})
+
+    finish(1)
+    finish(1, ("b", 1))  # a later version keeps more
+    assert not (tmp_path / "run" / "previous").exists()
+    finish(2, ("b", 1))
+    assert (tmp_path / "run" / "previous" / "model").read_text() == "1"
+    assert json.loads((tmp_path / "run" / "previous" / "result.json").read_text())["data"] == 1
+    assert read_result(tmp_path / "run")["data"] == 2
+    assert "is of other data or models (the stage a is another now): it is moved to" in caplog.text
+
+
 def test_finish_writes_the_sessions_stages(open_run, write_number):
     with open_run() as run:
         record = run.stage("a", config={}, compute=write_number(1))

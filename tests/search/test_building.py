@@ -92,6 +92,14 @@ def test_the_same_index_is_not_built_again_and_another_not_over_it(folder, corpu
     assert content(folder) == before
 
 
+def test_documents_that_are_longer_than_the_model_reads_are_told_of(embedder, tiny_bi_encoder, tmp_path, caplog):
+    corpus = Dataset.from_dict({"text": ["a short one", "is it a long one " * 3, "another", "the last"]})
+    build_index(corpus, embedder, tmp_path / "whole")
+    assert "longer" not in caplog.text
+    build_index(corpus, load_embedder(tiny_bi_encoder, max_length=12), tmp_path / "cut")
+    assert "reads the first 12 tokens of a text, and 25 % of the first 4 documents are longer" in caplog.text
+
+
 def test_other_things_are_left_alone(corpus, embedder, tmp_path):
     (tmp_path / "thesis.txt").write_text("x")
     with pytest.raises(InputError, match=r"holds other things, such as thesis.txt"):

@@ -53,6 +53,14 @@ def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(wit
     assert f"{regrets_of('bi')['last']:.2f} (bi-encoder)" in note
 
 
+def test_one_checkpoint_of_each_form_is_no_choice(without_dev):
+    config = without_dev("auto", "auto", cycles=1)
+    once = {"bi": replace(config.bi, eval_steps=100), "cross": replace(config.cross, eval_steps=100)}
+    result = train(replace(config, **once)).result
+    assert any("of each form one checkpoint to choose from" in note for note in notes_of(result))
+    assert not any("were chosen without labels" in note for note in notes_of(result))
+
+
 def test_test_curves_are_recorded_and_choose_nothing(without_dev, tiny_files):
     tests = (str(tiny_files / "test.tsv"),)
     config = without_dev("uniformity", "teacher_agreement", cycles=1)
@@ -81,6 +89,7 @@ def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, 
         assert "held_out_rows" not in result["data"]["pairs"]
         assert result["best"]["bi"]["cycle"] == len(result["cycles"])
         assert not any("chosen_by" in cycle[form] for cycle in result["cycles"] for form in ("bi", "cross"))
+        assert set(result["sample_agreement"]) == {"bi", "cross"}
         monkeypatch.setattr(training, "LEAST_PAIRS", 201)
 
 

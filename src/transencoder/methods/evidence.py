@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Lab, Model, load, make_scorer
+from transencoder.evaluation import spearman
 from transencoder.methods.data import Data
 from transencoder.methods.labelled import Scored
 from transencoder.pairs import TextStatistics, text_statistics
 from transencoder.ranking import RANKING_METRICS, numbered
 from transencoder.report.evidence import DEV, GOLD, SAMPLE, SAMPLE_FILE
-from transencoder.runs import Run, stage_seed
+from transencoder.runs import Run, StageRecord, stage_seed
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what is kept."""
@@ -51,7 +52,7 @@ def keep_gold(run: Run, data: Data) -> None:
         )
 
 
-def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
+def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> StageRecord:
     """Keep what models say of up to 2,000 training pairs, drawn with the seed, as a stage.
 
     A model that taught has scored them before; the others score them here.
@@ -60,6 +61,9 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
         lab: What the run works with.
         start: What the gains are counted from.
         best: The kept model of each form.
+
+    Returns:
+        The stage; `start_agreement` in its result is Spearman's correlation times 100 of each form with the start.
     """
     models = {"start": start, **{str(form): model for form, model in best.items()}}
     seed = stage_seed(lab.settings.seed, SAMPLE)
@@ -78,9 +82,9 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
                 columns[name] = np.load(known.folder / "scores.npy", mmap_mode="r")[rows]
         if distributed.rank() == 0:
             pq.write_table(pa.table(columns), folder / SAMPLE_FILE)
-        return {"rows": len(rows)}
+        return {"rows": len(rows), "start_agreement": {form: _agreement(columns, form) for form in best}}
 
-    lab.run.stage(
+    return lab.run.stage(
         SAMPLE,
         config={
             "version": _CODE_VERSION,
@@ -95,6 +99,12 @@ def keep_sample(lab: Lab, start: Model, best: Mapping[Form, Model]) -> None:
         inputs=[lab.pairs_fingerprint, *(model.key for model in models.values())],
         compute=compute,
     )
+
+
+def _agreement(columns: Mapping[str, Any], form: Form) -> float | None:
+    """None where a model says the same of all pairs."""
+    found = spearman(columns["start"], columns[form])
+    return None if np.isnan(found) else found
 
 
 def _write_gold(sets: Mapping[str, Scored], folder: Path) -> dict[str, Any]:

@@ -147,6 +147,7 @@ def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequen
         best: The model that is kept of each form.
         members: The same of each member, where the result has several.
     """
+    run.set_outdated_result_aside()
     if distributed.rank() == 0:
         for form, model in best.items():
             _export(run, _of_model(result, form), form, model, run.folder / FOLDERS[form])

@@ -84,7 +84,7 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
             lab, chains, ensemble = _distilled(run, config, data, starts)
         kept = best_chain(chains)
         chain = chains[kept]
-        keep_sample(lab, chain.start, chain.best)
+        sample = keep_sample(lab, chain.start, chain.best)
         result = result_of(
             run,
             given,
@@ -100,6 +100,8 @@ def train(config: TransEncoder, *, recipe: str | None = None) -> Trained:
         if n_processes > 1:
             result["seconds"] = max(time.monotonic() - started, spent(run.stages, n_processes))
         _complete(result, config, lab, chain)
+        if data.dev is None and lab.held_out is None:
+            result["sample_agreement"] = sample.result.get("start_agreement", {})
         if ensemble is not None:
             result["ensemble"] = ensemble
             result["member"] = kept + 1

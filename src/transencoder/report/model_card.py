@@ -201,6 +201,19 @@ def _limits(result: Result, form: Form) -> list[str]:
     own = [
         "No person graded what it learned from: what its start gets wrong, it may keep.",
         "It was trained for the language and domain of its text; elsewhere, measure before use.",
+        *_length_limit(result, form),
         scale[form],
     ]
     return [f"- {text}" for text in [*own, *notes_of(result)]]
+
+
+def _length_limit(result: Result, form: Form) -> list[str]:
+    """What a bi-encoder does not read; its start often reads more."""
+    config = result["config"]
+    length = (config.get("bi") or config.get("fit") or {}).get("max_length")
+    if form != "bi" or length is None:
+        return []
+    return [
+        f"It reads the first {length} tokens of a text, as it did in training. `model.max_seq_length` changes that; "
+        "nothing was measured with more."
+    ]

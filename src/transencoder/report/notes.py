@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from transencoder.config import Form
-from transencoder.report.reading import forms_of, has_cycles, mean_over, tests_by_metric, training_data
+from transencoder.report.reading import form_cycle, forms_of, has_cycles, mean_over, tests_by_metric, training_data
 from transencoder.report.result import FORM_TITLES, Result, SelectionRecord
 from transencoder.report.text import metric_mark, number
-from transencoder.report.verdict import comparisons, looks_weak
+from transencoder.report.verdict import comparisons, forgot_its_pairs, looks_weak
 from transencoder.wording import plural
 
 _CLOSE_TOGETHER = -2.0
@@ -25,6 +25,7 @@ def notes_of(result: Result) -> list[str]:
         *_worse_notes(result),
         *weak_start_notes(result.get("criteria", {}).get("start", {})),
         *weak_cross_notes(result.get("criteria", {}).get("cross", {})),
+        *_forgetful_cross_notes(result),
         *result["notes"],
     ]
 
@@ -56,6 +57,15 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
             f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
             "all were worse than their start, and two of three bi-encoders that learned from them: more pairs or "
             "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
+        )
+
+
+def _forgetful_cross_notes(result: Result) -> Iterator[str]:
+    if forgot_its_pairs(result):
+        yield (
+            "The cross-encoder looks weak: even on pairs that it learned from, its ranking and the start's have a rank "
+            f"correlation of {number(result['sample_agreement']['cross'])}, of 100. More pairs or epochs, or a higher "
+            "rate, may help."
         )
 
 
@@ -108,8 +118,10 @@ def _data_notes(result: Result) -> Iterator[str]:
 def _selection_notes(result: Result) -> Iterator[str]:
     if "mlm" in result["best"]:
         yield "The last weights were kept; tests take the mean over a text's tokens, of the start too."
-    elif "selection" in result:
+    elif "selection" in result and _had_a_choice(result):
         yield _choice_without_labels(result, result["selection"])
+    elif "selection" in result:
+        yield "There was no dev set, and of each form one checkpoint to choose from: it was kept."
     elif result["data"]["dev"] is None:
         of_cycle = " of the last cycle" if has_cycles(result) else ""
         yield f"There was no dev set: the last checkpoint{of_cycle} was kept, not the best one."
@@ -123,6 +135,12 @@ def _selection_notes(result: Result) -> Iterator[str]:
     for form, title in FORM_TITLES.items():
         if None in result["scores"].get(form, {}).values():
             yield f"The {title} gave every pair of a set the same score, so its metric is undefined."
+
+
+def _had_a_choice(result: Result) -> bool:
+    """Whether some form was evaluated more than once."""
+    trainings = {form: [form_cycle(cycle, form) for cycle in result["cycles"]] for form in forms_of(result)}
+    return any(sum(len(each.get("criteria", ())) for each in parts if each) > 1 for parts in trainings.values())
 
 
 def _choice_without_labels(result: Result, selection: SelectionRecord) -> str:

@@ -291,6 +291,9 @@ class Result(TypedDict):
     """Form -> (cycle, step within this training, test set -> metric times 100)."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
     """`start` and, where pairs are held out, the forms -> what pairs say of them without labels, by criterion."""
+    sample_agreement: NotRequired[dict[Form, float | None]]
+    """Where there was no dev set and nothing was held out: each form's rank correlation times 100 with the start, on
+    training pairs."""
     selection: NotRequired[SelectionRecord]
     """Where checkpoints were chosen without labels."""
     stages: list[StageSummary]

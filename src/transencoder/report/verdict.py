@@ -70,7 +70,7 @@ def verdict_of(result: Result) -> Verdict:
     """What to do with a run's models: by the tests where there are any, else by dev, else nobody can tell."""
     compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
     if not any(each.is_measured for each in compared.values()):
-        return _unmeasured(result.get("criteria", {}))
+        return _unmeasured(result)
     better = [form for form, each in compared.items() if each.is_better]
     unknown = [form for form, each in compared.items() if each.is_open]
     where, start, *_ = next(iter(compared.values()))
@@ -82,8 +82,9 @@ def verdict_of(result: Result) -> Verdict:
     return Verdict(advice, f"{_to_do(advice, unknown, len(compared), sets)}: {said}.")
 
 
-def _unmeasured(criteria: Mapping[str, Mapping[str, float | None]]) -> Verdict:
+def _unmeasured(result: Result) -> Verdict:
     """Without labels a run can be seen to have failed, not to have succeeded."""
+    criteria = result.get("criteria", {})
     start, bi = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
     if start is not None and bi is not None and start - bi > FALLEN_RETRIEVAL:
         return Verdict(
@@ -93,7 +94,7 @@ def _unmeasured(criteria: Mapping[str, Mapping[str, float | None]]) -> Verdict:
         )
     leave = (
         "Leave the cross-encoder, which did not learn its teacher's ranking; whether"
-        if looks_weak(criteria.get("cross", {}))
+        if looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result)
         else "Whether"
     )
     models = "the bi-encoder is better than its start" if leave != "Whether" else "to use these models"
@@ -111,6 +112,15 @@ def looks_weak(cross: Mapping[str, float | None]) -> bool:
         cross: What held-out pairs say of it without labels; empty where none were held out.
     """
     agreement = cross.get("teacher_agreement", ENOUGH_AGREEMENT)
+    return agreement is None or agreement < ENOUGH_AGREEMENT
+
+
+def forgot_its_pairs(result: Result) -> bool:
+    """Whether the cross-encoder does not even rank the pairs that it learned from as the start does.
+
+    Known of runs without dev that had too few pairs to hold any out.
+    """
+    agreement = result.get("sample_agreement", {}).get("cross", ENOUGH_AGREEMENT)
     return agreement is None or agreement < ENOUGH_AGREEMENT
 
 

@@ -72,20 +72,29 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
 
 
 def _set_foreign_result_aside(folder: Path, own_hash: str, outputs: Sequence[str], log: LogWriter) -> None:
-    """Move another recipe's result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
+    if (folder / RESULT_NAME).exists() and read_result(folder, expected_hash=own_hash) is None:
+        set_result_aside(folder, outputs, log, "is another recipe's")
+
+
+def set_result_aside(folder: Path, outputs: Sequence[str], log: LogWriter, reason: str) -> None:
+    """Move a result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
 
     The record goes last: with it the move is whole, and only then may the next one replace it.
+
+    Args:
+        folder: the run folder.
+        outputs: what belongs to a result besides its record.
+        log: the run's.
+        reason: what is said of the result, such as "is another recipe's".
     """
-    result = folder / RESULT_NAME
-    if not result.exists() or read_result(folder, expected_hash=own_hash) is not None:
-        return
-    previous = folder / PREVIOUS_NAME
+    result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
     if (previous / RESULT_NAME).exists():
         remove_folder(previous)
     previous.mkdir(exist_ok=True)
     _logger.warning(
-        "%s is another recipe's: it is moved to %s with its models and report; finished stages are kept and reused",
+        "%s %s: it is moved to %s with its models and report; finished stages are kept and reused",
         result,
+        reason,
         previous,
     )
     for name in outputs:

@@ -15,10 +15,10 @@ from transencoder.runs.crew import Crew
 from transencoder.runs.disk_full import disk_full_error, disk_full_explained
 from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, remove_folder
-from transencoder.runs.listing import RESULT_NAME, recipe_hash
+from transencoder.runs.listing import RESULT_NAME, read_result, recipe_hash
 from transencoder.runs.lock import release_lock, take_lock
 from transencoder.runs.log import LogWriter, interrupted_seconds, now, read_log
-from transencoder.runs.opening import describe_run, take_folder
+from transencoder.runs.opening import describe_run, set_result_aside, take_folder
 from transencoder.runs.ranks import Ranks, no_barrier, no_broadcast
 from transencoder.runs.records import (
     STAGES_NAME,
@@ -62,6 +62,7 @@ class Run:
         self._records: dict[str, StageRecord] = {}
         self._opened = now()
         self._lenders: list[Path] = []
+        self._outputs: Sequence[str] = ()
 
     @classmethod
     def open(
@@ -100,6 +101,7 @@ class Run:
         run = cls(Path(folder), method=method, ranks=Ranks(rank=rank, barrier=barrier, broadcast=broadcast))
         run._recipe_hash = recipe_hash(method, recipe_toml)
         run._lenders = [Path(lender) for lender in lenders]
+        run._outputs = outputs
         run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
         for lender in run._lenders:
             if not (lender / STAGES_NAME).is_dir():
@@ -210,6 +212,13 @@ class Run:
         if self._log is not None:
             self._log.write(event, fields)
 
+    def set_outdated_result_aside(self) -> None:
+        """Move an earlier result of this recipe to `previous`, outputs included, where a stage of it was another.
+
+        Data or models changed since. Every rank calls it, before anything is written over these outputs; rank 0 moves.
+        """
+        self._ranks.from_first(self._set_outdated_result_aside)
+
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write result.json, atomically and last; every rank calls it, rank 0 writes.
 
@@ -300,6 +309,15 @@ class Run:
         self.log("stage_done", name=draft.name, key=draft.key, seconds=record.seconds)
         drop_leftovers(folder)
         return record
+
+    def _set_outdated_result_aside(self) -> None:
+        before = read_result(self.folder, expected_hash=self._recipe_hash)
+        keys = {record.name: record.key for record in self._records.values()}
+        stages = before["stages"] if before else []
+        changed = [each["name"] for each in stages if keys.get(each["name"], each["key"]) != each["key"]]
+        if changed and self._log is not None:
+            reason = f"is of other data or models (the stage {changed[0]} is another now)"
+            set_result_aside(self.folder, self._outputs, self._log, reason)
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
         content = {"stages": self.stages, **result, "recipe_sha256": self._recipe_hash}

@@ -67,6 +67,7 @@ def build_index(
         return _same_index(folder, recipe)
     _check_folder(folder)
     _check_ids(corpus)
+    _warn_of_cut_documents(corpus, embedder)
     with disk_full_explained(folder), _locked(folder):
         embeddings = embed_documents(corpus, embedder, folder / DRAFT_NAME, stage_key("index", asdict(recipe)))
         vectors = make_vectors(embeddings, precision)
@@ -170,6 +171,21 @@ def _check_ids(corpus: Dataset) -> None:
         raise InputError(
             f"{len(repeated)} ids are of several documents, the first {shorten(repeated[0]['values'].as_py())}. "
             "Each document needs an id of its own"
+        )
+
+
+def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
+    """Say how many documents are longer than what the model reads, by the first of them."""
+    texts = corpus[:_CHUNK]["text"]
+    share = embedder.share_cut(texts)
+    if share:
+        logger.warning(
+            "%s reads the first %d tokens of a text, and %.0f %% of the first %d documents are longer: what follows is "
+            "not searched. A model that can read more takes --max-length",
+            embedder.name,
+            embedder.model.max_seq_length,
+            max(1.0, 100 * share),
+            len(texts),
         )
 
 

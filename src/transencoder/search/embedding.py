@@ -56,6 +56,15 @@ class Embedder:
             embeddings = scorer.embed(found.tokens, Path(name))[found.index[:, 0]]
         return self._unit(embeddings, texts)
 
+    def share_cut(self, texts: Sequence[str]) -> float:
+        """The share of texts that are longer than what the model reads, 0 to 1."""
+        limit = self.model.max_seq_length
+        if limit is None:
+            return 0.0
+        given = [self.document_prompt + text for text in texts]
+        tokens = self.model.tokenizer(given, truncation=False, verbose=False)["input_ids"]
+        return float(np.mean([len(each) > limit for each in tokens]))
+
     def _unit(self, embeddings: np.ndarray, texts: Sequence[str]) -> np.ndarray:
         bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
         if len(bad):

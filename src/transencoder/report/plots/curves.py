@@ -105,13 +105,15 @@ def _of_form(name: str, title: str, marks: Sequence[Mark], labels: tuple[str, st
     ys += [mark.value for mark in marks if isinstance(mark, Rule)]
     said = [f"{line.label} goes from {short(line.points[0][1])} to {short(line.points[-1][1])}" for line in lines]
     x_label, y_label = labels
+    y = linear_axis(y_label, ys, room=ROOM)
     yield Plot(
         name=name,
         title=title[0].upper() + title[1:],
         x=linear_axis(x_label, [0.0, *xs], room=(0.0, 0.04), whole=True),
-        y=linear_axis(y_label, ys, room=ROOM),
+        y=y,
         marks=marks,
         about="; ".join(said) + ".",
+        left=22.0 + 6.0 * max(4, *(len(tick) for _, tick in y.ticks)),
     )
 
 
