@@ -135,7 +135,7 @@ def test_fewer_pairs_than_wanted_are_told(options, caplog):
 @pytest.mark.parametrize(
     ("texts", "changes", "message"),
     [
-        (["balo", "Balo!"], {}, "no pair can be made of 1 distinct sentences"),
+        (["balo", "Balo!"], {}, "no pair can be made of 1 distinct sentence,"),
         (["balo", "bama"], {"n_pairs": 0}, "n_pairs is 0; it must be at least 1"),
         (["balo", "bama"], {"max_pairs_per_sentence": 0}, "max_pairs_per_sentence is 0"),
         (["balo", " "], {}, "only white space"),

@@ -18,6 +18,7 @@ from transencoder.mining.random_pairs import random_pairs
 from transencoder.mining.records import record_of
 from transencoder.mining.writing import write_pairs
 from transencoder.report.result import MiningRecord
+from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def mine_pairs(
     chosen, strata = spread(found, piles, n_wanted, max_pairs_per_sentence, random)
     if len(chosen) < n_wanted:
         logger.warning(
-            "%d pairs were wanted, %d are there: of %d candidates no sentence may be in more than %d pairs",
+            "%d pairs were wanted, %d are there: %d candidates were found, no sentence may be in more than %d pairs",
             n_wanted,
             len(chosen),
             len(found),
@@ -119,9 +120,9 @@ def check_numbers(n_pairs: int | None, max_pairs_per_sentence: int) -> None:
 
 
 def _no_pair(piles: Piles, n_near: int) -> str:
-    texts = f"{len(piles.first)} distinct sentences"
+    texts = plural(len(piles.first), "distinct sentence")
     if not piles.are_one:
-        texts += f" and {len(piles.second)} distinct documents"
+        texts += f" and {plural(len(piles.second), 'distinct document')}"
     return (
         f"no pair can be made of {texts}, {n_near} near duplicates among them; give texts of which at least two say "
         "different things"

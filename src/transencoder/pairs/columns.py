@@ -31,6 +31,10 @@ KNOWN_OTHERS = (
     *("score", "relatedness_score", "similarity_score", "similarity", "relevance", "label", "labels", "gold_label"),
     *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
 )
+_NAME_OR_STATE = (
+    "Name the columns that have the texts (columns, or column for one; --columns, --column), or state header=True or "
+    "header=False (--header, --no-header)."
+)
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
 """Such as `query`, `text_a` or `Sentence 1`."""
 _KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *KNOWN_TEXTS, KNOWN_OTHERS) for name in names}
@@ -131,15 +135,13 @@ def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
     if not known:
         raise InputError(
             f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. Each of its fields "
-            "could be a column's name or a text of one word. State header=True or header=False (--header, "
-            "--no-header), or name the columns."
+            f"could be a column's name or a text of one word. {_NAME_OR_STATE}"
         )
     if len(known) < len(first_row) or _known_texts(first_row, wanted) is None:
         raise InputError(
             f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. A header "
             f"is detected when all its fields are known names, with those of {' and '.join(wanted.result)} "
-            f"among them; here {', '.join(map(shorten, known))} could be. State header=True or header=False "
-            "(--header, --no-header), or name the columns."
+            f"among them; here {', '.join(map(shorten, known))} could be. {_NAME_OR_STATE}"
         )
     logger.info("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
     return True
