@@ -10,6 +10,7 @@ from transencoder.ranking import (
     RANKING_METRICS,
     mean_average_precision,
     mean_reciprocal_rank,
+    n_ranked,
     normalised_gain,
     recall,
 )
@@ -98,6 +99,7 @@ def test_queries_of_one_kind_only_are_left_out_and_counted(metric: object, caplo
     gold, scores = np.array([1.0, 0, 0, 0, 1]), np.array([0.2, 0.1, 0.9, 0.8, 0.7])
     with caplog.at_level(logging.INFO, logger="transencoder"):
         assert metric(gold, scores, ["a", "a", "b", "b", "c"]) == pytest.approx(100.0)
+    assert n_ranked(gold, ["a", "a", "b", "b", "c"]) == 1
     assert "2 of 3 queries are left out" in caplog.text
 
 

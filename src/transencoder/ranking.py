@@ -41,7 +41,7 @@ def mean_average_precision(
     Raises:
         InputError: gold other than 0 and 1, or no query with both.
     """
-    return 100.0 * float(np.mean(query_values("map", gold, scores, queries)))
+    return _mean("map", gold, scores, queries)
 
 
 def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
@@ -61,7 +61,7 @@ def mean_reciprocal_rank(gold: NDArray[np.float64], scores: NDArray[np.float64],
     Raises:
         InputError: as in `mean_average_precision`.
     """
-    return 100.0 * float(np.mean(query_values("mrr_at_10", gold, scores, queries)))
+    return _mean("mrr_at_10", gold, scores, queries)
 
 
 def normalised_gain(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
@@ -78,8 +78,7 @@ def normalised_gain(gold: NDArray[np.float64], scores: NDArray[np.float64], quer
     Raises:
         InputError: as in `mean_average_precision`.
     """
-    rankings = _rankings(gold, scores, queries)
-    return 100.0 * float(np.mean([ndcg_score([gains], [found], k=_LAST_RANK) for gains, found in rankings]))
+    return _mean("ndcg_at_10", gold, scores, queries)
 
 
 def recall(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
@@ -96,7 +95,7 @@ def recall(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iter
     Raises:
         InputError: as in `mean_average_precision`.
     """
-    return 100.0 * float(np.mean([_recall(*ranking) for ranking in _rankings(gold, scores, queries)]))
+    return _mean("recall_at_10", gold, scores, queries)
 
 
 RANKING_METRICS: dict[str, Callable[[NDArray[np.float64], NDArray[np.float64], Iterable[Hashable]], float]] = {
@@ -124,14 +123,35 @@ def query_values(
     Raises:
         InputError: as in `mean_average_precision`.
     """
-    of_query = {"map": average_precision_score, "mrr_at_10": _reciprocal_rank}[metric]
+    of_query = _OF_QUERY[metric]
     return np.array([of_query(*ranking) for ranking in _rankings(gold, scores, queries)], np.float64)
+
+
+def n_ranked(gold: NDArray[np.float64], queries: Iterable[Hashable]) -> int:
+    """How many queries have positive and negative candidates; arguments as in `mean_average_precision`."""
+    numbers = numbered(queries)
+    n_positive, n_candidates = np.bincount(numbers, gold), np.bincount(numbers)
+    return int(np.count_nonzero((n_positive > 0) & (n_positive < n_candidates)))
 
 
 def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
     """Queries by number of first appearance, shape (n,)."""
     numbers: dict[Hashable, int] = {}
     return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)
+
+
+def _mean(metric: str, gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> float:
+    """The mean over queries times 100; says how many are left out."""
+    numbers = numbered(queries)
+    values = query_values(metric, gold, scores, numbers)
+    n_queries = int(numbers.max()) + 1
+    if len(values) < n_queries:
+        logger.info(
+            "%d of %d queries are left out: they have no positive or no negative candidate",
+            n_queries - len(values),
+            n_queries,
+        )
+    return 100.0 * float(np.mean(values))
 
 
 def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
@@ -142,6 +162,10 @@ def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]
 def _recall(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     first = np.lexsort((is_positive, -scores))[:_LAST_RANK]
     return float(np.count_nonzero(is_positive[first]) / np.count_nonzero(is_positive))
+
+
+def _normalised_gain(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    return float(ndcg_score([is_positive], [scores], k=_LAST_RANK))
 
 
 def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable]) -> list[Ranking]:
@@ -159,10 +183,12 @@ def _rankings(gold: NDArray[np.float64], scores: NDArray[np.float64], queries: I
             f"none of the {len(groups)} queries has a positive and a negative candidate (gold labels 1 and 0), so "
             "there is nothing to rank. Pairs of one query have the same first sentence"
         )
-    if len(rankings) < len(groups):
-        logger.info(
-            "%d of %d queries are left out: they have no positive or no negative candidate",
-            len(groups) - len(rankings),
-            len(groups),
-        )
     return rankings
+
+
+_OF_QUERY: dict[str, Callable[[NDArray[np.bool_], NDArray[np.float64]], float]] = {
+    "map": average_precision_score,
+    "mrr_at_10": _reciprocal_rank,
+    "ndcg_at_10": _normalised_gain,
+    "recall_at_10": _recall,
+}

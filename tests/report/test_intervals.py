@@ -1,14 +1,12 @@
-"""Bootstrap intervals: the same metrics as elsewhere, pairs resampled together."""
+"""Bootstrap intervals of a run, from what its stages keep."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from transencoder.evaluation import roc_auc, spearman
-from transencoder.ranking import mean_average_precision
-from transencoder.report.evidence import Evidence, Gold
-from transencoder.report.intervals import _statistic, drawn_intervals, draws_of, interval
+from transencoder.report.evidence import Evidence
+from transencoder.report.intervals import drawn_intervals, draws_of
 from transencoder.report.result import read_result
 
 
@@ -16,25 +14,6 @@ from transencoder.report.result import read_result
 def evidence(kept_run):
     folder = kept_run()
     return Evidence(folder, read_result(folder))
-
-
-@pytest.mark.parametrize("metric", ["spearman", "roc_auc", "map"])
-def test_a_resample_is_measured_as_a_test_is(metric):
-    rng = np.random.default_rng(0)
-    gold = rng.integers(0, 2 if metric != "spearman" else 6, 40).astype(np.float64)
-    scores = np.round(rng.normal(size=(2, 40)) + gold, 1)  # with ties
-    queries = np.repeat(np.arange(8), 5)
-    n_units, statistic = _statistic(metric, Gold(gold, queries if metric == "map" else None), scores)
-    rows = rng.integers(0, n_units, (3, n_units))
-    rows[0] = np.arange(n_units)
-    found = 100 * statistic(rows)
-    assert found.shape == (2, 3)
-    if metric == "map":
-        assert found[1, 0] == pytest.approx(mean_average_precision(gold, scores[1], queries))
-        return
-    measure = {"spearman": spearman, "roc_auc": roc_auc}[metric]
-    expected = [[measure(gold[drawn], each[drawn]) for drawn in rows] for each in scores]
-    assert found == pytest.approx(np.array(expected))
 
 
 def test_gains_are_of_the_same_resamples(evidence):
@@ -81,8 +60,3 @@ def test_a_model_that_says_the_same_of_all_pairs_has_no_interval(evidence):
     found = drawn_intervals(evidence)
     assert "cross" not in found["sts12"].scores and "cross" not in found["average"].gains
     assert "bi" in found["sts12"].scores
-
-
-def test_a_mostly_undefined_metric_has_no_interval():
-    assert interval(np.array([np.nan, np.nan, 50.0])) is None
-    assert interval(np.array([np.nan, 50.0, 50.0])) is not None

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transencoder import progress
+from transencoder.bootstrap import Interval, interval
 from transencoder.report.evidence import Evidence
 from transencoder.report.inputs import data_sets
-from transencoder.report.intervals import Interval, draws_of, interval
+from transencoder.report.intervals import draws_of
 from transencoder.report.reading import forms_of, mean_over
 from transencoder.report.result import FORM_TITLES, Result, read_result
 from transencoder.report.tables import AVERAGE

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from transencoder.bootstrap import Interval
 from transencoder.progress import duration
-from transencoder.report.intervals import Interval
 from transencoder.report.plots import shape, strip, svg_of, swatch
 from transencoder.report.result import FORM_TITLES
 from transencoder.report.text import number

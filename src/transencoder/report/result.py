@@ -246,7 +246,7 @@ class IntervalRecord(TypedDict):
 
     scores: dict[str, tuple[float, float]]
     """`start` and the forms -> metric times 100."""
-    gains: dict[Form, tuple[float, float]]
+    gains: dict[str, tuple[float, float]]
     """The forms -> points over the start, on the same resamples."""
 
 

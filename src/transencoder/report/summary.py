@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from transencoder.bootstrap import LEVEL, N_RESAMPLES, RowIntervals
 from transencoder.config import Form
 from transencoder.report.evidence import GOLD
-from transencoder.report.intervals import LEVEL, N_RESAMPLES, RowIntervals
 from transencoder.report.reading import tests_by_metric
 from transencoder.report.result import Result
 from transencoder.report.tables import AVERAGE, ScoreRow, shown_metrics

@@ -7,8 +7,8 @@ from transencoder.report.plots.plot import Axis, Plot, Rule, Steps, Whiskers, li
 from transencoder.report.result import FORM_TITLES, MiningRecord
 
 if TYPE_CHECKING:
+    from transencoder.bootstrap import RowIntervals
     from transencoder.pairs import TextStatistics
-    from transencoder.report.intervals import RowIntervals
     from transencoder.report.tables import ScoreRow
 
 _NAME_LENGTH = 22
