@@ -28,6 +28,11 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def holds_zero(self) -> bool:
+        """Whether, of a gain, another draw might well have given none."""
+        return self.low <= 0.0 <= self.high
+
 
 @dataclass(frozen=True)
 class RowIntervals:

@@ -7,6 +7,7 @@ paper's released code measures its ensembles otherwise (the best of four similar
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,25 @@ from sklearn.metrics import roc_auc_score
 
 from transencoder.errors import InputError
 from transencoder.probing import probe
-from transencoder.ranking import RANKING_METRICS
+from transencoder.ranking import RANKING_METRICS, numbered
 from transencoder.scorers import BiScorer, KeptScores, Scorer
 from transencoder.tasks import Role, Task, expand, load, load_classes
 
 logger = logging.getLogger(__name__)
 
 _ROWS_NAMED = 5
+
+
+@dataclass(frozen=True)
+class LabelledSet:
+    """What a scorer is measured on, and how."""
+
+    pairs: Dataset
+    """With the gold `score`."""
+    metric: str
+    """A key of `METRICS` or `RANKING_METRICS`, or `accuracy`."""
+    classes: Mapping[Role, Dataset] | None = None
+    """Where a classifier is measured: what it is trained, chosen and measured on."""
 
 
 def evaluate_tasks(
@@ -52,13 +65,39 @@ def evaluate_tasks(
     Raises:
         InputError: unknown task, or scores that cannot be measured.
     """
+    sets = load_sets(tasks, metric=metric, data_folder=data_folder, cache_folder=cache_folder, token=token)
+    return {name: measure(scorer, labelled) for name, labelled in sets.items()}
+
+
+def load_sets(
+    tasks: str | Task | Iterable[str | Task],
+    *,
+    metric: str | None = None,
+    data_folder: str | Path | None = None,
+    cache_folder: str | Path | None = None,
+    token: str | None = None,
+) -> dict[str, LabelledSet]:
+    """What `evaluate_tasks`, whose arguments these are, measures on: task name -> labelled set.
+
+    Raises:
+        InputError: unknown task, or data that cannot be read.
+    """
     where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
-    return {
-        task.name: evaluate_classes(scorer, load_classes(task, **where))
-        if task.metric == "accuracy"
-        else evaluate(scorer, load(task, "test", **where), metric or task.metric)
-        for task in expand(tasks)
-    }
+    sets = {}
+    for task in expand(tasks):
+        if task.metric == "accuracy":
+            classes = load_classes(task, **where)
+            sets[task.name] = LabelledSet(classes["test"], task.metric, classes)
+        else:
+            sets[task.name] = LabelledSet(load(task, "test", **where), metric or task.metric)
+    return sets
+
+
+def measure(scorer: Scorer, labelled: LabelledSet) -> float:
+    """The metric times 100 of a scorer on a labelled set; raises what `evaluate` does."""
+    if labelled.classes is not None:
+        return evaluate_classes(scorer, labelled.classes)
+    return evaluate(scorer, labelled.pairs, labelled.metric)
 
 
 def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
@@ -122,11 +161,23 @@ def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:
     Raises:
         InputError: gold or scores that the metric cannot be of.
     """
-    gold = np.asarray(dataset["score"][:], dtype=np.float64)
-    if metric in METRICS:
+    gold, queries = gold_of(dataset, metric)
+    if queries is None:
         return METRICS[metric](gold, scores)
-    queries = dataset["query" if "query" in dataset.column_names else "sentence1"][:]
     return RANKING_METRICS[metric](*_checked(gold, scores), queries)
+
+
+def gold_of(dataset: Dataset, metric: str) -> tuple[NDArray[np.float64], NDArray[np.intp] | None]:
+    """The gold scores of n pairs, (n,), and for a ranking metric the number of each pair's query, (n,).
+
+    Args:
+        dataset: As in `evaluate`.
+        metric: As in `evaluate`.
+    """
+    gold = np.asarray(dataset["score"][:], dtype=np.float64)
+    if metric not in RANKING_METRICS:
+        return gold, None
+    return gold, numbered(dataset["query" if "query" in dataset.column_names else "sentence1"][:])
 
 
 def spearman(gold: ArrayLike, scores: ArrayLike) -> float:

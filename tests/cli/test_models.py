@@ -4,6 +4,9 @@ import csv
 import gzip
 import io
 import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,10 +14,12 @@ import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
+from transencoder.bootstrap import metric_draws, row_intervals
 from transencoder.cli.rows import write_rows
 from transencoder.errors import InputError
 from transencoder.evaluation import METRICS
 from transencoder.labels import Teacher
+from transencoder.methods.method import Method
 from transencoder.pairs import read_pairs
 from transencoder.ranking import RANKING_METRICS
 from transencoder.scorers import BiScorer, CrossScorer
@@ -145,26 +150,96 @@ def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
 def test_evaluate_measures_scored_pairs(run, loaded, pairs):
     code, out, err = run("evaluate", "long", "--pairs", pairs)
     assert code == 0, err
-    assert "100.00" in out
+    assert "100.00 [100.0, 100.0]" in out and "3 pairs" in out and "better" not in out
     record = json.loads(run("evaluate", "short", "--pairs", pairs, "--json")[1])
     assert record["scores"] == {str(pairs): pytest.approx(-100.0)}
     assert record["models"] == ["short"]
+    assert (record["n_pairs"], record["n_queries"]) == ({str(pairs): 3}, {})
+    assert record["intervals"] == {str(pairs): {"scores": {"short": pytest.approx([-100, -100])}, "gains": {}}}
 
 
-def test_evaluate_measures_tasks_and_their_average(run, loaded, monkeypatch):
-    seen = {}
+@pytest.fixture
+def tasks(monkeypatch):
+    """Every task has the three pairs, but for the gold of those in `gold`; what was asked for is kept."""
+    gold, asked = {}, []
 
-    def evaluate_tasks(scorer, tasks, **options):
-        seen.update(options, tasks=tasks)
-        return {"sts12": 70.0, "stsb": float("nan")}
+    def load(task, role, **where):
+        asked.append((task.name, role, where))
+        scores = gold.get(task.name, [1.0, 3.0, 5.0])
+        return Dataset.from_dict({"sentence1": ["a"] * 3, "sentence2": ["b"] * 3, "score": scores})
 
-    monkeypatch.setattr("transencoder.evaluation.evaluate_tasks", evaluate_tasks)
-    code, out, err = run("evaluate", "long", "--tasks", "sts12", "stsb", "--data-dir", "d", "--json")
+    monkeypatch.setattr("transencoder.evaluation.load", load)
+    return SimpleNamespace(gold=gold, asked=asked)
+
+
+def test_evaluate_measures_tasks_and_their_average(run, loaded, tasks):
+    tasks.gold["stsb"] = [2.0, 2.0, 2.0]
+    code, out, err = run("evaluate", "long", "short", "--tasks", "sts12", "stsb", "--data-dir", "d", "--json")
     assert code == 0, err
-    options = {"metric": None, "data_folder": "d", "cache_folder": None, "token": None}
-    assert seen == {"tasks": ["sts12", "stsb"]} | options
-    assert json.loads(out)["scores"] == {"sts12": 70.0, "stsb": None}
+    where = {"data_folder": "d", "cache_folder": None, "token": None}
+    assert tasks.asked == [("sts12", "test", where), ("stsb", "test", where)], "each task is read once"
+    record = json.loads(out)
+    assert record["each"]["long"]["scores"] == {"sts12": pytest.approx(100.0), "stsb": None}
+    assert record["gains"]["average"] == {"short": None, "ensemble": None}
+    assert record["intervals"]["stsb"] == {"scores": {}, "gains": {}} == record["intervals"]["average"]
     assert "average" in run("evaluate", "long", "--tasks", "sts12", "stsb")[1]
+
+
+def test_an_average_has_the_interval_of_its_tests_draws(run, loaded, tasks):
+    command = ("evaluate", "long", "short", "--tasks", "sts12", "stsb")
+    record = json.loads(run(*command, "--json")[1])
+    assert list(record["intervals"]) == ["sts12", "stsb", "average"]
+    assert record["intervals"]["average"]["gains"]["short"] == pytest.approx([-200, -200])
+    assert record["gains"]["average"]["short"] == pytest.approx(-200)
+    assert "-200.00 [-200.0, -200.0]" in run(*command)[1]
+
+
+@pytest.fixture
+def hundred(tmp_path, monkeypatch):
+    """A hundred graded pairs and three models: the first two score at random, the third agrees with the grades."""
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    rng = np.random.default_rng(0)
+    gold = rng.integers(0, 6, 100)
+    scores = np.float32([rng.normal(size=100), rng.normal(size=100), gold + rng.normal(size=100)])
+    found = dict(zip(("minilm-1", "runs/a/bi-encoder", "runs/a/cross-encoder"), scores, strict=True))
+
+    def load_teacher(name, args, token_folder):
+        return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: found[name]))
+
+    monkeypatch.setattr("transencoder.cli.models.load_teacher", load_teacher)
+    rows = [f"a{i}\tb\t{grade}\n" for i, grade in enumerate(gold)]
+    Path("dev.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    return SimpleNamespace(gold=gold, scores=scores, command=("evaluate", *found, "--pairs", "dev.tsv"))
+
+
+def test_evaluate_says_which_gains_cannot_be_told(run, hundred, monkeypatch):
+    monkeypatch.setattr("transencoder.cli.terminal._WIDTH_OF_FILES", 80)
+    out = run(*hundred.command)[1]
+    whether = "whether runs/a/bi-encoder is better than minilm-1 cannot be told from these 100 pairs."
+    assert f"dev.tsv: {whether}" in out and "of both models on the same samples" in out
+    number = r"-?\d+\.\d\d \[-?\d+\.\d, -?\d+\.\d\]"
+    row = rf"│100 pairs │ runs/a/cross-encoder │ +{number} │ +\+{number}│"
+    assert re.search(row, out), f"no unbroken row in 80 columns:\n{out}"
+
+
+def test_evaluate_gives_intervals_and_gains_to_machines(run, hundred):
+    record = json.loads(run(*hundred.command, "--json")[1])
+    intervals, gains = record["intervals"]["dev.tsv"], record["gains"]["dev.tsv"]
+    assert list(intervals["scores"]) == ["minilm-1", "runs/a/bi-encoder", "runs/a/cross-encoder", "ensemble"]
+    assert list(intervals["gains"]) == list(gains) == list(intervals["scores"])[1:]
+    assert all(intervals["gains"][name][0] < gain < intervals["gains"][name][1] for name, gain in gains.items())
+    (row,) = csv.DictReader(run(*hundred.command, "--csv")[1].splitlines())
+    assert (row["n_pairs"], row["n_queries"]) == ("100", "")
+    assert [float(row[f"ensemble {end}"]) for end in ("low", "high")] == intervals["scores"]["ensemble"]
+    found = [float(row[f"ensemble gain{end}"]) for end in ("", " low", " high")]
+    assert found == [gains["ensemble"], *intervals["gains"]["ensemble"]]
+
+
+def test_evaluate_draws_as_the_report_of_a_run_with_the_default_seed(run, hundred):
+    draws = metric_draws("spearman", hundred.gold, hundred.scores, name="dev", seed=Method.seed)
+    expected = row_intervals(draws, ["minilm-1", "bi", "cross"]).gains["cross"]
+    found = json.loads(run(*hundred.command, "--json")[1])["intervals"]["dev.tsv"]["gains"]["runs/a/cross-encoder"]
+    assert found == [expected.low, expected.high]
 
 
 def test_evaluate_measures_several_models_each_and_together(run, loaded, pairs):
@@ -177,22 +252,21 @@ def test_evaluate_measures_several_models_each_and_together(run, loaded, pairs):
     assert record["average"] == pytest.approx(-100 * 0.75**0.5)  # of 0.625, 0.5, 0.5
     assert [name for name, _ in loaded] == ["long", "short"], "each model scores once"
     rows = list(csv.reader(run(*command, "--weights", "3", "1", "--csv")[1].splitlines()))
-    assert rows[0] == ["set", "metric", "long", "short", "ensemble"]
+    assert rows[0][:7] == ["set", "metric", "long", "short", "ensemble", "n_pairs", "n_queries"]
     assert rows[1][:2] == [str(pairs), "spearman"] and float(rows[1][4]) == pytest.approx(100.0)
     assert all(title in run(*command)[1] for title in ("long", "short", "ensemble"))
     assert "--weights has 1 numbers for 2 models" in run(*command, "--weights", "1")[2]
 
 
-def test_evaluate_gives_no_average_over_different_metrics(run, loaded, monkeypatch):
-    monkeypatch.setattr(
-        "transencoder.evaluation.evaluate_tasks", lambda *_, **__: {"stsb": 70.0, "askubuntu": 50.0, "scidocs": 60.0}
-    )
+def test_evaluate_gives_no_average_over_different_metrics(run, loaded, tasks):
+    tasks.gold.update(askubuntu=[0.0, 1.0, 0.0], scidocs=[0.0, 0.0, 1.0])
     command = ("evaluate", "long", "--tasks", "stsb", "reranking")
     record = json.loads(run(*command, "--json")[1])
     assert record["metrics"] == {"stsb": "spearman", "askubuntu": "map", "scidocs": "map"}
     assert record["average"] is None
+    assert (record["n_pairs"]["scidocs"], record["n_queries"]) == (3, {"askubuntu": 1, "scidocs": 1})
     out = run(*command)[1]
-    assert "map" in out and "average" not in out
+    assert "map" in out and "1 query" in out and "average" not in out
 
 
 def test_evaluate_ranks_the_pairs_of_equal_first_sentences(run, loaded, tmp_path, monkeypatch):

@@ -1,16 +1,13 @@
 """`evaluate`: how far models, each and all together, agree with gold."""
 
 import argparse
-import csv
-import io
-import json
-import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
 
+from transencoder import progress
 from transencoder.cli.models import PAIRS_HELP, add_reading, add_weights, loaded, pairs_of, weights_of
 from transencoder.cli.options import Commands, add_command, add_model_options
 from transencoder.cli.terminal import show
@@ -18,15 +15,24 @@ from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from numpy.typing import NDArray
 
-    from transencoder.scorers import Scorer
+    from transencoder.bootstrap import RowIntervals
+    from transencoder.cli.evaluated import Measured
+    from transencoder.evaluation import LabelledSet
+    from transencoder.scorers import KeptScores
 
-ENSEMBLE = "ensemble"
+    Gold = tuple[NDArray[np.float64], NDArray[np.intp] | None]
+    """Of n pairs, (n,): gold scores and, of a ranking, the numbers of the queries."""
+
+_SEED = 2021
+"""The runs' default: intervals are then those of a run's report."""
 
 
 def add(commands: Commands) -> None:
     """Add the command."""
-    parser = add_command(commands, "evaluate", _evaluate, "measure models on tasks, or on your own scored pairs")
+    description = "measure models on tasks or your own scored pairs, and gains over the first"
+    parser = add_command(commands, "evaluate", _evaluate, description)
     add_model_options(parser)
     data = parser.add_mutually_exclusive_group(required=True)
     data.add_argument("--tasks", nargs="+", metavar="TASK", help="tasks or suites, such as sts or stsb askubuntu")
@@ -45,6 +51,8 @@ def add(commands: Commands) -> None:
 
 
 def _evaluate(args: argparse.Namespace) -> None:
+    from transencoder.cli.evaluated import ENSEMBLE, as_csv, as_json, as_table, remarks
+
     reading = (args.score_column, args.columns, args.split, args.file_format, args.skip_bad_rows, args.bad_rows_file)
     if args.tasks and (any(reading) or args.header is not None):
         raise InputError(
@@ -54,54 +62,64 @@ def _evaluate(args: argparse.Namespace) -> None:
     if len(args.models) > 1 and ENSEMBLE in args.models:
         raise InputError(f"a model is called {ENSEMBLE}, as their mean is in the table; give it as ./{ENSEMBLE}")
     weights_of(args)  # wrong ones are refused before anything is scored
-    metrics, measure = _tasks(args) if args.tasks else _pairs(args)
-    found = _measured(args, measure)
+    sets = _tasks(args) if args.tasks else _pairs(args)
+    measured = _measured(args, sets)
     if args.json:
-        show(json.dumps(_without_nan(_record(args, metrics, found))))
+        show(as_json(measured, weights_of(args)))
     elif args.csv:
-        show(_csv(metrics, found).rstrip())
+        show(as_csv(measured))
     else:
-        show(_table(metrics, found))
+        show(as_table(measured))
+        for line in remarks(measured):
+            show(line)
 
 
-_Measure = Callable[["Scorer"], dict[str, float]]
-
-
-def _tasks(args: argparse.Namespace) -> tuple[dict[str, str], _Measure]:
-    """The metric of each task, and what measures a scorer on all."""
-    from transencoder.evaluation import evaluate_tasks
+def _tasks(args: argparse.Namespace) -> "dict[str, LabelledSet]":
+    """The labelled sets of the tasks."""
+    from transencoder.evaluation import load_sets
     from transencoder.tasks import expand
 
-    data = {"data_folder": args.data_dir, "cache_folder": args.cache_dir, "token": args.token}
-    tasks = expand(args.tasks)
-    classes = [task.name for task in tasks if task.metric == "accuracy"]
+    classes = [task.name for task in expand(args.tasks) if task.metric == "accuracy"]
     if args.metric and classes:
         raise InputError(
             f"--metric is {args.metric}, but {', '.join(classes)} is of classes and has accuracy; leave one of them out"
         )
-    metrics = {task.name: args.metric or task.metric for task in tasks}
-    return metrics, lambda scorer: evaluate_tasks(scorer, args.tasks, metric=args.metric, **data)
+    data = {"data_folder": args.data_dir, "cache_folder": args.cache_dir, "token": args.token}
+    return load_sets(args.tasks, metric=args.metric, **data)
 
 
-def _pairs(args: argparse.Namespace) -> tuple[dict[str, str], _Measure]:
-    """The same for one's own pairs."""
-    from transencoder.evaluation import evaluate
+def _pairs(args: argparse.Namespace) -> "dict[str, LabelledSet]":
+    """The same of one's own pairs."""
+    from transencoder.evaluation import LabelledSet
 
-    pairs, metric = pairs_of(args, score_column=args.score_column), args.metric or "spearman"
-    return {args.pairs: metric}, lambda scorer: {args.pairs: evaluate(scorer, pairs, metric)}
+    pairs = pairs_of(args, score_column=args.score_column)
+    return {args.pairs: LabelledSet(pairs, args.metric or "spearman")}
 
 
-def _measured(args: argparse.Namespace, measure: _Measure) -> dict[str, dict[str, float]]:
-    """Model -> set -> metric and, of several models, those of their ensemble; each scores each set once."""
+def _measured(args: argparse.Namespace, sets: "Mapping[str, LabelledSet]") -> "Measured":
+    """The models and, of several, their ensemble; each scores each set once."""
+    from transencoder.cli.evaluated import ENSEMBLE, Measured
+    from transencoder.evaluation import gold_of, measure
+    from transencoder.ranking import n_ranked
     from transencoder.scorers import KeptScores, MeanScorer
 
     weights = weights_of(args)
     with loaded(args) as teachers:
         kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
-        found = {name: measure(scorer) for name, scorer in kept.items()}
+        found = {model: {name: measure(scorer, each) for name, each in sets.items()} for model, scorer in kept.items()}
     if len(kept) > 1:
-        found[ENSEMBLE] = measure(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
-    return found
+        ensemble = KeptScores(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
+        found[ENSEMBLE] = {name: measure(ensemble, each) for name, each in sets.items()}
+        kept[ENSEMBLE] = ensemble
+    metrics = {name: each.metric for name, each in sets.items()}
+    gold = {name: gold_of(each.pairs, each.metric) for name, each in sets.items() if each.classes is None}
+    return Measured(
+        metrics=metrics,
+        n_pairs={name: len(each.pairs) for name, each in sets.items()},
+        n_queries={name: n_ranked(scores, queries) for name, (scores, queries) in gold.items() if queries is not None},
+        scores=found,
+        intervals=_intervals(metrics, gold, kept),
+    )
 
 
 class _Again:
@@ -115,64 +133,23 @@ class _Again:
         return next(self.scores)
 
 
-def _averages(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]) -> dict[str, float | None]:
-    """Of each model the mean over the sets; None where these have different metrics."""
-    from transencoder.evaluation import average
+def _intervals(
+    metrics: Mapping[str, str], gold: "Mapping[str, Gold]", kept: "Mapping[str, KeptScores]"
+) -> "dict[str, RowIntervals]":
+    """Of the sets whose pairs are scored and, where these are all and of one metric, of their average."""
+    from transencoder.bootstrap import metric_draws, row_intervals
+    from transencoder.report.tables import AVERAGE
 
-    has_mean = len(set(metrics.values())) == 1
-    return {name: average(scores) if has_mean else None for name, scores in found.items()}
-
-
-def _record(
-    args: argparse.Namespace, metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
-    """`scores` and `average` are the only model's, or the ensemble's, which has the models' own below `each`."""
-    averages, last = _averages(metrics, found), list(found)[-1]
-    record: dict[str, Any] = {
-        "models": args.models,
-        "metrics": metrics,
-        "scores": found[last],
-        "average": averages[last],
-    }
-    if len(found) > 1:
-        record["weights"] = weights_of(args)
-        record["each"] = {name: {"scores": found[name], "average": averages[name]} for name in args.models}
-    return record
-
-
-def _table(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]) -> Table:
-    table = Table(caption=next(iter(found)) if len(found) == 1 else None)
-    table.add_column("")
-    table.add_column("metric x 100")
-    for name in found:
-        table.add_column("score" if len(found) == 1 else name, justify="right")
-    for test, metric in metrics.items():
-        table.add_row(test, metric, *(_cell(scores[test]) for scores in found.values()))
-    averages = [value for value in _averages(metrics, found).values() if value is not None]
-    if len(metrics) > 1 and averages:
-        table.add_section()
-        table.add_row("average", "", *map(_cell, averages))
-    return table
-
-
-def _cell(value: float) -> str:
-    from transencoder.report.text import ABSENT
-
-    return ABSENT if math.isnan(value) else f"{value:.2f}"
-
-
-def _csv(metrics: Mapping[str, str], found: Mapping[str, Mapping[str, float]]) -> str:
-    """A row for each set, a column for each model and the ensemble, unrounded."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["set", "metric", *found])
-    for test, metric in metrics.items():
-        writer.writerow([test, metric, *(scores[test] for scores in found.values())])
-    return text.getvalue()
-
-
-def _without_nan(record: Any) -> Any:
-    """NaN, which JSON does not have, as null."""
-    if isinstance(record, dict):
-        return {name: _without_nan(value) for name, value in record.items()}
-    return None if isinstance(record, float) and math.isnan(record) else record
+    draws = {}
+    with progress.task("intervals", len(gold)) as advance:
+        for i, (name, (gold_scores, queries)) in enumerate(gold.items()):
+            scores = np.array([scorer.scores[i] for scorer in kept.values()], np.float64)
+            test = Path(name).name.partition(".")[0]  # as runs call it
+            drawn = metric_draws(metrics[name], gold_scores, scores, queries, name=test, seed=_SEED)
+            if drawn is not None:
+                draws[name] = drawn
+            advance(1)
+    found = {name: row_intervals(drawn, list(kept)) for name, drawn in draws.items()}
+    if len(draws) == len(metrics) > 1 and len(set(metrics.values())) == 1:
+        found[AVERAGE] = row_intervals(np.mean(list(draws.values()), axis=0), list(kept))
+    return found

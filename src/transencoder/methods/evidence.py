@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Lab, Model, load, make_scorer
-from transencoder.evaluation import spearman
+from transencoder.evaluation import gold_of, spearman
 from transencoder.methods.data import Data
 from transencoder.methods.labelled import Scored
 from transencoder.pairs import TextStatistics, text_statistics
-from transencoder.ranking import RANKING_METRICS, numbered
 from transencoder.report.evidence import DEV, GOLD, SAMPLE, SAMPLE_FILE
 from transencoder.runs import Run, StageRecord, stage_seed
 
@@ -109,9 +108,7 @@ def _agreement(columns: Mapping[str, Any], form: Form) -> float | None:
 
 def _write_gold(sets: Mapping[str, Scored], folder: Path) -> dict[str, Any]:
     for name, scored in sets.items() if distributed.rank() == 0 else ():
-        arrays: dict[str, Any] = {"gold": np.asarray(scored.pairs["score"][:], np.float64)}
-        if scored.metric in RANKING_METRICS:
-            queries = "query" if "query" in scored.pairs.column_names else "sentence1"
-            arrays["queries"] = numbered(scored.pairs[queries][:])
+        gold, queries = gold_of(scored.pairs, scored.metric)
+        arrays = {"gold": gold} if queries is None else {"gold": gold, "queries": queries}
         np.savez(folder / f"{name}.npz", **arrays)
     return {}

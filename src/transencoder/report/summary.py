@@ -12,6 +12,9 @@ from transencoder.report.tables import AVERAGE, ScoreRow, shown_metrics
 from transencoder.report.text import metric_mark, metric_title
 from transencoder.wording import plural
 
+BRACKETS = f"Brackets hold {100 * LEVEL:.0f} % of {N_RESAMPLES:,} bootstrap samples of the test's pairs"
+GAIN_BRACKETS = "for a gain, of both models on the same samples"
+
 _ADD_RECORDS = "Run its command again: finished stages are reused, and what is missing is added."
 
 
@@ -58,10 +61,7 @@ def score_caption(result: Result, intervals: Mapping[str, RowIntervals]) -> str:
     caption = f"{shown_metrics(result)}. Below a model's score stands its gain over the start."
     if not intervals:
         return caption
-    return (
-        f"{caption} Brackets hold {100 * LEVEL:.0f} % of {N_RESAMPLES:,} bootstrap samples of the test's pairs; for a "
-        "gain, of both models on the same samples."
-    )
+    return f"{caption} {BRACKETS}; {GAIN_BRACKETS}."
 
 
 def score_remarks(result: Result, rows: Sequence[ScoreRow], intervals: Mapping[str, RowIntervals]) -> list[str]:

@@ -1,7 +1,7 @@
 """How numbers, sources and settings are worded, in the report, the results page and the model card."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -96,6 +96,13 @@ def gain(value: float | None, start: float | None) -> str:
         return ABSENT
     difference = value - start
     return "nan" if math.isnan(difference) else f"{difference:+.2f}"
+
+
+def cannot_be_told(models: Sequence[str], other: str, data: str) -> str:
+    """What a gain says whose interval holds 0: `whether A and B are better than C cannot be told from these tests`."""
+    *first, last = models
+    names = f"{', '.join(first)} and {last}" if first else last
+    return f"whether {names} {'are' if first else 'is'} better than {other} cannot be told from {data}"
 
 
 def metric_title(metric: str) -> str:

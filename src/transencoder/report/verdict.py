@@ -8,7 +8,7 @@ from transencoder.report.evidence import DEV
 from transencoder.report.reading import best_start, forms_of, mean_over, tests_by_metric
 from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import AVERAGE
-from transencoder.report.text import gain, metric_mark, number
+from transencoder.report.text import cannot_be_told, gain, metric_mark, number
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
 
@@ -101,7 +101,7 @@ def _unmeasured(result: Result) -> Verdict:
     return Verdict(
         "cannot tell",
         f"{leave} {models} cannot be told: nothing was measured. Label a hundred pairs or more and run "
-        "`transencoder evaluate` on them, start included.",
+        "`transencoder evaluate` on them, the start first.",
     )
 
 
@@ -156,9 +156,7 @@ def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
 
 def _to_do(advice: Advice, unknown: list[Form], n_forms: int, sets: str) -> str:
     """The advice in words, and what the labelled sets are too small for."""
-    some = " and the ".join(FORM_TITLES[form] for form in unknown)
-    are = "are" if len(unknown) > 1 else "is"
-    whether = f"whether the {some} {are} better than the start cannot be told from {sets}"
+    whether = cannot_be_told([f"the {FORM_TITLES[form]}" for form in unknown], "the start", sets) if unknown else ""
     if advice == "cannot tell":
         worse = {"bi": "Leave the cross-encoder; ", "cross": "Keep your start for embeddings; "}
         first = worse[unknown[0]] if len(unknown) < n_forms else ""
