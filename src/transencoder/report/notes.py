@@ -55,7 +55,7 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
         yield (
             "The cross-encoder looks weak: on pairs that it did not learn, its ranking and its teacher's have a rank "
             f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
-            "all were worse than their start, and two of three bi-encoders that learned from them: more pairs or "
+            "all were worse than their start, and five of eight bi-encoders that learned from them: more pairs or "
             "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
         )
 
