@@ -444,7 +444,7 @@ def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str
     return {"n_sentences": None, "views" if views else "sentences": rows.select(range(n_texts(config)))}
 
 
-TWINS = ("minilm", "plm-mini", "twin")
+TWINS = ("demo", "minilm", "plm-mini", "twin")
 
 PAPER = [
     name for name in list_recipes() if name.startswith("trans-encoder/") and not name.split("/")[1].startswith(TWINS)
