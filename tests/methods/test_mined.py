@@ -1,6 +1,7 @@
 """A run that mines its own pairs: a stage like any other, its record in result.json and in the report."""
 
 import json
+import shutil
 
 import pytest
 from datasets import Dataset
@@ -78,7 +79,7 @@ def test_the_same_command_mines_nothing_again(run, monkeypatch):
 
 
 @pytest.mark.parametrize("changes", [{"n_pairs": 32}, {"seed": 3}, {"bi": FitConfig(max_length=8)}])
-def test_what_changes_the_pairs_mines_anew(run, config, changes, monkeypatch):
+def test_what_changes_the_pairs_mines_anew(run, config, changes, monkeypatch, tmp_path):
     class Mined(Exception):
         pass
 
@@ -86,8 +87,9 @@ def test_what_changes_the_pairs_mines_anew(run, config, changes, monkeypatch):
         raise Mined
 
     monkeypatch.setattr(mined_module, "mine_pairs", mine_pairs)
+    shutil.copytree(run[1].folder, tmp_path / "run")
     with pytest.raises(Mined):
-        train(config(output=run[0].output, **changes))
+        train(config(output=str(tmp_path / "run"), **changes))
 
 
 def test_the_mined_pairs_are_what_is_labelled(run):
