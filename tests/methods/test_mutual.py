@@ -172,7 +172,7 @@ def test_the_released_codes_metric_of_an_ensemble_is_the_best_of_four_similariti
 
 
 def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_pairs):
-    scored = Scored("x", tiny_pairs, "roc_auc", {})
+    scored = Scored(tiny_pairs, "roc_auc", name="x", record={})
     records = [SimpleNamespace(result={"x": value}) for value in (70.0, 90.0)]
     models = [SimpleNamespace(form="bi")] * 2
     assert released_metrics(None, models, records, {"x": scored}) == {"x": 80.0}

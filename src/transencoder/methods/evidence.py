@@ -41,7 +41,9 @@ def keep_gold(run: Run, data: Data) -> None:
     The tests'; dev's where there are none.
     """
     sets = {test.name: test for test in data.tests} or ({} if data.dev is None else {DEV: data.dev})
-    ranked = {name: each for name, each in sets.items() if each.sets is None}  # of a classifier no score a pair is kept
+    ranked = {
+        name: each for name, each in sets.items() if each.classes is None
+    }  # of a classifier no score a pair is kept
     if ranked:
         run.stage(
             GOLD,

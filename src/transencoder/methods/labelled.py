@@ -1,6 +1,5 @@
 """The labelled sets of a run: the dev set that chooses, the test sets that are scored once."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from datasets import Dataset
 
 from transencoder import tasks
 from transencoder.errors import InputError
-from transencoder.evaluation import agreement
+from transencoder.evaluation import LabelledSet, agreement
 from transencoder.methods.method import Method
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.report.result import DataRecord
@@ -18,22 +17,17 @@ from transencoder.report.result import DataRecord
 METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
 
 
-@dataclass(frozen=True)
-class Scored:
-    """A labelled set and how it is measured."""
+@dataclass(frozen=True, kw_only=True)
+class Scored(LabelledSet):
+    """A labelled set of a run."""
 
     name: str
-    pairs: Dataset
-    """With `score`."""
-    metric: str
     record: DataRecord
-    sets: Mapping[tasks.Role, Dataset] | None = None
-    """Where a classifier is measured: what it is trained, chosen and measured on."""
 
     @property
     def fingerprint(self) -> str:
         """Of the data and of how it is measured."""
-        more = [] if self.sets is None else [fingerprint(self.sets["train"]), fingerprint(self.sets["dev"])]
+        more = [] if self.classes is None else [fingerprint(self.classes["train"]), fingerprint(self.classes["dev"])]
         return " ".join([self.metric, self.record["fingerprint"], *more])
 
 
@@ -126,7 +120,7 @@ def _classes(config: Method[Any], task: tasks.Task, role: Any) -> Scored:
         raise InputError(f"{task.name}: the rows of its train split are all of one class; a classifier needs two")
     record = data_record(f"{task.dataset} (a classifier of train, chosen on dev, on test)", sets["test"])
     record["metric"] = task.metric
-    return Scored(task.name, sets["test"], task.metric, record, sets)
+    return Scored(sets["test"], task.metric, sets, name=task.name, record=record)
 
 
 def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
@@ -140,4 +134,4 @@ def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
     agreement(pairs, gold, metric)
     record = data_record(source, pairs)
     record["metric"] = metric
-    return Scored(name, pairs, metric, record)
+    return Scored(pairs, metric, name=name, record=record)

@@ -10,7 +10,7 @@ from transencoder import distributed
 from transencoder.config import Precision
 from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.encoders import load_bi
-from transencoder.evaluation import agreement, evaluate, evaluate_classes
+from transencoder.evaluation import agreement, measure
 from transencoder.inference import uses_bf16
 from transencoder.methods.labelled import Scored
 from transencoder.runs import Run, StageRecord
@@ -22,13 +22,6 @@ _CODE_VERSION = 1
 
 Metrics = dict[str, float | None]
 """Name of a set -> metric times 100; None where it is undefined, for a model that gives all pairs one score."""
-
-
-def measure(scored: Scored, scorer: Scorer) -> float:
-    """The metric times 100; NaN where it is undefined."""
-    if scored.sets is not None:
-        return evaluate_classes(scorer, scored.sets)
-    return evaluate(scorer, scored.pairs, scored.metric)
 
 
 def score(lab: Lab, model: Model, name: str, sets: dict[str, Scored], max_length: int | None = None) -> StageRecord:
@@ -131,7 +124,7 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
     shares = np.array(weights) / sum(weights)
 
     def metric(name: str, scored: Scored) -> float:
-        if scored.sets is not None:
+        if scored.classes is not None:
             return math.nan  # an ensemble has no embeddings
         scores = [np.load(record.folder / f"{name}.npy").astype(np.float64) for record in records]
         return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
@@ -143,7 +136,7 @@ def _score_all(scorer: Scorer, sets: dict[str, Scored], folder: Path) -> Metrics
     found = {}
     for name, scored in sets.items():
         kept = KeptScores(scorer)
-        found[name] = measure(scored, kept)
+        found[name] = measure(kept, scored)
         if kept.scores and distributed.rank() == 0:
             np.save(folder / f"{name}.npy", kept.scores[-1])
     return _defined(found)

@@ -16,10 +16,11 @@ from transformers import set_seed
 from transencoder import distributed
 from transencoder.cycles import Model
 from transencoder.encoders import load_bi, weights_fingerprint
+from transencoder.evaluation import measure
 from transencoder.fit import fit
 from transencoder.methods.data import read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
-from transencoder.methods.scoring import Metrics, measure, score_stage, score_start_as_is
+from transencoder.methods.scoring import Metrics, score_stage, score_start_as_is
 from transencoder.methods.sizes import compared_sizes
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.start_bench import (
@@ -189,7 +190,7 @@ def _dev_metrics(bench: Bench) -> Callable[[Any], dict[str, float]] | None:
 
     def metrics(model: SentenceTransformer) -> dict[str, float]:
         scorer = bench.scorer(model)
-        return {"dev": measure(dev, scorer)} | {f"test_{test.name}": measure(test, scorer) for test in tests}
+        return {"dev": measure(scorer, dev)} | {f"test_{test.name}": measure(scorer, test) for test in tests}
 
     return metrics
 

@@ -25,12 +25,12 @@ from transencoder.encoders import (
     weights_fingerprint,
 )
 from transencoder.errors import InputError
+from transencoder.evaluation import measure
 from transencoder.fit import fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.labelled import Scored
 from transencoder.methods.outcome import TEACHERS
-from transencoder.methods.scoring import measure
 from transencoder.methods.start_bench import Bench
 from transencoder.runs import Run, StageRecord, atomic_write_text, stage_seed
 from transencoder.scorers import CrossScorer, class_probabilities
@@ -234,7 +234,7 @@ def _fit(bench: Bench, config: DvBERT, pairs: Dataset, start: Path, name: str, f
 
     def metrics(student: Any) -> dict[str, float]:
         assert dev is not None
-        return {"dev": measure(dev, CrossScorer(student, precision=config.precision, cache=bench.cache))}
+        return {"dev": measure(CrossScorer(student, precision=config.precision, cache=bench.cache), dev)}
 
     fitted = fit(
         model,

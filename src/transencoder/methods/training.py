@@ -12,13 +12,13 @@ from transencoder.config import Criterion, Form
 from transencoder.cycles import Lab, LabMember, distil, may_leave_range, pretrained, start_model, warn_of_weak_starts
 from transencoder.encoders import weights_fingerprint
 from transencoder.errors import InputError, RunError
+from transencoder.evaluation import measure
 from transencoder.methods.chains import Chain, best_chain, chains_of, ensemble_of, member_record
 from transencoder.methods.data import Data, read_data
 from transencoder.methods.evidence import keep_sample
 from transencoder.methods.mined import miner
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.planning import prepare
-from transencoder.methods.scoring import measure
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.methods.workers import Part, join, n_workers, spent, workers
 from transencoder.report.result import EnsembleRecord, Result, SelectionRecord
@@ -201,14 +201,14 @@ def _make_lab(run: Run, config: TransEncoder, data: Data, starts: list[tuple[Pat
         )
 
     def analysis(scorer: Scorer) -> dict[str, float]:
-        return {test.name: measure(test, scorer) for test in tests}
+        return {test.name: measure(scorer, test) for test in tests}
 
     return Lab(
         run=run,
         settings=config,
         pairs=data.training,
         pairs_fingerprint=data.record["fingerprint"],
-        dev=None if dev is None else (lambda scorer: measure(dev, scorer)),
+        dev=None if dev is None else (lambda scorer: measure(scorer, dev)),
         dev_fingerprint="" if dev is None else dev.fingerprint,
         analysis=analysis if config.test_every_eval else None,
         analysis_fingerprints=tuple(test.fingerprint for test in tests) if config.test_every_eval else (),

@@ -18,7 +18,6 @@ ENOUGH_AGREEMENT = 60.0
 """Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs. Of runs that had a dev set
 all 24 cross-encoders below it were worse than their start, and 15 of the 24 bi-encoders that learned from them."""
 
-
 FALLEN_RETRIEVAL = 3.5
 """Points of self-retrieval by which a bi-encoder is below its start. Of 26 bi-encoders of these runs the 6 that fell so
 far were worse than their start by 2 to 10 points of dev; of those that fell less 11 were worse and 9 better."""
