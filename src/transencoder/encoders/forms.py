@@ -1,24 +1,19 @@
-"""Pretrained models made into bi-encoders and cross-encoders."""
+"""Saved models as bi-encoders and as what they were saved as, and what is one encoder in all of them."""
 
-import json
-import logging
-import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
+from transformers import PreTrainedModel
 
-from transencoder.config import Head
 from transencoder.config import Pooling as PoolingMode
+from transencoder.encoders.lengths import set_length
+from transencoder.encoders.quiet import without_load_reports
+from transencoder.encoders.saved import is_cross
 from transencoder.errors import InputError
 from transencoder.prompts import OWN_PROMPTS, Prompts
-from transencoder.wording import plural
 
 
 def load_bi(
@@ -41,7 +36,7 @@ def load_bi(
     Raises:
         InputError: A pooling for a model that has none, or more tokens than the model has positions.
     """
-    with _without_load_reports(), torch.random.fork_rng():
+    with without_load_reports(), torch.random.fork_rng():
         torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
@@ -51,109 +46,8 @@ def load_bi(
             raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
         model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
     prompts.give_to(model)
-    _set_length(model, max_length, folder)
+    set_length(model, max_length, folder)
     return model
-
-
-def load_cross(
-    folder: Path,
-    *,
-    max_length: int | None = None,
-    head: Head = "pooler",
-    seed: int = 0,
-    device: str | None = None,
-    class_names: Sequence[str] = (),
-    new_head: bool = False,
-) -> CrossEncoder:
-    """A cross-encoder from any encoder; parts that the checkpoint lacks are new and come from `seed`.
-
-    Args:
-        folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
-        max_length: Tokens of a pair; None: the model's own.
-        head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
-            A cross-encoder keeps the head it was saved with.
-        seed: Decides the new parts.
-        device: Where it goes; None: the best there is.
-        class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
-        new_head: Give a cross-encoder that was saved with a head another one, whatever its outputs were.
-
-    Returns:
-        The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.
-
-    Raises:
-        InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
-    """
-    set_seed(seed)
-    model: CrossEncoder
-    is_cross = _form(folder) == "cross"
-    is_classifier = _architecture(folder).endswith("ForSequenceClassification")
-    if is_cross and not is_classifier and (class_names or new_head):
-        raise InputError(
-            f"{folder} is a cross-encoder with a linear head on [CLS] and one output, which learns no classes and is "
-            "not renewed; give one with the model's own head, or a plain pretrained model"
-        )
-    n_outputs = len(class_names) or 1
-    if is_classifier and not new_head and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
-        raise InputError(
-            f"{folder} is a cross-encoder with {plural(found, 'output')}; a start needs {n_outputs}. "
-            f"Give a cross-encoder that was made with num_labels={n_outputs}, a plain pretrained model, or new_head "
-            "where there is such a setting"
-        )
-    if head == "pooler" or is_cross or class_names:
-        with _without_load_reports():
-            model = CrossEncoder(
-                str(folder), num_labels=n_outputs, device=device, model_kwargs={"ignore_mismatched_sizes": new_head}
-            )
-            if new_head:
-                _renew_head(model, seed)
-    else:
-        transformer = Transformer(str(folder))
-        width = transformer.get_embedding_dimension()
-        linear = Dense(
-            width,
-            1,
-            activation_function=None,
-            module_input_name="sentence_embedding",
-            module_output_name="scores",
-        )
-        model = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
-    model.float()
-    config = _transformer(model).config
-    model.activation_fn = nn.Identity() if class_names else nn.Sigmoid()
-    if class_names:
-        config.id2label = dict(enumerate(class_names))
-        config.label2id = {name: number for number, name in enumerate(class_names)}
-    vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
-    _set_length(model, max_length, folder)
-    return model
-
-
-def _renew_head(model: CrossEncoder, seed: int) -> None:
-    """Random weights in all layers of the head, the same for the same seed."""
-    transformer = _transformer(model)
-    torch.manual_seed(seed)
-    for name, part in transformer.named_children():
-        if name != transformer.base_model_prefix:
-            for parameter in part.parameters():
-                parameter._is_hf_initialized = False  # type: ignore[attr-defined]  # transformers leaves what it has loaded
-            part.apply(transformer._init_weights)
-
-
-def classes_of(folder: Path) -> tuple[str, ...]:
-    """The names of the classes that a saved cross-encoder tells apart; none where it gives one score, or is none.
-
-    Args:
-        folder: The model.
-    """
-    if not _architecture(folder).endswith("ForSequenceClassification"):
-        return ()
-    names = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
-    return tuple(names[number] for number in sorted(names)) if len(names) > 1 else ()
-
-
-def is_cross(folder: Path) -> bool:
-    """Whether a saved model is a cross-encoder."""
-    return _form(folder) == "cross"
 
 
 def load_trained(
@@ -170,34 +64,13 @@ def load_trained(
         InputError: More tokens than the model has positions.
     """
     model: SentenceTransformer | CrossEncoder
-    if _form(folder) == "cross":
+    if is_cross(folder):
         model = CrossEncoder(str(folder), device=device)
     else:
         model = SentenceTransformer(str(folder), device=device)
     model.float()
-    _set_length(model, max_length, folder)
+    set_length(model, max_length, folder)
     return model
-
-
-_SCORE = "transencoder_score"
-"""Entry of a transformer's config that says what the score of a cross-encoder is."""
-
-
-def as_logits(model: CrossEncoder) -> None:
-    """Make a cross-encoder's score its output itself, here, in plain `predict`, and when it is saved and loaded."""
-    model.activation_fn = nn.Identity()
-    setattr(_transformer(model).config, _SCORE, "logit")
-
-
-def gives_logits(model: CrossEncoder) -> bool:
-    """Whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
-    return getattr(_transformer(model).config, _SCORE, None) == "logit"
-
-
-def _transformer(model: CrossEncoder) -> PreTrainedModel:
-    transformer = model.transformers_model
-    assert isinstance(transformer, PreTrainedModel), "every model here has a transformer"
-    return transformer
 
 
 def checked_device(name: str) -> str:
@@ -240,61 +113,6 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
     backbone(target).load_state_dict(weights, strict=False)
 
 
-@contextmanager
-def _without_load_reports() -> Iterator[None]:
-    """Loading a model in another form makes parts new, as is meant; both libraries warn of it at length."""
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
-    levels = [each.level for each in loggers]
-    for each in loggers:
-        each.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for each, level in zip(loggers, levels, strict=True):
-            each.setLevel(level)
-
-
-def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
-    if max_length is None:
-        return
-    if max_length > (limit := n_positions(model)):
-        raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
-    model.max_seq_length = max_length
-
-
-def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
-    """Refuse a length that a model has no positions for, before anything is trained.
-
-    Args:
-        folder: The model.
-        length: Tokens of a text or pair; None: the model's own.
-        setting: Where the length is from.
-        typed: The model as the user named it.
-
-    Raises:
-        InputError: The model reads fewer tokens, or is of a kind that transformers does not have.
-    """
-    if length is None:
-        return
-    try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except ValueError as error:
-        raise InputError(f"{typed} is no model that transformers can make by itself ({error}); give another") from error
-    with torch.device("meta"):
-        model: nn.Module = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
-    if length > (limit := n_positions(model)):
-        raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
-
-
-def n_positions(model: nn.Module) -> float:
-    """Tokens that a model has positions for; no bound where positions are relative or there is no transformer."""
-    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
-    table = next((table for table in tables if isinstance(table, nn.Embedding)), None)
-    if table is None:
-        return math.inf
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
-
-
 def backbone(model: nn.Module) -> nn.Module:
     """The encoder without head and pooling, of a sentence-transformers model or a plain one."""
     if isinstance(model, SentenceTransformer | CrossEncoder):
@@ -302,16 +120,3 @@ def backbone(model: nn.Module) -> nn.Module:
         model = model.transformers_model
     assert isinstance(model, PreTrainedModel)
     return model.base_model
-
-
-def _form(folder: Path) -> str:
-    """Which form a saved model says it has; bi when it says nothing."""
-    path = folder / "config_sentence_transformers.json"
-    if path.exists():
-        return "cross" if json.loads(path.read_text()).get("model_type") == "CrossEncoder" else "bi"
-    return "cross" if _architecture(folder).endswith("ForSequenceClassification") else "bi"
-
-
-def _architecture(folder: Path) -> str:
-    architectures = json.loads((folder / "config.json").read_text()).get("architectures") or [""]
-    return str(architectures[0])
