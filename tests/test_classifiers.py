@@ -12,7 +12,7 @@ from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 from transencoder.config import FitConfig
 from transencoder.encoders import classes_of, load_cross
 from transencoder.errors import InputError
-from transencoder.fit import fit
+from transencoder.fit import Material, Session, fit
 from transencoder.losses import ClassCrossEntropyLoss
 from transencoder.scorers import class_probabilities
 
@@ -57,7 +57,8 @@ def test_it_learns_classes(classifier, tmp_path):
     config = FitConfig(learning_rate=3e-3, warmup_ratio=0.1, **lengths)
     before = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
     targets = np.eye(3, dtype=np.float32)[classes]
-    fit(classifier, ClassCrossEntropyLoss, pairs, targets, None, config, folder=tmp_path, seed=1, precision="fp32")
+    session = Session(folder=tmp_path, seed=1, precision="fp32")
+    fit(classifier, ClassCrossEntropyLoss, Material(pairs=pairs, targets=targets), None, config, session)
     after = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
     assert (before == classes).mean() < 0.7 < 0.95 < (after == classes).mean()
 

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import checkpoints, train
 from transencoder.errors import RunError
-from transencoder.fit import pseudo_labels
+from transencoder.fit import trainers
 from transencoder.methods import outcome
 from transencoder.tokens import TokenCache
 
@@ -56,7 +56,7 @@ WRITES = {
     "the best weights of a checkpoint": (checkpoints, "save_file", 2, None),
     "a checkpoint reaching the disk": (checkpoints, "_sync", 9, None),
     "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
-    "the student of a checkpoint": (pseudo_labels, "save_model", 2, half_of_its_weights),
+    "the student of a checkpoint": (trainers, "save_model", 2, half_of_its_weights),
     "the model of a stage": (SentenceTransformer, "save_pretrained", 1, half_a_model),
     "the model for the user": (outcome.shutil, "copytree", 2, None),
     "the model card": (outcome, "atomic_write_text", 1, None),

@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from transencoder.config import FitConfig
 from transencoder.encoders import load_bi, load_cross
-from transencoder.fit import fit
+from transencoder.fit import Material, Session, fit
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 
 STEPS = 12
@@ -44,8 +44,8 @@ def fit_with_gold(tiny_bi_encoder, tiny_pairs, tmp_path):
                 return super().forward(*inputs, **more)
 
         student = load(Path(tiny_bi_encoder), device="cpu")
-        where = {"folder": tmp_path / folder, "seed": 1, "precision": "fp32"}
-        fit(student, Watched, pairs, labels, None, CONFIG, **where)
+        session = Session(folder=tmp_path / folder, seed=1, precision="fp32")
+        fit(student, Watched, Material(pairs=pairs, targets=labels), None, CONFIG, session)
         return save(student.state_dict()), shares
 
     return run

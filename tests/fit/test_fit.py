@@ -10,7 +10,7 @@ from safetensors.torch import load_file, load_model
 from transencoder.config import FitConfig
 from transencoder.encoders import load_bi, load_cross
 from transencoder.evaluation import evaluate
-from transencoder.fit import fit, steps_in_all
+from transencoder.fit import Material, Session, fit, steps_in_all
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.tokens import TokenCache
@@ -56,25 +56,19 @@ def fit_tiny(tiny_bi_encoder, tiny_pairs, cache, tmp_path):
         loss=None,
         pairs=None,
         precision="fp32",
+        both_orders=False,
         **options,
     ):
         student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
         pairs = tiny_pairs.select(range(64)) if pairs is None else pairs
         targets = np.array(pairs["score"], np.float32) / 5
-        given = {name: options.pop(name) for name in list(options) if name not in ("both_orders",)}
-        config = FitConfig(**(CONFIG | given))
         fitted = fit(
             student,
             loss or LOSS[form],
-            pairs,
-            targets,
+            Material(pairs=pairs, targets=targets, both_orders=both_orders),
             dev,
-            config,
-            folder=tmp_path / folder,
-            seed=seed,
-            precision=precision,
-            cache=cache,
-            **options,
+            FitConfig(**(CONFIG | options)),
+            Session(folder=tmp_path / folder, seed=seed, precision=precision, cache=cache),
         )
         return student, fitted
 
@@ -232,7 +226,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, 
             super().on_save(args, state, control, **more)
             count("complete")
 
-    monkeypatch.setattr("transencoder.fit.pseudo_labels.KeepBest", Watched)
+    monkeypatch.setattr("transencoder.fit.student.KeepBest", Watched)
     with pytest.raises(Stopped):
         fit_tiny(form, dev=dev, precision=precision)
     left = sorted(path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*/complete.json"))

@@ -12,7 +12,7 @@ from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig, PretrainingConfig
 from transencoder.encoders import load_bi, load_cross
 from transencoder.errors import InputError
-from transencoder.fit import fit
+from transencoder.fit import Material, Session, fit
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.methods import MLM
 from transencoder.methods.mlm import MLMFit
@@ -43,7 +43,8 @@ def fit_tiny(tiny_bi_encoder, tiny_pairs, tmp_path):
         before = {name: value.clone() for name, value in model.state_dict().items()}
         pairs = tiny_pairs.select(range(64))
         targets = np.asarray(pairs["score"][:], np.float32) / 5
-        fit(model, loss, pairs, targets, None, config, folder=tmp_path / folder, seed=1, precision="fp32")
+        session = Session(folder=tmp_path / folder, seed=1, precision="fp32")
+        fit(model, loss, Material(pairs=pairs, targets=targets), None, config, session)
         return model, before
 
     return run
@@ -85,7 +86,7 @@ def test_a_stopped_fit_ends_with_the_same_bytes(form, fit_tiny, monkeypatch):
                 raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr("transencoder.fit.pseudo_labels.KeepBest", Stopping)
+        patch.setattr("transencoder.fit.student.KeepBest", Stopping)
         with pytest.raises(Stopped):
             fit_tiny(form)
     resumed, _ = fit_tiny(form)

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transencoder.config import FitConfig
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
-from transencoder.fit import pretrain
+from transencoder.fit import Session, pretrain
 from transencoder.fit.masking import MaskedPairsCollator
 from transencoder.fit.pretraining import guessing_masked_only
 from transencoder.tokens import TokenCache
@@ -58,8 +58,8 @@ def collator(tiny_plm, mixed_pairs, cache):
 @pytest.fixture
 def pretrain_tiny(tiny_plm, tiny_pairs, cache, tmp_path):
     def run(start=tiny_plm, *, folder="checkpoints", pairs=tiny_pairs, precision="fp32", **changes):
-        options = {"seed": 1, "precision": precision, "cache": cache}
-        return pretrain(Path(start), pairs, replace(CONFIG, **changes), 0.25, folder=tmp_path / folder, **options)
+        session = Session(folder=tmp_path / folder, seed=1, precision=precision, cache=cache)
+        return pretrain(Path(start), pairs, replace(CONFIG, **changes), 0.25, session)
 
     return run
 

@@ -9,7 +9,7 @@ from transencoder import BiScorer, Member, read_pairs, train
 from transencoder.cli import main
 from transencoder.errors import InputError
 from transencoder.evaluation import spearman
-from transencoder.fit import pseudo_labels
+from transencoder.fit import student
 from transencoder.search import load_embedder
 
 QUERY, DOCUMENT = "kama dima: ", "balo: "
@@ -33,14 +33,14 @@ def seen():
 
 @pytest.fixture(scope="module")
 def trained(start, seen, tiny_method, tiny_files):
-    class Collator(pseudo_labels.QueryDocumentCollator):
+    class Collator(student.QueryDocumentCollator):
         def __call__(self, examples):
             batch = super().__call__(examples)
             seen.append((batch["sentence1_input_ids"], batch["sentence2_input_ids"]))
             return batch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pseudo_labels, "QueryDocumentCollator", Collator)
+        patch.setattr(student, "QueryDocumentCollator", Collator)
         member = Member(start=start, prompt=QUERY, document_prompt=DOCUMENT)
         return train(tiny_method(members=(member,), tests=(str(tiny_files / "test.tsv"),)))
 

@@ -8,21 +8,21 @@ import torch
 from transencoder import train
 from transencoder.checkpoints import KeepBest
 from transencoder.errors import InputError
-from transencoder.fit import pseudo_labels
+from transencoder.fit import student
 from transencoder.losses import DropHead, drophead
 from transencoder.methods import start_training
 
 
 def test_the_projector_is_in_the_loss_and_not_in_the_model(tiny_start, monkeypatch):
     seen = []
-    fit = pseudo_labels.KeepBest
+    fit = student.KeepBest
 
     class Watch(fit):
         def __init__(self, model, folder, loss=None):
             super().__init__(model, folder, loss)
             seen.append({name for name, _ in loss.named_parameters() if not name.startswith("model.")})
 
-    monkeypatch.setattr(pseudo_labels, "KeepBest", Watch)
+    monkeypatch.setattr(student, "KeepBest", Watch)
     train(tiny_start("simcse"))
     train(tiny_start("simcse", projector=False))
     assert seen == [{"projector.0.weight", "projector.0.bias"}, set()]
@@ -37,7 +37,7 @@ def test_another_seed_draws_another_projector(tiny_start, method, monkeypatch):
             super().__init__(model, folder, loss)
             drawn.append(loss.projector[0].weight.detach().clone())
 
-    monkeypatch.setattr(pseudo_labels, "KeepBest", Watch)
+    monkeypatch.setattr(student, "KeepBest", Watch)
     for seed in (1, 2):
         train(tiny_start(method, seed=seed, dev=None, tests=()))
     assert not (drawn[0] == drawn[1]).any()
@@ -61,7 +61,7 @@ def test_clipping_counts_what_the_loss_trains(tiny_start, monkeypatch):
 
 def test_helpers_have_the_trainers_precision(tiny_start, monkeypatch):
     seen = set()
-    run = pseudo_labels.run_trainer
+    run = student.run_trainer
 
     def watch(trainer, *args):
         embeddings = trainer.loss.twin[0].model.embeddings.register_forward_hook(
@@ -70,7 +70,7 @@ def test_helpers_have_the_trainers_precision(tiny_start, monkeypatch):
         run(trainer, *args)
         embeddings.remove()
 
-    monkeypatch.setattr(pseudo_labels, "run_trainer", watch)
+    monkeypatch.setattr(student, "run_trainer", watch)
     train(tiny_start("contrastive-tension", precision="bf16", dev=None, tests=()))
     assert seen == {True}
 
@@ -90,7 +90,7 @@ def test_of_the_two_copies_the_better_on_dev_is_kept(tiny_start, monkeypatch, wi
             kept.append([all(torch.equal(self._weights[name], copy[name]) for name in copy) for copy in copies])
 
     monkeypatch.setattr(start_training, "measure", measure)
-    monkeypatch.setattr(pseudo_labels, "KeepBest", Watch)
+    monkeypatch.setattr(student, "KeepBest", Watch)
     trained = train(tiny_start("contrastive-tension", tests=()))
     assert [value for _, value in trained.result["cycles"][0]["bi"]["curve"]] == measured[winner::2]
     assert kept == [[winner == 0, winner == 1]] * len(kept) and kept

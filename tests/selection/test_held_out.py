@@ -106,15 +106,15 @@ def test_another_members_settings_make_another_stage_where_criteria_compare_with
 
 def test_held_out_pairs_are_not_trained_on(tiny_method, many_pairs, monkeypatch):
     seen = {}
-    from transencoder.fit import pseudo_labels
+    from transencoder.fit import student
 
-    real = pseudo_labels.training_rows
+    real = student.training_rows
 
     def spy(n_rows, targets, rows):
         seen[n_rows] = rows
         return real(n_rows, targets, rows)
 
-    monkeypatch.setattr(pseudo_labels, "training_rows", spy)
+    monkeypatch.setattr(student, "training_rows", spy)
     train(tiny_method(pairs=many_pairs, record_criteria=True, tests=(), is_symmetric=True, cycles=1))
     held_out = hold_out(many_pairs).rows
     assert len(seen[400]) == 360 and not set(seen[400]) & set(held_out)

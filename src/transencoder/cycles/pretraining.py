@@ -6,8 +6,7 @@ from typing import Any
 
 from transencoder import distributed
 from transencoder.cycles.lab import Lab, LabMember, own_first
-from transencoder.fit import pretrain
-from transencoder.runs import stage_seed
+from transencoder.fit import pretrain, stage_session
 
 _CODE_VERSION = 2
 """Raised when a change of the code changes what the stage computes."""
@@ -49,14 +48,9 @@ def _pretrain(lab: Lab, member: LabMember, folder: Path) -> dict[str, Any]:
         lab.pairs,
         settings.as_fit(member.fits["cross"]),
         settings.mask_ratio,
-        folder=folder / "checkpoints",
-        seed=stage_seed(lab.settings.seed, member.prefix + _NAME),
-        precision=lab.settings.precision,
+        stage_session(lab.run, lab.settings, member.prefix + _NAME, folder, lab.cache),
         device=lab.device,
         both_orders=lab.settings.is_symmetric,
-        cache=lab.cache,
-        report_to=lab.settings.report_to,
-        log_folder=lab.run.folder / "tensorboard" / f"{member.prefix}cross-start-pretraining",
     )
     if distributed.rank() == 0:
         model.save_pretrained(folder / "model")

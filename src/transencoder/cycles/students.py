@@ -15,7 +15,7 @@ from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, ow
 from transencoder.cycles.labelling import label_pairs, read_targets, score_pairs
 from transencoder.cycles.unlabelled import student_criteria, warn_of_weak_cross
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
-from transencoder.fit import DevMetrics, fit
+from transencoder.fit import DevMetrics, Material, fit, stage_session
 from transencoder.losses import (
     ClippedCosineCrossEntropyLoss,
     CosineCrossEntropyLoss,
@@ -27,7 +27,7 @@ from transencoder.losses import (
     SoftCrossEntropyLoss,
 )
 from transencoder.prompts import OWN_PROMPTS
-from transencoder.runs import StageRecord, stage_seed
+from transencoder.runs import StageRecord
 from transencoder.tokens import Encoder
 
 _CODE_VERSION = 5
@@ -125,25 +125,21 @@ def _student(lab: Lab, member: LabMember, supervision: _Supervision) -> Model:
 
 def _fit(lab: Lab, member: LabMember, supervision: _Supervision, folder: Path) -> dict[str, Any]:
     form, name = supervision.form, supervision.name(member)
-    seed = stage_seed(lab.settings.seed, name)
-    student = _initialise(lab, member, supervision, seed)
-
+    session = stage_session(lab.run, lab.settings, name, folder, lab.cache)
+    student = _initialise(lab, member, supervision, session.seed)
     fitted = fit(
         student,
         _losses(lab)[form],
-        lab.pairs,
-        _targets(lab, supervision),
+        Material(
+            pairs=lab.pairs,
+            targets=_targets(lab, supervision),
+            rows=None if lab.held_out is None else np.delete(np.arange(len(lab.pairs)), lab.held_out.rows),
+            both_orders=form == "cross" and lab.settings.is_symmetric,
+            prompts=member.bi.prompts,
+        ),
         _dev_metrics(lab, member, supervision) if lab.dev is not None or lab.criteria.get(form) else None,
         member.fits[form],
-        folder=folder / "checkpoints",
-        seed=seed,
-        precision=lab.settings.precision,
-        both_orders=form == "cross" and lab.settings.is_symmetric,
-        prompts=member.bi.prompts,
-        cache=lab.cache,
-        report_to=lab.settings.report_to,
-        log_folder=lab.run.folder / "tensorboard" / name.replace("/", "-"),
-        rows=None if lab.held_out is None else np.delete(np.arange(len(lab.pairs)), lab.held_out.rows),
+        session,
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)

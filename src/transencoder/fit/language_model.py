@@ -1,7 +1,6 @@
 """Masked language modelling over packed text, with transformers' own collator and trainer."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from transencoder import progress
 from transencoder.batching import training_rows
 from transencoder.config import FitConfig, Precision
 from transencoder.fit.pretraining import Pretrained, guessing_masked_only, train_masked
+from transencoder.fit.session import Session
 from transencoder.fit.trainer import set_dropout
 from transencoder.inference import autocast
 
@@ -59,17 +59,11 @@ def train_language_model(
     blocks: Dataset,
     config: FitConfig,
     mask_ratio: float,
+    session: Session,
     *,
-    folder: Path,
-    seed: int,
-    precision: Precision = "auto",
     device: str = "cpu",
-    report_to: tuple[str, ...] = (),
-    log_folder: Path | None = None,
 ) -> Pretrained:
     """Train a masked language model on packed blocks and leave its last weights in it.
-
-    Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
 
     Args:
         model: With its language-modelling head, trained in place.
@@ -77,27 +71,19 @@ def train_language_model(
         blocks: n blocks of `input_ids`, see `pack`.
         config: How to train; no field empty.
         mask_ratio: Share of the tokens to guess, above 0 and below 1.
-        folder: Where checkpoints live.
-        seed: Decides shuffling, masks and dropout.
-        precision: `auto` trains under bf16 autocast where the hardware has it.
+        session: How and where it runs.
         device: Where it trains.
-        report_to: Trackers the trainer reports to.
-        log_folder: Where TensorBoard's events go; None: into `folder`.
     """
     started = time.monotonic()
     set_dropout(model, config.dropout)
     losses, n_steps = train_masked(
         model,
-        MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed),
+        MaskedBlocksCollator(blocks, tokenizer, mask_ratio, session.seed),
         training_rows(len(blocks), np.zeros(len(blocks), np.float32)),
         np.full(len(blocks), config.max_length, np.uint16),
         config,
-        folder=folder,
-        seed=seed,
-        precision=precision,
+        session,
         device=device,
-        report_to=report_to,
-        log_folder=log_folder,
     )
     return Pretrained(losses, n_steps, time.monotonic() - started)
 

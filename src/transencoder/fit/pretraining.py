@@ -20,12 +20,12 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from transencoder.batching import LengthBucketSampler, training_rows
 from transencoder.checkpoints import KeepBest
-from transencoder.config import FitConfig, Precision
+from transencoder.config import FitConfig
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError
 from transencoder.fit.masking import MaskedPairsCollator
+from transencoder.fit.session import Session
 from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
-from transencoder.tokens import TokenCache
 
 _SHOWN_STEPS = 100
 """Steps whose losses are recorded as one mean; in short runs a tenth of them."""
@@ -48,33 +48,21 @@ def pretrain(
     pairs: Dataset,
     config: FitConfig,
     mask_ratio: float,
+    session: Session,
     *,
-    folder: Path,
-    seed: int,
-    precision: Precision = "auto",
     device: str = "cpu",
     both_orders: bool = True,
-    cache: TokenCache | None = None,
-    report_to: tuple[str, ...] = (),
-    log_folder: Path | None = None,
 ) -> tuple[PreTrainedModel, Pretrained]:
     """Go on with a model's masked language modelling, on "[CLS] sentence1 [SEP] sentence2 [SEP]".
-
-    Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
 
     Args:
         start: A plain pretrained model with its language-modelling head.
         pairs: n pairs with `sentence1` and `sentence2`.
         config: How to train; no field empty.
         mask_ratio: Share of each pair's tokens to guess, above 0 and below 1.
-        folder: Where checkpoints live.
-        seed: Decides shuffling, masks and dropout.
-        precision: `auto` trains under bf16 autocast where the hardware has it.
+        session: How and where it runs.
         device: Where it trains.
         both_orders: Read (a, b) and (b, a).
-        cache: Token ids made earlier.
-        report_to: Trackers the trainer reports to.
-        log_folder: Where TensorBoard's events go; None: into `folder`.
 
     Returns:
         The encoder without its language-modelling head, and the record.
@@ -83,23 +71,19 @@ def pretrain(
         InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
     """
     started = time.monotonic()
-    model, tokenizer = _load(start, seed)
+    model, tokenizer = _load(start, session.seed)
     reader = load_cross(start, max_length=config.max_length, device="cpu")
-    tables = pair_tables(cache or TokenCache(), reader, pairs, both_orders)
+    tables = pair_tables(session.cache, reader, pairs, both_orders)
     n_vocabulary = min(len(tokenizer), model.config.vocab_size)
     lengths = np.concatenate([table.lengths for table in tables])
     losses, n_steps = train_masked(
         model,
-        MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, seed),
+        MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, session.seed),
         training_rows(len(lengths), np.zeros(len(pairs), np.float32)),
         lengths,
         config,
-        folder=folder,
-        seed=seed,
-        precision=precision,
+        session,
         device=device,
-        report_to=report_to,
-        log_folder=log_folder,
     )
     record = Pretrained(losses, n_steps, time.monotonic() - started)
     return model.base_model, record  # type: ignore[return-value]
@@ -111,13 +95,9 @@ def train_masked(
     rows: Dataset,
     lengths: np.ndarray,
     config: FitConfig,
+    session: Session,
     *,
-    folder: Path,
-    seed: int,
-    precision: Precision,
     device: str,
-    report_to: tuple[str, ...],
-    log_folder: Path | None,
 ) -> tuple[list[tuple[int, float]], int]:
     """Train a masked language model on what a collator makes of rows; its last weights stay.
 
@@ -127,12 +107,8 @@ def train_masked(
         rows: See `training_rows`.
         lengths: uint16 (n,), tokens of each row.
         config: How to train; no field empty.
-        folder: Where checkpoints live.
-        seed: Decides shuffling and dropout.
-        precision: `auto` trains under bf16 autocast where the hardware has it.
+        session: How and where it runs.
         device: Where it trains.
-        report_to: Trackers the trainer reports to.
-        log_folder: Where TensorBoard's events go; None: into `folder`.
 
     Returns:
         The losses as `Pretrained` has them, and the optimiser steps.
@@ -140,19 +116,17 @@ def train_masked(
     arguments = trainer_arguments(
         TrainingArguments,
         config,
-        folder=folder,
+        session,
         device=device,
-        seed=seed,
-        precision=precision,
         has_dev=False,
         logging_steps=1,  # a resumed run has lost the losses since the last one
-        report_to=report_to,
     )
     arguments.gradient_checkpointing = config.gradient_checkpointing
     with guessing_masked_only(model):
         trainer = _MaskedTrainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
         trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
-        run_trainer(trainer, KeepBest(model, folder), bucketed(lengths, config, seed), config.max_length, log_folder)
+        batches = bucketed(lengths, config, session.seed)
+        run_trainer(trainer, KeepBest(model, session.folder), batches, config.max_length, session.log_folder)
     return _means([entry["loss"] for entry in trainer.state.log_history if "loss" in entry]), trainer.state.global_step
 
 

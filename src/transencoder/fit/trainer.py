@@ -15,9 +15,10 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
-from transencoder.config import FitConfig, Precision
+from transencoder.config import FitConfig
 from transencoder.cpu import fast_training
 from transencoder.errors import InputError
+from transencoder.fit.session import Session
 from transencoder.inference import uses_bf16
 from transencoder.prompts import default_prompt
 from transencoder.tokens import TokenCache, Tokens
@@ -31,19 +32,16 @@ _OPTIONAL = ("dropout", "lora_rank", "lora_alpha")
 def trainer_arguments(
     arguments_class: type[TrainingArguments],
     config: FitConfig,
+    session: Session,
     *,
-    folder: Path,
     device: str,
-    seed: int,
-    precision: Precision,
     has_dev: bool,
     logging_steps: int,
-    report_to: tuple[str, ...],
 ) -> Any:
-    """The config as a trainer takes it, checkpoints in `folder`."""
+    """Config and session as a trainer takes them."""
     on_cpu = device.startswith("cpu")
     arguments = arguments_class(
-        output_dir=str(folder),
+        output_dir=str(session.folder),
         num_train_epochs=config.epochs,  # type: ignore[arg-type]
         per_device_train_batch_size=batch_size(config),
         gradient_accumulation_steps=config.gradient_accumulation_steps,
@@ -53,16 +51,16 @@ def trainer_arguments(
         warmup_steps=config.warmup_ratio,  # type: ignore[arg-type]
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
-        bf16=uses_bf16(device, precision),
+        bf16=uses_bf16(device, session.precision),
         use_cpu=on_cpu,
-        seed=seed,
-        data_seed=seed,
+        seed=session.seed,
+        data_seed=session.seed,
         eval_strategy="steps" if has_dev else "no",
         eval_steps=config.eval_steps,
         save_strategy="steps",
         save_steps=config.checkpoint_steps,
         logging_steps=logging_steps,
-        report_to=list(report_to) or "none",
+        report_to=list(session.report_to) or "none",
         disable_tqdm=True,
         dataloader_pin_memory=device.startswith("cuda"),
         ddp_backend="gloo" if on_cpu and distributed.world_size() > 1 else None,

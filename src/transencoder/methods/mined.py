@@ -20,7 +20,7 @@ from transencoder.tokens import TokenCache
 Miner = Callable[[Dataset], tuple[Dataset, MiningRecord | None]]
 """Sentences, `text`, to pairs and how they were mined; None: they are only as many as would be."""
 
-_CODE_VERSION = 1
+_CODE_VERSION = 2
 """Raised when a change of the code changes what the stage computes."""
 
 _NAME = "mining"

@@ -23,7 +23,7 @@ from transencoder.encoders import (
     load_masked,
 )
 from transencoder.errors import InputError
-from transencoder.fit import masked_loss, pack, steps_in_all, train_language_model
+from transencoder.fit import masked_loss, pack, stage_session, steps_in_all, train_language_model
 from transencoder.methods.data import Data, read_start_data
 from transencoder.methods.mlm import MLM
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
@@ -189,10 +189,10 @@ def _train(run: Run, config: MLM, start: Model, blocks: StageRecord) -> StageRec
 
 
 def _fit(run: Run, config: MLM, start: Model, blocks: StageRecord, folder: Path) -> dict[str, Any]:
-    seed = stage_seed(config.seed, _STAGE)
-    model, tokenizer = load_masked(start.folder, seed=seed, new_head=config.new_head)
+    session = stage_session(run, config, _STAGE, folder)
+    model, tokenizer = load_masked(start.folder, seed=session.seed, new_head=config.new_head)
     model.to(config.device)  # type: ignore[arg-type]
-    training, held_out = _split(Dataset.from_file(str(blocks.folder / _BLOCKS)), config.held_out, seed)
+    training, held_out = _split(Dataset.from_file(str(blocks.folder / _BLOCKS)), config.held_out, session.seed)
 
     def loss() -> float:
         batch_size = config.fit.batch_size or 1
@@ -207,12 +207,8 @@ def _fit(run: Run, config: MLM, start: Model, blocks: StageRecord, folder: Path)
         training,
         config.fit,
         config.mask_ratio,
-        folder=folder / "checkpoints",
-        seed=seed,
-        precision=config.precision,
+        session,
         device=str(config.device),
-        report_to=config.report_to,
-        log_folder=run.folder / "tensorboard" / _STAGE,
     )
     if distributed.rank() == 0:
         model.save_pretrained(folder / "model")

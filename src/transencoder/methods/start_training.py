@@ -17,7 +17,7 @@ from transencoder import distributed
 from transencoder.cycles import Model
 from transencoder.encoders import load_bi, weights_fingerprint
 from transencoder.evaluation import measure
-from transencoder.fit import fit
+from transencoder.fit import Material, fit, stage_session
 from transencoder.methods.data import read_start_data
 from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, remove_unfinished, result_of
 from transencoder.methods.scoring import Metrics, score_stage, score_start_as_is
@@ -36,7 +36,7 @@ from transencoder.methods.start_planning import check_held_out, prepare_start
 from transencoder.methods.supervision import TaughtLabels, export_teachers, targets_of, taught_labels
 from transencoder.report.evidence import DEV
 from transencoder.report.result import Result
-from transencoder.runs import StageRecord, stage_seed
+from transencoder.runs import StageRecord
 from transencoder.scorers import Scorer
 from transencoder.settings import method_name
 
@@ -145,8 +145,7 @@ def _own_settings(config: StartMethod) -> dict[str, Any]:
 def _fit(
     bench: Bench, pairs: Dataset, labels: list[TaughtLabels], embeddings: Path | None, folder: Path
 ) -> dict[str, Any]:
-    config = bench.config
-    seed = stage_seed(config.seed, _STAGE)
+    config, session = bench.config, stage_session(bench.run, bench.config, _STAGE, folder, bench.cache)
     student = bench.load_start()
     has_labels = "label" in pairs.column_names
     taught = rows = None
@@ -154,29 +153,22 @@ def _fit(
         taught = np.load(embeddings, mmap_mode="r")
         rows, texts = held_out(bench, student, pairs)
         queue = torch.from_numpy(taught[texts])
-        set_seed(seed)  # a projection is new
+        set_seed(session.seed)  # a projection is new
         student = config.projected(student, taught.shape[1])
 
     def loss(model: SentenceTransformer) -> Any:
-        set_seed(seed)  # a projector is new
+        set_seed(session.seed)  # a projector is new
         return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1], queue)
 
+    targets = targets_of(pairs, labels, len(config.classes)) if has_labels else np.zeros(len(pairs), np.float32)
     fitted = fit(
         student,
         loss,
-        pairs,
-        targets_of(pairs, labels, len(config.classes)) if has_labels else np.zeros(len(pairs), np.float32),
+        Material(pairs=pairs, targets=targets, rows=rows, taught=taught),
         _dev_metrics(bench),
         config.fit,
-        folder=folder / "checkpoints",
-        seed=seed,
-        precision=config.precision,
-        cache=bench.cache,
-        report_to=config.report_to,
-        log_folder=bench.run.folder / "tensorboard" / _STAGE,
+        session,
         rivals=config.rivals,
-        taught=taught,
-        rows=rows,
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)

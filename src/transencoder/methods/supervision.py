@@ -26,13 +26,13 @@ from transencoder.encoders import (
 )
 from transencoder.errors import InputError
 from transencoder.evaluation import measure
-from transencoder.fit import fit
+from transencoder.fit import Material, fit, stage_session
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.labelled import Scored
 from transencoder.methods.outcome import TEACHERS
 from transencoder.methods.start_bench import Bench
-from transencoder.runs import Run, StageRecord, atomic_write_text, stage_seed
+from transencoder.runs import Run, StageRecord, atomic_write_text
 from transencoder.scorers import CrossScorer, class_probabilities
 from transencoder.wording import plural
 
@@ -228,9 +228,10 @@ def _dev(bench: Bench, config: DvBERT) -> Scored | None:
 
 def _fit(bench: Bench, config: DvBERT, pairs: Dataset, start: Path, name: str, folder: Path) -> dict[str, Any]:
     dev = _dev(bench, config)
-    seed = stage_seed(config.seed, name)
-    model = load_cross(start, class_names=config.class_names, seed=seed, device=bench.device, new_head=config.new_head)
-    gold = targets_of(pairs, [], 0)
+    session = stage_session(bench.run, config, name, folder, bench.cache)
+    model = load_cross(
+        start, class_names=config.class_names, seed=session.seed, device=bench.device, new_head=config.new_head
+    )
 
     def metrics(student: Any) -> dict[str, float]:
         assert dev is not None
@@ -239,16 +240,10 @@ def _fit(bench: Bench, config: DvBERT, pairs: Dataset, start: Path, name: str, f
     fitted = fit(
         model,
         ClassCrossEntropyLoss if config.class_names else SoftCrossEntropyLoss,
-        pairs,
-        gold,
+        Material(pairs=pairs, targets=targets_of(pairs, [], 0)),
         None if dev is None else metrics,
         config.cross,
-        folder=folder / "checkpoints",
-        seed=seed,
-        precision=config.precision,
-        cache=bench.cache,
-        report_to=config.report_to,
-        log_folder=bench.run.folder / "tensorboard" / name.replace("/", "-"),
+        session,
     )
     if distributed.rank() == 0:
         model.save_pretrained(str(folder / "model"), create_model_card=False)

@@ -1,0 +1,181 @@
+"""A student learns from pairs: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch import nn
+from transformers import PreTrainedModel
+
+from transencoder import distributed
+from transencoder.batching import BiCollator, CrossCollator, QueryDocumentCollator, training_rows
+from transencoder.checkpoints import KeepBest, own_parameters
+from transencoder.config import FitConfig
+from transencoder.fit.annealing import GoldAnnealing
+from transencoder.fit.lora import LoRA
+from transencoder.fit.session import Session
+from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
+from transencoder.fit.trainers import TRAINERS
+from transencoder.losses import Annealing
+from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.tokens import Encoder, TokenCache
+
+DevMetrics = Callable[[Any], dict[str, float]]
+"""Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit leaves behind; the student itself holds the best weights."""
+
+    best: float | None
+    """Best dev metric; None without a dev set, or where none was defined."""
+    best_step: int
+    """The step the kept weights are from."""
+    curve: list[tuple[int, float | None]]
+    """(step, dev metric) of every evaluation; None where all scores were equal."""
+    others: list[tuple[int, dict[str, float | None]]]
+    """(step, other metrics) of every evaluation that had some."""
+    n_steps: int
+    """Optimiser steps in all."""
+    seconds: float
+    """Wall time of this process's part, evaluations included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a student learns: n pairs, and what is said of them."""
+
+    pairs: Dataset
+    """n rows with `sentence1` and `sentence2`."""
+    targets: np.ndarray
+    """float32 (n,), one target a pair, such as pseudo-labels; zeros for losses that take none. Or (n, m): what the loss
+    takes as labels, such as gold ones beside a teacher's."""
+    rows: np.ndarray | None = None
+    """Of the pairs, int, those to train on; None: all."""
+    both_orders: bool = False
+    """Train a cross-encoder on (a, b) and (b, a)."""
+    prompts: Prompts = OWN_PROMPTS
+    """What a bi-encoder reads before the texts of a pair."""
+    taught: np.ndarray | None = None
+    """float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A bi-encoder's
+    labels are then those of all sides, and the targets are not used."""
+
+
+def fit(
+    student: Encoder,
+    loss: Callable[[Any], nn.Module],
+    material: Material,
+    dev: DevMetrics | None,
+    config: FitConfig,
+    session: Session,
+    *,
+    rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
+) -> Fitted:
+    """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
+
+    Args:
+        student: The encoder to train, in place.
+        loss: Makes the loss module from the student.
+        material: What it learns.
+        dev: Metrics of the student; the weights with the highest `dev` are kept. None keeps the last ones.
+        config: How to train; no field empty.
+        session: How and where it runs.
+        rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
+
+    Returns:
+        The dev curve and which step was kept.
+    """
+    started = time.monotonic()
+    lora = _prepare(student, config, session.seed)
+    collator, data, lengths = _batched(student, material, session.cache)
+    loss_module = loss(student).to(student.device).train()
+    distributed.average_gradients(own_parameters(loss_module))
+    keep = KeepBest(student, session.folder, loss_module)
+    keep.candidates += rivals(loss_module) if rivals else ()
+    trainer_class, arguments_class = TRAINERS[type(student)]
+    trainer = trainer_class(
+        model=student,
+        args=trainer_arguments(
+            arguments_class,
+            config,
+            session,
+            device=str(student.device),
+            has_dev=dev is not None,
+            logging_steps=config.eval_steps,
+        ),
+        train_dataset=data,
+        loss=loss_module,
+        evaluator=None if dev is None else _DevEvaluator(dev, keep),
+        data_collator=collator,
+    )
+    if isinstance(loss_module, Annealing):
+        trainer.add_callback(GoldAnnealing(loss_module))
+    _autocast_helpers(trainer, loss_module)
+    run_trainer(trainer, keep, bucketed(lengths, config, session.seed), config.max_length, session.log_folder)
+    n_steps = trainer.state.global_step
+    keep.load_best()
+    if lora is not None:
+        lora.merge()
+    student.eval()
+    return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
+
+
+def _prepare(student: Encoder, config: FitConfig, seed: int) -> LoRA | None:
+    """Give the student what the config says of it; the adapters, where it asks for some."""
+    student.max_seq_length = config.max_length
+    set_dropout(student, config.dropout)
+    lora = None
+    if config.lora_rank is not None:
+        lora = LoRA(student, config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, seed)
+    if config.gradient_checkpointing:
+        student.gradient_checkpointing_enable()
+    return lora
+
+
+def _batched(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
+    """What makes batches of rows, the rows, and the tokens of each."""
+    collator, lengths = _collate(student, material, cache)
+    rows = material.rows
+    if rows is not None:  # in the pairs turned round too, where there are these
+        rows = np.concatenate([rows + first for first in range(0, len(lengths), len(material.pairs))])
+    data = training_rows(len(lengths), np.asarray(material.targets, np.float32), rows)
+    return collator, data, lengths if rows is None else lengths[rows]
+
+
+def _collate(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, np.ndarray]:
+    if isinstance(student, SentenceTransformer):
+        sides = cache.sides(student, material.pairs, *material.prompts.sides(student))
+        lengths = np.max([side.lengths for side in sides], axis=0)
+        return BiCollator(sides[0], material.taught) if len(sides) == 1 else QueryDocumentCollator(sides), lengths
+    tables = pair_tables(cache, student, material.pairs, material.both_orders)
+    return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
+
+
+def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
+    """Give a loss's own encoders the trainer's precision, which the trainer gives to the student alone."""
+    for name, part in loss.named_children():
+        if name != "model" and isinstance(part, SentenceTransformer | PreTrainedModel):
+            trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
+
+
+class _DevEvaluator(BaseEvaluator):
+    """Metrics of the candidate that is best on dev, and which it is."""
+
+    def __init__(self, metrics: DevMetrics, keep: KeepBest) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.metrics = metrics
+        self.keep = keep
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        found = [self.metrics(encoder) for encoder in self.keep.candidates]
+        best = max(range(len(found)), key=lambda i: -math.inf if math.isnan(found[i]["dev"]) else found[i]["dev"])
+        return found[best] | ({"candidate": float(best)} if len(found) > 1 else {})
