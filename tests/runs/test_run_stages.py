@@ -33,6 +33,18 @@ def test_a_finished_stage_is_computed_once(open_run, write_number):
     assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
 
+def test_who_goes_on_with_a_run_is_told_what_is_done(open_run, write_number, caplog):
+    caplog.set_level("INFO")
+    with open_run() as run:
+        folder = run.folder
+        for number, name in enumerate(("one", "other")):
+            run.stage(name, config={}, compute=write_number(number))
+    assert not caplog.messages
+    with open_run():
+        pass
+    assert caplog.messages == [f"{folder} has 2 stages; those that have not changed are not computed again"]
+
+
 def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number, caplog):
     compute = write_number(1)
     stage = {"config": {"lr": 0.1}, "inputs": ["data"], "compute": compute}

@@ -65,6 +65,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def _score(args: argparse.Namespace) -> None:
+    check_models(args)
     check_output(args.output, source=args.pairs)
     pairs = pairs_of(args)
     check_texts(pairs, args.output)
@@ -99,8 +100,6 @@ def _scorer(args: argparse.Namespace) -> "Iterator[Scorer]":
 @contextmanager
 def loaded(args: argparse.Namespace) -> "Iterator[list[Teacher]]":
     """The models as they were saved, bi- or cross-encoders; tokens are kept until the end."""
-    if len(set(args.models)) < len(args.models):
-        raise InputError(f"the models are {', '.join(args.models)}; give each once")
     with TemporaryDirectory(prefix="transencoder-") as folder:
         yield [load_teacher(model, args, Path(folder)) for model in args.models]
 
@@ -151,12 +150,19 @@ def add_weights(parser: argparse.ArgumentParser, where: str) -> None:
     )
 
 
+def check_models(args: argparse.Namespace) -> None:
+    """Refuse a model that is given twice."""
+    if len(set(args.models)) < len(args.models):
+        raise InputError(f"the models are {', '.join(args.models)}; give each once")
+
+
 def weights_of(args: argparse.Namespace) -> list[float]:
     """One number for each model.
 
     Raises:
-        InputError: There are more or fewer.
+        InputError: There are more or fewer, or a model is given twice.
     """
+    check_models(args)
     weights: list[float] = args.weights or [1.0] * len(args.models)
     if len(weights) != len(args.models):
         raise InputError(f"--weights has {len(weights)} numbers for {len(args.models)} models; give one for each")

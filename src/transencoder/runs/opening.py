@@ -21,7 +21,8 @@ from transencoder.runs.listing import (
 )
 from transencoder.runs.lock import take_lock
 from transencoder.runs.log import LogWriter
-from transencoder.runs.records import STAGES_NAME
+from transencoder.runs.records import RECORD_NAME, STAGES_NAME
+from transencoder.wording import plural
 
 PREVIOUS_NAME = "previous"
 """Folder of a run for the result of the recipe that it had before."""
@@ -66,6 +67,7 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
     log.write("run_opened", {"recipe_sha256": own_hash, "environment": environment})
     _set_foreign_result_aside(folder, own_hash, outputs, log)
     _note_changed_environment(folder, environment, log)
+    _note_stages(folder)
     atomic_json(folder / ENVIRONMENT_NAME, environment)
     atomic_write_text(folder / RECIPE_NAME, recipe_toml)
     return log
@@ -74,6 +76,12 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
 def _set_foreign_result_aside(folder: Path, own_hash: str, outputs: Sequence[str], log: LogWriter) -> None:
     if (folder / RESULT_NAME).exists() and read_result(folder, expected_hash=own_hash) is None:
         set_result_aside(folder, outputs, log, "is another recipe's")
+
+
+def _note_stages(folder: Path) -> None:
+    n_done = len(list((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}")))
+    if n_done:
+        _logger.info("%s has %s; those that have not changed are not computed again", folder, plural(n_done, "stage"))
 
 
 def set_result_aside(folder: Path, outputs: Sequence[str], log: LogWriter, reason: str) -> None:
