@@ -6,12 +6,13 @@ import shutil
 import pytest
 from datasets import Dataset
 
-from transencoder import FitConfig, Member, TransEncoder, train
+from transencoder import FitConfig, Member, TransEncoder, mine, train
 from transencoder.errors import InputError
 from transencoder.methods import mined as mined_module
 from transencoder.methods.data import read_data
 from transencoder.methods.workers import n_workers
 from transencoder.report.text import data_line
+from transencoder.runs import stage_seed
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
 
@@ -106,7 +107,7 @@ def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences
     rows = tiny_pairs.select(range(10))
     rows.to_csv(test, sep="\t", index=False)
 
-    def mine(sentences):
+    def mine(sentences, _):
         seen.append(set(sentences["text"]))
         return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
 
@@ -119,7 +120,7 @@ def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences
 def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
     seen = []
 
-    def mine(sentences):
+    def mine(sentences, _):
         seen.append(sentences["text"][:])
         return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
 
@@ -146,6 +147,12 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
         ({"sentences": None, "pairs": "a.tsv", "n_sentences": 9}, "n_sentences needs sentences to draw from"),
         ({"n_sentences": 0}, "n_sentences is 0; it must be at least 1"),
         ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
+        ({"sentences": None, "pairs": "a.tsv", "documents": "b.txt"}, "documents needs sentences to pair them with"),
+        (
+            {"documents": "a.txt", "is_symmetric": False},
+            "sentences and documents are both 'a.txt'; leave documents out",
+        ),
+        ({"documents": "b.txt"}, "mean something else in the other order, but is_symmetric is true; set it false"),
     ],
 )
 def test_one_of_both_is_needed(changes, message):
@@ -154,11 +161,70 @@ def test_one_of_both_is_needed(changes, message):
         TransEncoder(**fields)
 
 
-def test_sentences_from_stdin_are_for_one_process():
+@pytest.mark.parametrize("texts", [{"sentences": "-"}, {"sentences": "a.txt", "documents": "-"}])
+def test_sentences_from_stdin_are_for_one_process(texts):
     members = tuple(Member(start=name) for name in "xy")
     with pytest.raises(InputError, match="from stdin"):
-        n_workers(TransEncoder(sentences="-", members=members, output="run", workers=2))
+        n_workers(TransEncoder(**texts, members=members, output="run", workers=2, is_symmetric=False))
 
 
 def test_a_line_of_mined_pairs_says_so(run):
     assert data_line(run[1].result["data"]["pairs"]).startswith("64 pairs mined from the 120 sentences of `")
+
+
+@pytest.fixture(scope="module")
+def documents_file(tiny_pairs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("documents") / "documents.txt"
+    path.write_text("\n".join(f"lelo {text}" for text in tiny_pairs["sentence2"][:40]) + "\n")
+    return path
+
+
+def test_sentences_and_documents_are_paired_as_mine_pairs_them(config, sentences_file, documents_file, tiny_bi_encoder):
+    prompts = {"prompt": "kama: ", "document_prompt": "dima: "}
+    given = config(
+        documents=str(documents_file),
+        is_symmetric=False,
+        members=(Member(start=str(tiny_bi_encoder), **prompts),),
+        precision="fp32",
+    )
+    trained = train(given)
+    stage = next(trained.folder.glob("stages/*mining*"))
+    pairs = Dataset.from_file(str(next(stage.glob("*.arrow"))))
+    assert set(pairs["sentence1"]) <= set(sentences_file.read_text().splitlines())
+    assert set(pairs["sentence2"]) <= set(documents_file.read_text().splitlines())
+    own = mine(
+        str(sentences_file),
+        str(tiny_bi_encoder),
+        documents=str(documents_file),
+        n_pairs=64,
+        seed=stage_seed(given.seed, "mining"),
+        max_length=32,
+        device="cpu",
+        precision="fp32",
+        **prompts,
+    )
+    assert pairs[:] == own.pairs[:]
+    record = trained.result["data"]["pairs"]
+    assert record["mined"]["documents"]["rows"] == record["documents"]["rows"] == 40
+    assert f"120 sentences of `{'/'.join(sentences_file.parts[-2:])}` and the 40 documents of `" in data_line(record)
+    assert trained.bi_encoder.prompts["document"] == "dima: "
+
+
+def test_bad_documents_are_set_aside_and_both_files_are_counted(config, documents_file, tmp_path):
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("sentences", "documents")}
+    for file in files.values():
+        file.write_text("".join(f'{{"text": "{file.stem} {i}"}}\n' for i in range(30)) + '{"text": 3}\n')
+    names = {name: str(file) for name, file in files.items()}
+    given = config(**names, is_symmetric=False, skip_bad_rows=True)
+    data = read_data(given, tmp_path / "bad-rows.tsv", lambda first, second: (_paired(first, second), None))
+    assert (data.record["bad_rows"], data.record["documents"]["bad_rows"]) == (2, 1)
+    assert (tmp_path / "bad-rows.tsv").exists() and "documents.jsonl" in (tmp_path / "bad-documents.tsv").read_text()
+
+
+def _paired(first, second):
+    return Dataset.from_dict({"sentence1": first["text"][:], "sentence2": second["text"][:]})
+
+
+def test_a_plan_counts_documents(config, documents_file):
+    given = config(documents=str(documents_file), is_symmetric=False)
+    assert "mine 64 pairs from 120 sentences and 40 documents" in str(given.plan()).splitlines()[0]

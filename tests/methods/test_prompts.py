@@ -150,7 +150,7 @@ def test_released_ensembles_read_them(start, tiny_method, tiny_files):
     ("changes", "message"),
     [
         ({"is_symmetric": True}, "document_prompt is 'balo: '.*; set is_symmetric false, or leave document_prompt out"),
-        ({"pairs": None, "sentences": "a.txt"}, "of sentences pairs are mined that have no order; mine pairs of"),
+        ({"pairs": None, "sentences": "a.txt"}, "of sentences pairs are mined that have no order; give documents"),
     ],
 )
 def test_a_document_prompt_needs_pairs_with_an_order(changes, message, start, tiny_method):

@@ -23,7 +23,7 @@ from transencoder.pairs import read_pairs, read_sentences
 from transencoder.report.result import DataRecord, RunData
 from transencoder.runs import stage_seed
 
-BAD_EXTRA_ROWS = "bad-extra-rows.tsv"
+BAD_EXTRA_ROWS, BAD_DOCUMENTS = "bad-extra-rows.tsv", "bad-documents.tsv"
 """In the run folder, beside the bad rows of the training text itself."""
 
 
@@ -153,17 +153,28 @@ def _drawn_pairs(
 def _mined_pairs(
     config: TransEncoder, tests: list[Scored], bad_rows_file: Path | None, mine: Miner | None
 ) -> tuple[Dataset, DataRecord]:
-    """The pairs that are mined from a config's sentences: without test sentences if need be."""
+    """The pairs that are mined from a config's sentences, or from these and its documents."""
     assert config.sentences is not None and mine is not None
-    sentences, record = _training_texts(config, config.sentences, bad_rows_file)
-    if tests and config.exclude_test_sentences:
-        sentences, record = _apart(sentences, record, tests, exclude=True)
+    sentences, record = _texts_to_mine(config, config.sentences, tests, bad_rows_file)
     if config.n_sentences is not None:
         seed = stage_seed(config.seed, "n_sentences")
         sentences, record = _drawn(sentences, record, config.n_sentences, "n_sentences", seed)
-    pairs, mined = mine(sentences)
-    how: Any = {} if mined is None else {"mined": mined}
+    documents, more = None, {}
+    if config.documents is not None:
+        bad_documents = None if bad_rows_file is None else bad_rows_file.with_name(BAD_DOCUMENTS)
+        documents, of_documents = _texts_to_mine(config, config.documents, tests, bad_documents)
+        more = {"documents": of_documents} | _left_out(record, of_documents)
+    pairs, mined = mine(sentences, documents)
+    how: Any = more if mined is None else more | {"mined": mined}
     return pairs, record | data_record(record["source"], pairs) | how
+
+
+def _texts_to_mine(
+    config: TransEncoder, source: str | Dataset, tests: list[Scored], bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
+    """The texts of a source, without test sentences if need be."""
+    texts, record = _training_texts(config, source, bad_rows_file)
+    return _apart(texts, record, tests, exclude=True) if tests and config.exclude_test_sentences else (texts, record)
 
 
 def _labelled_pairs(config: TransEncoder, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
@@ -182,12 +193,19 @@ def _together(
 ) -> tuple[Dataset, DataRecord]:
     """Two sets of pairs as one: counts of what was left out are of both, the second one's record is kept whole."""
     rows = concatenate_datasets([pairs, extra])
-    counts: dict[str, Any] = {"extra": extra_record}
-    counts["missing_rows"] = record.get("missing_rows", 0) + extra_record.get("missing_rows", 0)
-    counts["excluded_rows"] = record.get("excluded_rows", 0) + extra_record.get("excluded_rows", 0)
-    counts["bad_rows"] = record.get("bad_rows", 0) + extra_record.get("bad_rows", 0)
+    counts: dict[str, Any] = {"extra": extra_record} | _left_out(record, extra_record)
     counts["transductive"] = record.get("transductive", False) or extra_record.get("transductive", False)
     return rows, record | data_record(record["source"], rows) | counts  # type: ignore[return-value]
+
+
+def _left_out(record: DataRecord, other: DataRecord) -> dict[str, int]:
+    """How many rows of both were left out, for each reason."""
+    names: tuple[Literal["missing_rows", "excluded_rows", "bad_rows"], ...] = (
+        "missing_rows",
+        "excluded_rows",
+        "bad_rows",
+    )
+    return {name: record.get(name, 0) + other.get(name, 0) for name in names}
 
 
 def _drawn(rows: Dataset, record: DataRecord, n_rows: int, field: str, seed: int) -> tuple[Dataset, DataRecord]:

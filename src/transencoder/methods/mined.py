@@ -17,8 +17,9 @@ from transencoder.runs import Run, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 
-Miner = Callable[[Dataset], tuple[Dataset, MiningRecord | None]]
-"""Sentences, `text`, to pairs and how they were mined; None: they are only as many as would be."""
+Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
+"""Sentences, `text`, and documents, where they are paired with such, to pairs and how they were mined; None: they are
+only as many as would be."""
 
 _CODE_VERSION = 2
 """Raised when a change of the code changes what the stage computes."""
@@ -36,14 +37,21 @@ def miner(run: Run, config: TransEncoder, start: Path) -> Miner:
     """
     length, pooling, prompts = config.bi.max_length, config.members[0].pooling, config.members[0].prompts
 
-    def compute(sentences: Dataset, folder: Path) -> dict[str, Any]:
+    def compute(sentences: Dataset, documents: Dataset | None, folder: Path) -> dict[str, Any]:
         scratch = folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
         model = load_bi(start, max_length=length, pooling=pooling, prompts=prompts, device=config.device)
-        scorer = BiScorer(model, precision=config.precision, cache=TokenCache(run.folder / "tokens"))
+        scorer = BiScorer(
+            model,
+            precision=config.precision,
+            cache=TokenCache(run.folder / "tokens"),
+            prompt=prompts.query,
+            document_prompt=prompts.document,
+        )
         mined = mine_pairs(
             sentences,
             Place(scorer, folder, scratch),
+            documents=documents,
             n_pairs=config.n_pairs,
             seed=stage_seed(config.seed, _NAME),
         )
@@ -52,7 +60,8 @@ def miner(run: Run, config: TransEncoder, start: Path) -> Miner:
         np.save(folder / "scores.npy", mined.scores)
         return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
 
-    def mine(sentences: Dataset) -> tuple[Dataset, MiningRecord]:
+    def mine(sentences: Dataset, documents: Dataset | None) -> tuple[Dataset, MiningRecord]:
+        texts = [sentences] if documents is None else [sentences, documents]
         record = run.stage(
             _NAME,
             config={
@@ -65,8 +74,8 @@ def miner(run: Run, config: TransEncoder, start: Path) -> Miner:
                 "seed": config.seed,
                 "n_processes": distributed.world_size(),
             },
-            inputs=[fingerprint(sentences), weights_fingerprint(start)],
-            compute=lambda folder: compute(sentences, folder),
+            inputs=[*map(fingerprint, texts), weights_fingerprint(start)],
+            compute=lambda folder: compute(sentences, documents, folder),
         )
         return Dataset.from_file(str(record.folder / record.result["file"])), record.result["record"]
 

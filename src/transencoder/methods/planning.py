@@ -37,6 +37,8 @@ class Plan:
     n_pairs: int
     n_sentences: int
     """That the pairs are mined from; 0: they are given."""
+    n_documents: int
+    """That these are paired with; 0: with each other."""
     pretraining_steps: int
     """Steps of masked language modelling, once, before the cycles."""
     cross_steps: int
@@ -69,6 +71,8 @@ class Plan:
                 lines.insert(-1, f"member {number}: {own}")
         if self.n_sentences:
             mined = f"mine {plural(self.n_pairs, 'pair')} from {plural(self.n_sentences, 'sentence')}"
+            if self.n_documents:
+                mined += f" and {plural(self.n_documents, 'document')}"
             lines.insert(0, f"{mined}, at most: fewer where sentences repeat or no more can be had")
         if self.pretraining_steps:
             lines.insert(1, f"before the cycles: {plural(self.pretraining_steps, 'step')} of masked language modelling")
@@ -108,16 +112,26 @@ def plan(config: TransEncoder) -> Plan:
         training_operations(size["cross"], pretraining.batch_size * n_steps)
         for size, n_steps in zip(sizes, pretraining_steps, strict=True)
     )
-    operations += training_operations(sizes[0]["bi"], 0, n_scored=mining.n_sentences // 2)
+    operations += training_operations(sizes[0]["bi"], 0, n_scored=mining.n_texts // 2)
     exported = 2 if len(config.members) > 1 else 1
     model_bytes = 4 * sum(size[form] for size in sizes for form in forms)
     largest = max(max(size.values()) for size in sizes)
     disk = model_bytes * (learning + exported + any(pretraining_steps)) + 16 * largest + n_pairs * (400 + 100 * cycles)
-    disk += mining.n_sentences * _SENTENCE_BYTES
+    disk += mining.n_texts * _SENTENCE_BYTES
     cross_steps = _steps(config, "cross", config.cross, n_pairs) if "cross" in forms else 0
     bi_steps = _steps(config, "bi", config.bi, n_pairs)
     seconds = operations / operations_a_second(config)
-    return Plan(config, n_pairs, mining.n_sentences, sum(pretraining_steps), cross_steps, bi_steps, seconds, int(disk))
+    return Plan(
+        config,
+        n_pairs,
+        mining.n_sentences,
+        mining.n_documents,
+        sum(pretraining_steps),
+        cross_steps,
+        bi_steps,
+        seconds,
+        int(disk),
+    )
 
 
 @dataclass
@@ -127,9 +141,16 @@ class _NotYetMined:
     n_pairs: int | None
     n_sentences: int = 0
     """That pairs would be mined from."""
+    n_documents: int = 0
+    """That they would be paired with."""
 
-    def stand_in(self, sentences: Dataset) -> tuple[Dataset, None]:
-        self.n_sentences = len(sentences)
+    @property
+    def n_texts(self) -> int:
+        """That would be encoded."""
+        return self.n_sentences + self.n_documents
+
+    def stand_in(self, sentences: Dataset, documents: Dataset | None) -> tuple[Dataset, None]:
+        self.n_sentences, self.n_documents = len(sentences), len(documents or ())
         n_pairs = self.n_pairs or default_n_pairs(self.n_sentences)
         return Dataset.from_dict({name: [""] * n_pairs for name in ("sentence1", "sentence2")}), None
 

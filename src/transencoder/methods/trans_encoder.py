@@ -44,6 +44,9 @@ class TransEncoder(Method["Trained"]):
     sentences: str | Dataset | None = None
     """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
     (section 5.1 names this as future work)."""
+    documents: str | Dataset | None = None
+    """What the sentences are paired with, read as they are: each mined pair is then a query and a document, in this
+    order, for is_symmetric false."""
     n_sentences: int | None = None
     """Mine so many of them, drawn with the seed; None: all."""
     n_pairs: int | None = None
@@ -112,8 +115,8 @@ class TransEncoder(Method["Trained"]):
     cross: FitConfig = field(default_factory=FitConfig)
     """How the cross-encoder is trained."""
     columns: tuple[str, ...] = ()
-    """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
-    first."""
+    """Names of the two text columns in `pairs`, or of the one in `sentences` and `documents`; empty: well-known names,
+    else the first."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
@@ -176,6 +179,19 @@ class TransEncoder(Method["Trained"]):
             raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
         if self.n_sentences is not None and self.sentences is None:
             raise InputError("n_sentences needs sentences to draw from; give both, or leave it out")
+        if self.documents is not None:
+            self._check_documents()
+
+    def _check_documents(self) -> None:
+        if self.sentences is None:
+            raise InputError("documents needs sentences to pair them with, such as queries; give both, or leave it out")
+        if isinstance(self.documents, str) and self.documents == self.sentences:
+            raise InputError(f"sentences and documents are both {self.documents!r}; leave documents out")
+        if self.is_symmetric:
+            raise InputError(
+                "pairs of sentences and documents mean something else in the other order, but is_symmetric is true; "
+                "set it false"
+            )
 
     def _check_labels(self) -> None:
         if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in self.members}:
@@ -191,10 +207,10 @@ class TransEncoder(Method["Trained"]):
                 f"document_prompt is {given[0]!r}: pairs are then a query and a document, whose order means something, "
                 "and is_symmetric says that it means nothing; set is_symmetric false, or leave document_prompt out"
             )
-        if given and self.sentences is not None:
+        if given and self.sentences is not None and self.documents is None:
             raise InputError(
-                f"document_prompt is {given[0]!r}, but of sentences pairs are mined that have no order; mine pairs of "
-                "queries and documents first (mine, with documents) and give these, or leave document_prompt out"
+                f"document_prompt is {given[0]!r}, but of sentences pairs are mined that have no order; give documents "
+                "to pair them with, or leave document_prompt out"
             )
 
     def _check_gold(self) -> None:

@@ -60,7 +60,7 @@ def n_workers(config: TransEncoder) -> int:
     alone = ""
     if distributed.world_size() > 1:
         alone = "under torchrun, whose processes share each model"
-    elif "-" in (config.pairs, config.sentences, config.extra_pairs, config.labelled):
+    elif "-" in (config.pairs, config.sentences, config.documents, config.extra_pairs, config.labelled):
         alone = "with pairs from stdin, which one process alone can read"
     if alone and (config.workers or 1) > 1:
         raise InputError(f"workers is {config.workers}, {alone}; leave it out")

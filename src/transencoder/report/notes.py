@@ -106,8 +106,9 @@ def _data_notes(result: Result) -> Iterator[str]:
         left_out = "pairs that hold a sentence of a test set" if is_paired else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
-        files = "bad-rows.tsv" + (" or bad-extra-rows.tsv" if result["config"].get("extra_pairs") else "")
-        files += " or bad-rows-2.tsv and so on" if result["config"].get("more_labelled") else ""
+        others = {"extra_pairs": "bad-extra-rows.tsv", "documents": "bad-documents.tsv"}
+        others["more_labelled"] = "bad-rows-2.tsv and so on"
+        files = " or ".join(["bad-rows.tsv", *(name for field, name in others.items() if result["config"].get(field))])
         yield f"{bad:,} bad rows of the training {texts} were skipped; {files} in the run folder has them."
     if short := record.get("short_rows"):
         yield f"{plural(short, 'document')} of too few words were left out."

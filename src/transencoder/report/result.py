@@ -88,6 +88,8 @@ class DataRecord(TypedDict):
     """Training pairs only: how many were held out, to choose or to look without labels."""
     mined: NotRequired[MiningRecord]
     """Training pairs only: how they were made of the source, which is sentences."""
+    documents: NotRequired["DataRecord"]
+    """Training pairs only: what the source's sentences were paired with."""
     gold_rows: NotRequired[int]
     """Training pairs only: how many have gold labels."""
     classes: NotRequired[list[str]]

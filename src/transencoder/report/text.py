@@ -155,7 +155,11 @@ def _rows(record: DataRecord, n_rows: int) -> str:
     drawn = f" drawn from the {record['drawn_from']:,}" if "drawn_from" in record else ""
     if "mined" in record:
         n_sentences = record["mined"]["sentences"]["rows"]
-        return f"{n_rows:,} pairs mined from the {n_sentences:,} sentences{drawn} of {source}"
+        with_documents = ""
+        if "documents" in record:
+            n_documents, documents = record["mined"]["documents"]["rows"], shown_source(record["documents"]["source"])
+            with_documents = f" and the {n_documents:,} documents of `{documents}`"
+        return f"{n_rows:,} pairs mined from the {n_sentences:,} sentences{drawn} of {source}{with_documents}"
     return f"{n_rows:,} rows{drawn} of {source}"
 
 
