@@ -16,7 +16,7 @@ TRAIN = ("train", "trans-encoder", "--pairs", "a.tsv", "--start", "x", "--output
     [
         (InputError("a.tsv:3: [red]bad[/red]"), 2, "transencoder: a.tsv:3: [red]bad[/red]\n"),
         (RunError("locked"), 3, "transencoder: locked\n"),
-        (KeyboardInterrupt(), 130, "run the same command again: it goes on from runs/mine\n"),
+        (KeyboardInterrupt(), 130, "nothing is left half done: run the same command again\n"),
     ],
 )
 def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
@@ -28,6 +28,17 @@ def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
     assert (found, out) == (code, "")
     assert err.endswith(message)
     assert err.count("\n") == 1
+
+
+def test_a_run_stopped_by_ctrl_c_says_where_it_goes_on(run, training, tmp_path):
+    def stop(config, recipe=None):
+        (tmp_path / "begun").mkdir()
+        raise KeyboardInterrupt
+
+    training.train = stop
+    code, _, err = run(*TRAIN[:-1], str(tmp_path / "begun"))
+    assert code == 130
+    assert err == f"transencoder: stopped by Ctrl-C; run the same command again: it goes on from {tmp_path / 'begun'}\n"
 
 
 def test_an_unexpected_error_shows_where_it_happened(run, training):

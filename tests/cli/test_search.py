@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -135,6 +136,7 @@ def test_search_refuses_before_a_model_is_loaded(typed, message, run, monkeypatc
 
 def test_an_interrupted_build_says_where_it_goes_on(run, files, monkeypatch, tiny_bi_encoder):
     def stop(*_):
+        Path("new").mkdir()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command, "embedder_of", stop)

@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from transencoder import __version__
 from transencoder.cli import (
@@ -100,6 +101,6 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
 
 def _how_to_go_on(args: argparse.Namespace) -> str:
     folder = getattr(args, "run_folder", None)
-    if folder is None:
+    if folder is None or not Path(folder).exists():
         return "stopped by Ctrl-C; nothing is left half done: run the same command again"
     return f"stopped by Ctrl-C; run the same command again: it goes on from {folder}"
