@@ -66,6 +66,7 @@ def row(result: Result) -> dict[str, Any]:
         "tests": tests_by_metric(result),
         "seed": result["seed"],
         "minutes": result["seconds"] / 60,
+        "precision": result["config"]["precision"],
         "commit": result["environment"].get("commit"),
         "threads": result["environment"].get("threads"),
     }
@@ -79,7 +80,7 @@ def table(record: Record) -> str:
             for whose in group[0]["scores"]:
                 name = " ".join(part for part in (short(recipe), variation) if part)
                 lines.append((name, whose, *_cells(group, whose)))
-    header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "minutes")
+    header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "in", "minutes")
     return "\n".join(markdown_table(header, lines))
 
 
@@ -117,7 +118,8 @@ def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
         columns.append(" / ".join(_spread(values) for values in averages))
     devs = [_spread([(each["dev"][whose] or {}).get(form) for each in group]) for form in FORMS]
     minutes = statistics.median(each["minutes"] for each in group)
-    return (" / ".join(metrics), *columns, *devs, str(len(group)), f"{minutes:.1f}")
+    precisions = ", ".join(sorted({each["precision"] for each in group}))
+    return (" / ".join(metrics), *columns, *devs, str(len(group)), precisions, f"{minutes:.1f}")
 
 
 def _spread(values: Iterable[float | None]) -> str:
