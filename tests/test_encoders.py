@@ -14,7 +14,6 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from transencoder.encoders import (
     add_projection,
-    checked_device,
     count_parameters,
     fetch,
     load_bi,
@@ -24,6 +23,7 @@ from transencoder.encoders import (
     weights_fingerprint,
 )
 from transencoder.errors import InputError
+from transencoder.inference import checked_device
 
 PAIRS = [("balo bama", "dalo"), ("kama", "kama x"), ("gelo lelo memo", "balo dioma")]
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"

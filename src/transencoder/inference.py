@@ -13,6 +13,7 @@ from sentence_transformers.util import batch_to_device
 
 from transencoder import progress
 from transencoder.config import Precision
+from transencoder.errors import InputError
 from transencoder.tokens import Tokens
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,24 @@ def _forward_all(
                 continue
             position += len(rows)
             yield len(rows)
+
+
+def checked_device(name: str) -> str:
+    """The device, where torch knows it and this machine has it.
+
+    Raises:
+        InputError: It does not.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"device is {name!r}, which cannot be used here ({reason}). Give cpu, cuda or cuda:0 where there is a GPU, "
+            "or leave it out to take the best there is"
+        ) from error
+    return name
 
 
 def has_bf16(device: torch.device | str) -> bool:

@@ -30,13 +30,16 @@ def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
     assert err.count("\n") == 1
 
 
-def test_a_run_stopped_by_ctrl_c_says_where_it_goes_on(run, training, tmp_path):
+@pytest.mark.parametrize("typed", ["begun", "$RUNS/begun"])
+def test_a_run_stopped_by_ctrl_c_says_where_it_goes_on(typed, run, training, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS", str(tmp_path))
+
     def stop(config, recipe=None):
         (tmp_path / "begun").mkdir()
         raise KeyboardInterrupt
 
     training.train = stop
-    code, _, err = run(*TRAIN[:-1], str(tmp_path / "begun"))
+    code, _, err = run(*TRAIN[:-1], typed if "$" in typed else str(tmp_path / typed))
     assert code == 130
     assert err == f"transencoder: stopped by Ctrl-C; run the same command again: it goes on from {tmp_path / 'begun'}\n"
 

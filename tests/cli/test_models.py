@@ -316,6 +316,12 @@ def test_evaluate_refuses_what_does_not_go_together(typed, message, run, loaded)
     assert message in err
 
 
+def test_score_refuses_a_model_that_is_given_twice(run, loaded, pairs):
+    code, out, err = run("score", "long", "long", "--pairs", pairs, "--output", "-")
+    assert (code, out, loaded) == (2, "", [])
+    assert "the models are long, long; give each once" in err
+
+
 def test_label_writes_pseudo_labels_that_datasets_reads(run, loaded, pairs, tmp_path):
     output = tmp_path / "labels.parquet"
     code, out, err = run("label", "long", "short", "--pairs", pairs, "--policy", "clip", "--output", output)

@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.losses import MSELoss
 from transencoder import CKD, ConGen, EmbeddingMSE, train
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
-from transencoder.fit.trainer import trainer_arguments
+from transencoder.fit.running import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
 from transencoder.methods import start_bench, start_planning
 from transencoder.methods.ckd import CKDFit

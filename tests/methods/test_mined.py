@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from datasets import Dataset
@@ -14,6 +15,7 @@ from transencoder.methods.workers import n_workers
 from transencoder.report.text import data_line
 from transencoder.runs import stage_seed
 
+TEXTS = Dataset.from_dict({"text": ["kama dima", "dima kama"]})
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
 
 
@@ -79,15 +81,21 @@ def test_the_same_command_mines_nothing_again(run, monkeypatch):
     assert again["data"] == json.loads(json.dumps(trained.result["data"]))
 
 
-@pytest.mark.parametrize("changes", [{"n_pairs": 32}, {"seed": 3}, {"bi": FitConfig(max_length=8)}])
-def test_what_changes_the_pairs_mines_anew(run, config, changes, monkeypatch, tmp_path):
-    class Mined(Exception):
-        pass
+class Mined(Exception):
+    pass
 
+
+@pytest.fixture
+def mining_raises(monkeypatch):
     def mine_pairs(*_, **__):
         raise Mined
 
     monkeypatch.setattr(mined_module, "mine_pairs", mine_pairs)
+
+
+@pytest.mark.parametrize("changes", [{"n_pairs": 32}, {"seed": 3}, {"bi": FitConfig(max_length=8)}])
+@pytest.mark.usefixtures("mining_raises")
+def test_what_changes_the_pairs_mines_anew(run, config, changes, tmp_path):
     shutil.copytree(run[1].folder, tmp_path / "run")
     with pytest.raises(Mined):
         train(config(output=str(tmp_path / "run"), **changes))
@@ -107,14 +115,21 @@ def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences
     rows = tiny_pairs.select(range(10))
     rows.to_csv(test, sep="\t", index=False)
 
-    def mine(sentences, _):
-        seen.append(set(sentences["text"]))
+    def mine(sentences, documents):
+        seen.extend(set(each["text"]) for each in (sentences, documents) if each is not None)
         return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
 
-    data = read_data(config(tests=(str(test),), exclude_test_sentences=True), None, mine)
+    given = {"tests": (str(test),), "exclude_test_sentences": True}
+    data = read_data(config(**given), None, mine)
     held = {*rows["sentence1"], *rows["sentence2"]}
     assert seen and not seen[0] & held
-    assert data.record["excluded_rows"] >= 20 and not data.record["transductive"]
+    n_excluded = data.record["excluded_rows"]
+    assert n_excluded >= 20 and not data.record["transductive"]
+    documents = tmp_path / "documents.txt"
+    documents.write_text(sentences_file.read_text() + "tamo kama\n")
+    data = read_data(config(**given, documents=str(documents), is_symmetric=False), None, mine)
+    assert len(seen) == 3 and "tamo kama" in seen[2] and not seen[2] & held
+    assert data.record["excluded_rows"] == 2 * n_excluded
 
 
 def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
@@ -148,10 +163,9 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
         ({"n_sentences": 0}, "n_sentences is 0; it must be at least 1"),
         ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
         ({"sentences": None, "pairs": "a.tsv", "documents": "b.txt"}, "documents needs sentences to pair them with"),
-        (
-            {"documents": "a.txt", "is_symmetric": False},
-            "sentences and documents are both 'a.txt'; leave documents out",
-        ),
+        ({"documents": "a.txt", "is_symmetric": False}, "sentences and documents are the same; leave documents out"),
+        ({"sentences": TEXTS, "documents": TEXTS}, "sentences and documents are the same; leave documents out"),
+        ({"document_column": "body"}, "document_column is of documents; give both, or leave it out"),
         ({"documents": "b.txt"}, "mean something else in the other order, but is_symmetric is true; set it false"),
     ],
 )
@@ -179,15 +193,19 @@ def documents_file(tiny_pairs, tmp_path_factory):
     return path
 
 
-def test_sentences_and_documents_are_paired_as_mine_pairs_them(config, sentences_file, documents_file, tiny_bi_encoder):
-    prompts = {"prompt": "kama: ", "document_prompt": "dima: "}
-    given = config(
-        documents=str(documents_file),
-        is_symmetric=False,
-        members=(Member(start=str(tiny_bi_encoder), **prompts),),
-        precision="fp32",
-    )
-    trained = train(given)
+PROMPTS = {"prompt": "kama: ", "document_prompt": "dima: "}
+
+
+@pytest.fixture(scope="module")
+def paired(config, documents_file, tiny_bi_encoder):
+    """A config that pairs sentences with documents, and its run."""
+    member = Member(start=str(tiny_bi_encoder), **PROMPTS)
+    given = config(documents=str(documents_file), is_symmetric=False, members=(member,), precision="fp32")
+    return given, train(given)
+
+
+def test_sentences_and_documents_are_paired_as_mine_pairs_them(paired, sentences_file, documents_file, tiny_bi_encoder):
+    given, trained = paired
     stage = next(trained.folder.glob("stages/*mining*"))
     pairs = Dataset.from_file(str(next(stage.glob("*.arrow"))))
     assert set(pairs["sentence1"]) <= set(sentences_file.read_text().splitlines())
@@ -201,13 +219,41 @@ def test_sentences_and_documents_are_paired_as_mine_pairs_them(config, sentences
         max_length=32,
         device="cpu",
         precision="fp32",
-        **prompts,
+        **PROMPTS,
     )
     assert pairs[:] == own.pairs[:]
     record = trained.result["data"]["pairs"]
     assert record["mined"]["documents"]["rows"] == record["documents"]["rows"] == 40
     assert f"120 sentences of `{'/'.join(sentences_file.parts[-2:])}` and the 40 documents of `" in data_line(record)
     assert trained.bi_encoder.prompts["document"] == "dima: "
+
+
+@pytest.mark.usefixtures("mining_raises")
+@pytest.mark.parametrize("changed", ["documents", "prompt", "document_prompt"])
+def test_other_documents_and_prompts_are_mined_anew(changed, paired, documents_file, tmp_path):
+    given, trained = paired
+    shutil.copytree(trained.folder, tmp_path / "run")
+    other = tmp_path / "other.txt"
+    other.write_text(documents_file.read_text() + "tamo kama\n")
+    change = {"documents": str(other)}
+    if changed != "documents":
+        change = {"members": (replace(given.members[0], **{changed: "tamo: "}),)}
+    train(replace(given, output=str(tmp_path / "run")))
+    with pytest.raises(Mined):
+        train(replace(given, output=str(tmp_path / "run"), **change))
+
+
+def test_each_file_has_its_own_column(config, tmp_path):
+    file = tmp_path / "documents.jsonl"
+    file.write_text("".join(json.dumps({"id": "x", "body": f"{i} kama"}) + "\n" for i in range(30)))
+    seen = []
+
+    def mine(sentences, documents):
+        seen.append(documents["text"][0])
+        return _paired(documents, documents), None
+
+    read_data(config(documents=str(file), document_column="body", is_symmetric=False), None, mine)
+    assert seen == ["0 kama"]
 
 
 def test_bad_documents_are_set_aside_and_both_files_are_counted(config, documents_file, tmp_path):

@@ -7,7 +7,7 @@ import torch
 
 from transencoder import SCT, train
 from transencoder.errors import InputError
-from transencoder.fit.trainer import set_dropout
+from transencoder.fit.running import set_dropout
 from transencoder.losses import SCTLoss
 from transencoder.methods.sct import SCTFit
 from transencoder.methods.start_planning import prepare_start

@@ -162,6 +162,21 @@ def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
     assert not any("both orders" in note for note in notes_of(result))
 
 
+@pytest.mark.parametrize(
+    ("own", "files"),
+    [
+        ({}, "bad-rows.tsv in"),
+        ({"extra": {}}, "bad-rows.tsv or bad-extra-rows.tsv in"),
+        ({"documents": {}}, "bad-rows.tsv or bad-documents.tsv in"),
+    ],
+)
+def test_bad_rows_lie_in_the_files_that_were_read(own, files, result):
+    """DeCLUTR's own text is a setting of the name documents, and no second file."""
+    result["config"]["documents"] = "documents.txt"
+    result["data"]["pairs"] |= {"bad_rows": 3} | own
+    assert f"3 bad rows of the training pairs were skipped; {files}" in " ".join(notes_of(result))
+
+
 def test_notes_say_which_model_is_worse_than_its_start(result):
     """On the tests where there are some, else on dev."""
     result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}

@@ -51,6 +51,7 @@ def add(commands: Commands) -> None:
         help="pair each sentence with texts of this file, read as SENTENCES is: queries and documents",
     )
     parser.add_argument("--column", metavar="NAME", help="the text column (default: text, sentence, else the first)")
+    parser.add_argument("--document-column", metavar="NAME", help="the same in the documents")
     parser.add_argument("--seed", type=int, default=2021, help="decides what is drawn (default: 2021)")
     parser.add_argument("--json", action="store_true", help="print the record as JSON instead of tables")
     group = parser.add_argument_group("start")
@@ -93,9 +94,9 @@ def _run(args: argparse.Namespace) -> None:
         cache_folder=args.cache_dir,
     ) as place:
         mined = mine_pairs(
-            _texts(args.sentences, args),
+            _texts(args.sentences, args.column, args),
             place,
-            documents=None if args.documents is None else _texts(args.documents, args),
+            documents=None if args.documents is None else _texts(args.documents, args.document_column, args),
             n_pairs=args.n_pairs,
             max_pairs_per_sentence=args.max_pairs_per_sentence,
             seed=args.seed,
@@ -125,6 +126,10 @@ def _check(args: argparse.Namespace) -> None:
             args.document_prompt is not None and not args.documents,
             "--document-prompt is for --documents. Give both, or leave it out.",
         ),
+        (
+            args.document_column and not args.documents,
+            "--document-column is for --documents. Give both, or leave it out.",
+        ),
         (args.documents and args.bad_rows_file, "--bad-rows-file is for one file, and --documents is another."),
     )
     for is_wrong, message in faults:
@@ -132,9 +137,9 @@ def _check(args: argparse.Namespace) -> None:
             raise InputError(message)
 
 
-def _texts(source: str, args: argparse.Namespace) -> Dataset:
+def _texts(source: str, column: str | None, args: argparse.Namespace) -> Dataset:
     from transencoder.pairs import read_sentences
 
-    texts = read_sentences(source, column=args.column, **reading(args))
+    texts = read_sentences(source, column=column, **reading(args))
     check_texts(texts, args.output)
     return texts

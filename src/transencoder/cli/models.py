@@ -112,7 +112,8 @@ def load_teacher(name: str, args: argparse.Namespace, token_folder: Path) -> "Te
     """
     from sentence_transformers import SentenceTransformer
 
-    from transencoder.encoders import checked_device, fetch, gives_logits, load_trained, weights_fingerprint
+    from transencoder.encoders import fetch, gives_logits, load_trained, weights_fingerprint
+    from transencoder.inference import checked_device
     from transencoder.labels import Teacher
     from transencoder.prompts import Prompts, named_prompt, warn_of_unused_prompts
     from transencoder.scorers import BiScorer, CrossScorer

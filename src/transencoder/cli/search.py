@@ -224,7 +224,8 @@ def _reranker(args: argparse.Namespace) -> Iterator[Scorer | None]:
         return
     from sentence_transformers import CrossEncoder
 
-    from transencoder.encoders import checked_device, fetch, gives_logits, is_cross, load_trained
+    from transencoder.encoders import fetch, gives_logits, is_cross, load_trained
+    from transencoder.inference import checked_device
     from transencoder.scorers import CrossScorer
     from transencoder.tokens import TokenCache
 

@@ -10,7 +10,7 @@ from transencoder.cli.terminal import show
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, Method, train
 from transencoder.recipes import find_recipe, read_recipe
-from transencoder.settings import build, put
+from transencoder.settings import build, expanded, put
 
 
 def add(commands: Commands) -> None:
@@ -107,7 +107,7 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
 
 def train_for(args: argparse.Namespace, config: Method[Any], recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
-    args.run_folder = config.output
+    args.run_folder = expanded(config).output
     return train(config, recipe=recipe)
 
 

@@ -146,7 +146,8 @@ def _write(pairs: Dataset, second: str, args: argparse.Namespace) -> None:
 def _scorers(args: argparse.Namespace, folder: Path) -> dict[str, Scorer]:
     if not args.model:
         return {}
-    from transencoder.encoders import checked_device, fetch, load_bi
+    from transencoder.encoders import fetch, load_bi
+    from transencoder.inference import checked_device
     from transencoder.scorers import BiScorer
     from transencoder.tokens import TokenCache
 

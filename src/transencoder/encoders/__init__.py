@@ -2,7 +2,7 @@
 
 from transencoder.encoders.cross import as_logits, gives_logits, load_cross
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
-from transencoder.encoders.forms import backbone, checked_device, load_bi, load_trained, transplant
+from transencoder.encoders.forms import backbone, load_bi, load_trained, transplant
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
 from transencoder.encoders.lengths import check_length, n_positions
 from transencoder.encoders.masked import language_model_head, load_masked
@@ -19,7 +19,6 @@ __all__ = [
     "check_layers",
     "check_length",
     "check_prunable",
-    "checked_device",
     "classes_of",
     "count_parameters",
     "encoding_speeds",

@@ -73,24 +73,6 @@ def load_trained(
     return model
 
 
-def checked_device(name: str) -> str:
-    """The device, where torch knows it and this machine has it.
-
-    Raises:
-        InputError: It does not.
-    """
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"device is {name!r}, which cannot be used here ({reason}). Give cpu, cuda or cuda:0 where there is a GPU, "
-            "or leave it out to take the best there is"
-        ) from error
-    return name
-
-
 def transplant(source: nn.Module, target: nn.Module) -> None:
     """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
 

@@ -5,9 +5,9 @@ from transencoder.fit.language_model import masked_loss, train_language_model
 from transencoder.fit.lora import check_lora
 from transencoder.fit.packing import pack
 from transencoder.fit.pretraining import Pretrained, pretrain
+from transencoder.fit.running import steps_in_all
 from transencoder.fit.session import Session, stage_session
 from transencoder.fit.student import DevMetrics, Fitted, Material, fit
-from transencoder.fit.trainer import steps_in_all
 
 __all__ = [
     "DevMetrics",

@@ -12,8 +12,8 @@ from transencoder import progress
 from transencoder.batching import training_rows
 from transencoder.config import FitConfig, Precision
 from transencoder.fit.pretraining import Pretrained, guessing_masked_only, train_masked
+from transencoder.fit.running import set_dropout
 from transencoder.fit.session import Session
-from transencoder.fit.trainer import set_dropout
 from transencoder.inference import autocast
 
 

@@ -24,8 +24,9 @@ from transencoder.config import FitConfig
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError
 from transencoder.fit.masking import MaskedPairsCollator
+from transencoder.fit.running import bucketed, pair_tables, run_trainer, trainer_arguments
 from transencoder.fit.session import Session
-from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, trainer_arguments
+from transencoder.tokens import TokenCache
 
 _SHOWN_STEPS = 100
 """Steps whose losses are recorded as one mean; in short runs a tenth of them."""
@@ -73,7 +74,7 @@ def pretrain(
     started = time.monotonic()
     model, tokenizer = _load(start, session.seed)
     reader = load_cross(start, max_length=config.max_length, device="cpu")
-    tables = pair_tables(session.cache, reader, pairs, both_orders)
+    tables = pair_tables(session.cache or TokenCache(), reader, pairs, both_orders)
     n_vocabulary = min(len(tokenizer), model.config.vocab_size)
     lengths = np.concatenate([table.lengths for table in tables])
     losses, n_steps = train_masked(

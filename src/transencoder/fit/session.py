@@ -1,6 +1,6 @@
 """How and where a training runs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -22,7 +22,7 @@ class Session:
     """Decides shuffling, masks and dropout."""
     precision: Precision = "auto"
     """`auto` trains under bf16 autocast where the hardware has it."""
-    cache: TokenCache = field(default_factory=TokenCache)
+    cache: TokenCache | None = None
     """Token ids made earlier, for instance when the pairs were labelled."""
     report_to: tuple[str, ...] = ()
     """Trackers the trainer reports to."""
@@ -55,7 +55,7 @@ def stage_session(run: Run, settings: _Settings, name: str, folder: Path, cache:
         folder=folder / "checkpoints",
         seed=stage_seed(settings.seed, name),
         precision=settings.precision,
-        cache=cache or TokenCache(),
+        cache=cache,
         report_to=settings.report_to,
         log_folder=run.folder / "tensorboard" / name.replace("/", "-"),
     )

@@ -19,8 +19,8 @@ from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig
 from transencoder.fit.annealing import GoldAnnealing
 from transencoder.fit.lora import LoRA
+from transencoder.fit.running import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.fit.session import Session
-from transencoder.fit.trainer import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.fit.trainers import TRAINERS
 from transencoder.losses import Annealing
 from transencoder.prompts import OWN_PROMPTS, Prompts
@@ -94,7 +94,7 @@ def fit(
     """
     started = time.monotonic()
     lora = _prepare(student, config, session.seed)
-    collator, data, lengths = _batched(student, material, session.cache)
+    collator, data, lengths = _batched(student, material, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, session.folder, loss_module)

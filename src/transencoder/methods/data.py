@@ -91,7 +91,7 @@ def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Da
     elif is_paired:
         rows, record = _training_pairs(config, source, bad_rows_file)
     else:
-        rows, record = _training_texts(config, source, bad_rows_file)
+        rows, record = _training_texts(config, source, next(iter(config.columns), None), bad_rows_file)
     if isinstance(config, StartMethod) and not is_paired:
         long_enough = config.usable(rows)
         if n_short := len(rows) - len(long_enough):
@@ -155,14 +155,15 @@ def _mined_pairs(
 ) -> tuple[Dataset, DataRecord]:
     """The pairs that are mined from a config's sentences, or from these and its documents."""
     assert config.sentences is not None and mine is not None
-    sentences, record = _texts_to_mine(config, config.sentences, tests, bad_rows_file)
+    column = next(iter(config.columns), None)
+    sentences, record = _texts_to_mine(config, config.sentences, column, tests, bad_rows_file)
     if config.n_sentences is not None:
         seed = stage_seed(config.seed, "n_sentences")
         sentences, record = _drawn(sentences, record, config.n_sentences, "n_sentences", seed)
     documents, more = None, {}
     if config.documents is not None:
         bad_documents = None if bad_rows_file is None else bad_rows_file.with_name(BAD_DOCUMENTS)
-        documents, of_documents = _texts_to_mine(config, config.documents, tests, bad_documents)
+        documents, of_documents = _texts_to_mine(config, config.documents, config.document_column, tests, bad_documents)
         more = {"documents": of_documents} | _left_out(record, of_documents)
     pairs, mined = mine(sentences, documents)
     how: Any = more if mined is None else more | {"mined": mined}
@@ -170,10 +171,10 @@ def _mined_pairs(
 
 
 def _texts_to_mine(
-    config: TransEncoder, source: str | Dataset, tests: list[Scored], bad_rows_file: Path | None
+    config: TransEncoder, source: str | Dataset, column: str | None, tests: list[Scored], bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     """The texts of a source, without test sentences if need be."""
-    texts, record = _training_texts(config, source, bad_rows_file)
+    texts, record = _training_texts(config, source, column, bad_rows_file)
     return _apart(texts, record, tests, exclude=True) if tests and config.exclude_test_sentences else (texts, record)
 
 
@@ -252,10 +253,10 @@ def _training_pairs(
 
 
 def _training_texts(
-    config: TransEncoder | StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
+    config: TransEncoder | StartMethod | MLM, source: str | Dataset, column: str | None, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     options, skipped = _reading(config, bad_rows_file)
-    texts = read_sentences(source, column=next(iter(config.columns), None), **options)
+    texts = read_sentences(source, column=column, **options)
     return texts, _with_bad_rows(data_record(source_name(source), texts), skipped)
 
 

@@ -9,9 +9,8 @@ import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from transencoder.config import Precision, nearest
-from transencoder.encoders import checked_device
 from transencoder.errors import InputError
-from transencoder.inference import uses_bf16
+from transencoder.inference import checked_device, uses_bf16
 from transencoder.methods.method import Method
 from transencoder.settings import expanded
 

@@ -45,10 +45,10 @@ class TransEncoder(Method["Trained"]):
     """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
     (section 5.1 names this as future work)."""
     documents: str | Dataset | None = None
-    """What the sentences are paired with, read as they are: each mined pair is then a query and a document, in this
-    order, for is_symmetric false."""
+    """What the sentences are paired with, from a file of the same kinds: each mined pair is then a query and a
+    document, in this order, for is_symmetric false."""
     n_sentences: int | None = None
-    """Mine so many of them, drawn with the seed; None: all."""
+    """Mine pairs of so many of the sentences, drawn with the seed; None: of all."""
     n_pairs: int | None = None
     """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
     each up to 10,000, 2 for each up to 50,000."""
@@ -115,8 +115,10 @@ class TransEncoder(Method["Trained"]):
     cross: FitConfig = field(default_factory=FitConfig)
     """How the cross-encoder is trained."""
     columns: tuple[str, ...] = ()
-    """Names of the two text columns in `pairs`, or of the one in `sentences` and `documents`; empty: well-known names,
-    else the first."""
+    """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
+    first."""
+    document_column: str | None = None
+    """Name of the text column in `documents`; None: as for sentences."""
 
     def __post_init__(self) -> None:
         """Refuse contradictions, naming the field as the user typed it."""
@@ -179,14 +181,16 @@ class TransEncoder(Method["Trained"]):
             raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
         if self.n_sentences is not None and self.sentences is None:
             raise InputError("n_sentences needs sentences to draw from; give both, or leave it out")
+        if self.document_column is not None and self.documents is None:
+            raise InputError("document_column is of documents; give both, or leave it out")
         if self.documents is not None:
             self._check_documents()
 
     def _check_documents(self) -> None:
         if self.sentences is None:
             raise InputError("documents needs sentences to pair them with, such as queries; give both, or leave it out")
-        if isinstance(self.documents, str) and self.documents == self.sentences:
-            raise InputError(f"sentences and documents are both {self.documents!r}; leave documents out")
+        if self.documents is self.sentences or (isinstance(self.documents, str) and self.documents == self.sentences):
+            raise InputError("sentences and documents are the same; leave documents out")
         if self.is_symmetric:
             raise InputError(
                 "pairs of sentences and documents mean something else in the other order, but is_symmetric is true; "

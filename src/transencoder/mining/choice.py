@@ -35,9 +35,9 @@ def spread(
 ) -> tuple[np.ndarray, Strata]:
     """Draw pairs from 20 strata of the start's scores, k times as many from the k-th as from the lowest.
 
-    Alike pairs teach most: with as many from each stratum the students end below their start, and weights of k^2 are
-    no better (measured: LOG.md). The scarcest stratum for its weight draws first, then the others, each its share of
-    what is still wanted: where one has too few, the others give more. Within a stratum chance decides.
+    Alike pairs teach most: with as many from each stratum both students end 1.5 points lower, and weights of k^2 are no
+    better (measured on STS-B: LOG.md). The scarcest stratum for its weight draws first, then the others, each its share
+    of what is still wanted: where one has too few, the others give more. Within a stratum chance decides.
 
     Args:
         found: n candidates.

@@ -10,8 +10,9 @@ from typing import Any
 from datasets import Dataset
 
 from transencoder.config import Pooling, Precision
-from transencoder.encoders import checked_device, fetch, load_bi
+from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError
+from transencoder.inference import checked_device
 from transencoder.mining.algorithm import MAX_PAIRS_PER_SENTENCE, Mined, check_numbers, mine_pairs
 from transencoder.mining.piles import Place
 from transencoder.pairs import read_sentences

@@ -106,9 +106,12 @@ def _data_notes(result: Result) -> Iterator[str]:
         left_out = "pairs that hold a sentence of a test set" if is_paired else "sentences of the test sets"
         yield f"{excluded:,} {left_out} were left out of training (inductive)."
     if bad := record.get("bad_rows"):
-        others = {"extra_pairs": "bad-extra-rows.tsv", "documents": "bad-documents.tsv"}
-        others["more_labelled"] = "bad-rows-2.tsv and so on"
-        files = " or ".join(["bad-rows.tsv", *(name for field, name in others.items() if result["config"].get(field))])
+        more_files = {
+            "bad-extra-rows.tsv": "extra" in record,
+            "bad-documents.tsv": "documents" in record,
+            "bad-rows-2.tsv and so on": bool(result["config"].get("more_labelled")),
+        }
+        files = " or ".join(["bad-rows.tsv", *(name for name, may_be in more_files.items() if may_be)])
         yield f"{bad:,} bad rows of the training {texts} were skipped; {files} in the run folder has them."
     if short := record.get("short_rows"):
         yield f"{plural(short, 'document')} of too few words were left out."

@@ -83,7 +83,6 @@ def mined_plot(record: MiningRecord) -> Plot:
             Steps(label="pairs", style="s1", edges=edges, heights=shares["pairs"], is_filled=True),
             Steps(label="candidates", style="s2", edges=edges, heights=shares["candidates"]),
         ],
-        about=f"Of the stretches of the score from {short(edges[0])} to {short(edges[-1])} the k-th gives k times as "
-        f"many pairs as the lowest, as far as there are as many: {short(min(shares['pairs']))} to "
-        f"{short(max(shares['pairs']))} % of them in each.",
+        about=f"Pairs are drawn from all stretches of the score from {short(edges[0])} to {short(edges[-1])}: "
+        f"{short(min(shares['pairs']))} to {short(max(shares['pairs']))} % of them are in each.",
     )
