@@ -1,6 +1,4 @@
-"""How pairs are drawn over the start's scores."""
-
-from dataclasses import replace
+"""How pairs are drawn evenly over the start's scores."""
 
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ def draw(found, piles, n_pairs, cap=1000, seed=0):
     return spread(found, piles, n_pairs, cap, np.random.default_rng(seed))
 
 
-def test_the_kth_stratum_gives_k_shares_and_the_scarce_give_all(piles):
+def test_each_stratum_gives_alike_and_the_scarce_give_all(piles):
     found = candidates(5000)
     chosen, strata = draw(found, piles, 1000)
     counts, there = np.array(strata.counts(chosen)), np.array(strata.counts())
@@ -40,17 +38,10 @@ def test_the_kth_stratum_gives_k_shares_and_the_scarce_give_all(piles):
     assert (counts <= there).all() and there.sum() == 5000
     is_scarce = counts == there
     assert 0 < is_scarce.sum() < N_STRATA
-    weights = np.arange(1, N_STRATA + 1)
-    shares = counts / weights
-    np.testing.assert_allclose(shares[~is_scarce], np.median(shares[~is_scarce]), atol=1)
-    assert (shares[is_scarce] <= shares[~is_scarce].max()).all()
-
-
-def test_where_all_strata_have_enough_their_shares_are_exact(piles):
-    found = candidates(20000)
-    found = replace(found, score=np.linspace(0, 1, 20000, dtype=np.float32))
-    chosen, strata = draw(found, piles, 2100)
-    np.testing.assert_allclose(strata.counts(chosen), 10 * np.arange(1, N_STRATA + 1), atol=1)
+    assert np.ptp(counts[~is_scarce]) <= 1
+    assert counts[is_scarce].max() <= counts[~is_scarce].min()
+    plain = np.bincount(strata.numbers[:1000], minlength=N_STRATA)
+    assert counts.max() < plain.max() / 2
 
 
 def test_strata_are_of_equal_width_and_hold_every_candidate(piles):

@@ -72,11 +72,12 @@ def test_the_record_counts_what_there_is(mined, sentences):
     assert record["exact_search"] and "documents" not in record
 
 
-def test_of_the_strata_the_kth_gives_k_shares(mined):
+def test_as_many_pairs_are_drawn_from_all_strata_that_have_them(mined):
     counts = np.array(mined.record["histogram"]["pairs"])
     there = np.array(mined.record["histogram"]["candidates"])
-    assert (counts < there).all()
-    np.testing.assert_allclose(counts, 300 * np.arange(1, 21) / 210, atol=3)
+    is_plenty = there > 40
+    assert is_plenty.sum() > 10 and np.ptp(there) > 1000
+    assert np.ptp(counts[is_plenty]) <= 1 and (counts <= counts[is_plenty].max()).all()
 
 
 def test_the_same_seed_gives_the_same_pairs_and_a_file_is_a_data_set(mined, sentences, options, tmp_path):

@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
         commands,
         "mine",
         _run,
-        "mine pairs to train on from plain sentences, from paraphrases to strangers as the start sees them",
+        "mine pairs to train on from plain sentences, spread evenly over what the start says of them",
     )
     parser.add_argument("sentences", metavar="SENTENCES", help=_FILE_HELP)
     parser.add_argument(

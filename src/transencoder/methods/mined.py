@@ -21,7 +21,7 @@ Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
 """Sentences, `text`, and documents, where they are paired with such, to pairs and how they were mined; None: they are
 only as many as would be."""
 
-_CODE_VERSION = 2
+_CODE_VERSION = 1
 """Raised when a change of the code changes what the stage computes."""
 
 _NAME = "mining"

@@ -1,4 +1,4 @@
-"""Pairs to train on from plain sentences: from paraphrases to strangers by what the start says of them.
+"""Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the start says of them.
 
 `mine_pairs` reads as the algorithm, `mine` finds sentences and start by name. Each source of candidates is a file with
 one function: rows of sentences in, pairs of rows out.

@@ -1,4 +1,4 @@
-"""Sentences become pairs: candidates from three sources, then a choice that spreads over the start's scores."""
+"""Sentences become pairs: candidates from three sources, then a choice that spreads the start's scores evenly."""
 
 import logging
 from dataclasses import dataclass
@@ -51,12 +51,11 @@ def mine_pairs(
     """Mine pairs that range from paraphrases to strangers (the future work of Trans-Encoder, section 5.1).
 
     Candidates are, of at most 2 sentences for each pair that is wanted, drawn at random: the 1st, 2nd, 4th, ... 128th
-    neighbour by the start's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn over the
-    whole range of the start's scores, the more the higher. The same seed, number of threads and machine give the same
-    pairs.
+    neighbour by the start's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn evenly
+    over the range of the start's scores. The same seed, number of threads and machine give the same pairs.
 
     Cost: every sentence is encoded once, which takes most of the time; the rest grows with the pairs. On disk 4 bytes
-    for each sentence and dimension while it works, in memory 1.2 GB for a million sentences of 15 words.
+    for each sentence and dimension while it works, in memory 1.4 GB for a million sentences of 15 words.
 
     Args:
         sentences: Texts in `text`.
@@ -108,7 +107,7 @@ def default_n_pairs(n_sentences: int) -> int:
     """Five for each sentence up to 10,000 pairs, two for each up to 50,000.
 
     Trans-Encoder has 37,081 for STS and about 10,000 for other tasks. Alike pairs are as many as a text has, while the
-    others have no end: so of more pairs fewer are alike.
+    others have no end: so more pairs are spread less evenly.
     """
     return max(min(5 * n_sentences, 10_000), min(2 * n_sentences, 50_000))
 

@@ -1,4 +1,4 @@
-"""Which candidates become pairs: some from each stretch of the start's scores, the more the higher the scores."""
+"""Which candidates become pairs: as many from each stretch of the start's scores, as far as there are as many."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,11 +33,10 @@ class Strata:
 def spread(
     found: Candidates, piles: Piles, n_pairs: int, max_per_sentence: int, random: np.random.Generator
 ) -> tuple[np.ndarray, Strata]:
-    """Draw pairs from 20 strata of the start's scores, k times as many from the k-th as from the lowest.
+    """Draw pairs evenly from 20 strata of the start's scores.
 
-    Alike pairs teach most: with as many from each stratum both students end 1.5 points lower, and weights of k^2 are no
-    better (measured on STS-B: LOG.md). The scarcest stratum for its weight draws first, then the others, each its share
-    of what is still wanted: where one has too few, the others give more. Within a stratum chance decides.
+    The scarcest stratum draws first, then the others, each its share of what is still wanted: where one has too few,
+    the others give more. Within a stratum chance decides.
 
     Args:
         found: n candidates.
@@ -52,23 +51,15 @@ def spread(
     strata = _strata(found.score)
     take_room = _room(found, piles, max_per_sentence)
     rows = [np.flatnonzero(strata.numbers == number) for number in range(N_STRATA)]
-    order = sorted(range(N_STRATA), key=lambda number: len(rows[number]) / _weight(number))
-    waiting = [iter(random.permutation(rows[number])) for number in order]
+    waiting = [iter(random.permutation(each)) for each in sorted(rows, key=len)]
     chosen: list[int] = []
     n_before = -1
     while n_before < len(chosen) < n_pairs:
         n_before = len(chosen)
-        weight_left = sum(map(_weight, range(N_STRATA)))
-        for number, stratum in zip(order, waiting, strict=True):
-            share = -(-(n_pairs - len(chosen)) * _weight(number) // weight_left)
+        for n_left, stratum in zip(range(N_STRATA, 0, -1), waiting, strict=True):
+            share = -(-(n_pairs - len(chosen)) // n_left)
             chosen += islice(filter(take_room, stratum), share)
-            weight_left -= _weight(number)
     return random.permutation(np.asarray(chosen, np.int64)), strata
-
-
-def _weight(number: int) -> int:
-    """How many pairs a stratum gives for each of the lowest one's."""
-    return number + 1
 
 
 def _strata(scores: np.ndarray) -> Strata:

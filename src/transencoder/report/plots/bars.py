@@ -83,6 +83,6 @@ def mined_plot(record: MiningRecord) -> Plot:
             Steps(label="pairs", style="s1", edges=edges, heights=shares["pairs"], is_filled=True),
             Steps(label="candidates", style="s2", edges=edges, heights=shares["candidates"]),
         ],
-        about=f"Pairs are drawn from all stretches of the score from {short(edges[0])} to {short(edges[-1])}: "
-        f"{short(min(shares['pairs']))} to {short(max(shares['pairs']))} % of them are in each.",
+        about=f"Pairs are drawn evenly from stretches of the score from {short(edges[0])} to {short(edges[-1])}, as "
+        f"far as there are as many: {short(min(shares['pairs']))} to {short(max(shares['pairs']))} % of them in each.",
     )
