@@ -11,3 +11,7 @@ class InputError(TransencoderError):
 
 class RunError(TransencoderError):
     """Trouble with a run folder: locked, damaged, or no space left. Exit code 3."""
+
+
+class RunInUseError(RunError):
+    """Another process works on the run folder."""

@@ -1,11 +1,12 @@
 import os
 import signal
 import socket
+import threading
 
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.runs import clean_run, list_runs
+from transencoder.runs import clean_run, list_runs, wait_until_free
 
 HOLDER = """
 import os, sys, time
@@ -47,6 +48,20 @@ def test_a_forked_worker_does_not_keep_the_lock_of_a_killed_process(tmp_path, st
         open_run().close()
     finally:
         os.kill(worker, signal.SIGKILL)
+
+
+def test_who_waits_goes_on_when_the_other_process_ends(tmp_path, start_child, open_run):
+    child = start_child(HOLDER, tmp_path / "run", "alone")
+    child.stdout.readline()
+    waiting = threading.Thread(target=wait_until_free, args=[tmp_path / "run"])
+    waiting.start()
+    waiting.join(0.7)
+    assert waiting.is_alive()
+    child.kill()
+    child.wait()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    open_run().close()
 
 
 def test_the_same_process_is_refused_too_until_it_closes(open_run):

@@ -1,6 +1,7 @@
 """`recipes list|show|run`: the recipes that come with the project."""
 
 import argparse
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,12 @@ from transencoder.cli.options import Commands, add_command
 from transencoder.cli.sweeps import Variant, choose, tabulate
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunInUseError
 from transencoder.methods import Method
 from transencoder.recipes import chained, find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
+from transencoder.runs import wait_until_free
+
+logger = logging.getLogger(__name__)
 
 
 def add(commands: Commands) -> None:
@@ -92,8 +96,20 @@ def _run(args: argparse.Namespace) -> None:
             choose(runs, way)
         elif runs[0].name:
             tabulate(runs, way, name)
-        else:
+        elif path in named:
             train_or_plan(runs[0].config, way, name)
+        else:
+            _train_before(runs[0].config, way, name)
+
+
+def _train_before(config: Method[Any], args: argparse.Namespace, name: str | None) -> None:
+    """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
+    while True:
+        try:
+            return train_or_plan(config, args, name)
+        except RunInUseError as error:
+            logger.info("waiting: %s", str(error).partition(";")[0])
+            wait_until_free(Path(args.run_folder))
 
 
 def _is_unchanged(path: Path, args: argparse.Namespace) -> bool:

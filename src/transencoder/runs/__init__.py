@@ -6,6 +6,7 @@ from transencoder.runs.crew import Crew
 from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
 from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
+from transencoder.runs.lock import wait_until_free
 from transencoder.runs.log import read_log
 from transencoder.runs.records import StageRecord, finished_stage
 from transencoder.runs.run import Run
@@ -29,4 +30,5 @@ __all__ = [
     "read_result",
     "stage_key",
     "stage_seed",
+    "wait_until_free",
 ]

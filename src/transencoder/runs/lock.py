@@ -8,12 +8,13 @@ import socket
 import time
 from pathlib import Path
 
-from transencoder.errors import RunError
+from transencoder.errors import RunError, RunInUseError
 from transencoder.runs.log import now
 
 LOCK_NAME = ".lock"
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.05
+_WAIT_SECONDS = 0.5
 
 _held: set[int] = set()
 _is_fork_hook_set = False
@@ -23,12 +24,13 @@ def take_lock(folder: Path) -> int:
     """Lock a run folder for this process and return the lock's file descriptor, for `release_lock`.
 
     Raises:
-        RunError: when another process holds the lock (the message says which one) or it cannot be written.
+        RunInUseError: when another process holds the lock; the message says which one.
+        RunError: when it cannot be written.
     """
     descriptor = _open_lock(folder)
     try:
         if not _try_lock(descriptor, folder):
-            raise RunError(_refusal(folder, os.pread(descriptor, 4096, 0)))
+            raise RunInUseError(_refusal(folder, os.pread(descriptor, 4096, 0)))
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": now()}
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(holder).encode(), 0)
@@ -60,6 +62,12 @@ def is_locked(folder: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def wait_until_free(folder: Path) -> None:
+    """Return as soon as no process holds the run folder."""
+    while is_locked(folder):
+        time.sleep(_WAIT_SECONDS)
 
 
 def _open_lock(folder: Path) -> int:
