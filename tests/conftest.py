@@ -11,6 +11,8 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# `auto` is then fp32 on every machine, and what a test compares does not depend on the processor.
+os.environ.setdefault("ATEN_CPU_CAPABILITY", "avx2")
 
 import pytest
 from jaxtyping import install_import_hook

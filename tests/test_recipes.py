@@ -326,7 +326,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
     if config.task_kind == "binary":
         more["dev"] = tiny_pairs.select(range(100, 140)).map(lambda row: {"score": float(row["score"] > 2)})
     if isinstance(config, TransEncoder):
-        tiny = {"start": tiny_bi_encoder, "cross_start": tiny_plm, "pooling": None}
+        tiny = {"start": tiny_bi_encoder, "cross_start": tiny_plm, "pooling": None, "bi_epochs": None}
+        tiny |= {"cross_epochs": None}
         small = {"epochs": 1, "max_length": 32}
         more |= {
             "pairs": tiny_pairs.select(range(64)),

@@ -21,14 +21,13 @@ FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, chec
 
 @pytest.fixture
 def students(monkeypatch):
-    """Fits that train nothing: each student as it was handed to `fit`, with targets; then its weights are nudged."""
+    """Fits that train nothing: each student as it was handed to `fit`, with all else; then its weights are nudged."""
     seen = []
 
-    def fake(student, loss, pairs, targets, dev, config, **options):
+    def fake(student, loss, material, dev, config, session):
         weights = {name: tensor.clone() for name, tensor in student.state_dict().items()}
-        seen.append(
-            {"student": student, "weights": weights, "targets": np.array(targets), "loss": loss(student)} | options
-        )
+        handed = {"material": replace(material, targets=np.array(material.targets)), "session": session}
+        seen.append({"student": student, "weights": weights, "loss": loss(student)} | handed)
         with torch.no_grad():
             for parameter in student.parameters():
                 parameter.add_(0.01 * len(seen))
@@ -209,13 +208,14 @@ def test_a_new_head_comes_from_the_stages_seed(students, tiny_method):
     heads = [name for name in first if not torch.equal(first[name], other[name])]
     assert heads
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert students[0]["seed"] != students[1]["seed"] != students[4]["seed"]
+    seeds = [students[n_th]["session"].seed for n_th in (0, 1, 4)]
+    assert seeds[0] != seeds[1] != seeds[2]
 
 
 @pytest.mark.parametrize("is_symmetric", [True, False])
 def test_only_symmetric_tasks_train_the_cross_encoder_on_both_orders(students, tiny_method, is_symmetric):
     train(tiny_method(is_symmetric=is_symmetric))
-    assert [each["both_orders"] for each in students] == [is_symmetric, False]
+    assert [each["material"].both_orders for each in students] == [is_symmetric, False]
 
 
 def test_the_cross_encoder_learns_the_starts_clipped_cosines(students, tiny_method, tiny_bi_encoder):
@@ -226,7 +226,7 @@ def test_the_cross_encoder_learns_the_starts_clipped_cosines(students, tiny_meth
         model.encode(table["sentence1"].to_pylist()), model.encode(table["sentence2"].to_pylist())
     ).numpy()
     assert np.allclose(table["raw:start"].to_numpy(), cosines, atol=1e-5)
-    assert np.array_equal(students[0]["targets"], np.clip(table["raw:start"].to_numpy(), 0, 1))
+    assert np.array_equal(students[0]["material"].targets, np.clip(table["raw:start"].to_numpy(), 0, 1))
 
 
 def test_the_bi_encoder_learns_the_cross_encoders_probabilities(students, tiny_method):
@@ -236,22 +236,22 @@ def test_the_bi_encoder_learns_the_cross_encoders_probabilities(students, tiny_m
     raw = table["raw:cycle-1/cross-encoder"].to_numpy()
     pairs = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
     assert np.allclose(raw, trained.cross_encoder.predict(pairs), atol=1e-5)
-    assert np.array_equal(students[1]["targets"], raw)
+    assert np.array_equal(students[1]["material"].targets, raw)
 
 
 def test_the_start_may_teach_the_bi_encoder_too(students, tiny_method):
     trained = train(tiny_method(start_weight=0.25))
     table = labels_of(trained.folder, "bi")
     cross, start = (table[f"raw:{name}"].to_numpy() for name in ("cycle-1/cross-encoder", "start"))
-    assert np.allclose(students[1]["targets"], 0.75 * cross + 0.25 * np.clip(start, 0, 1), atol=1e-6)
+    assert np.allclose(students[1]["material"].targets, 0.75 * cross + 0.25 * np.clip(start, 0, 1), atol=1e-6)
     assert "raw:start" in labels_of(trained.folder, "cross").column_names
-    assert np.allclose(students[0]["targets"], np.clip(start, 0, 1), atol=1e-6)
+    assert np.allclose(students[0]["material"].targets, np.clip(start, 0, 1), atol=1e-6)
 
 
 def test_raw_labels_may_leave_the_range_and_the_losses_are_told(students, tiny_method):
     trained = train(tiny_method(label_policy="raw"))
     table = labels_of(trained.folder, "cross")
-    assert np.array_equal(students[0]["targets"], table["raw:start"].to_numpy())
+    assert np.array_equal(students[0]["material"].targets, table["raw:start"].to_numpy())
     assert all(each["loss"].allow_outside for each in students)
     assert any("released code" in note for note in trained.result["notes"])
 

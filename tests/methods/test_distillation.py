@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer.losses import MSELoss
 from transencoder import CKD, ConGen, EmbeddingMSE, train
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
+from transencoder.fit import Session
 from transencoder.fit.running import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
 from transencoder.methods import start_bench, start_planning
@@ -155,13 +156,10 @@ def test_the_rate_of_ckd_falls_along_a_cosine(tmp_path):
     arguments = trainer_arguments(
         SentenceTransformerTrainingArguments,
         replace(CKDFit(), dropout=0.1, lora_rank=None),
-        folder=tmp_path,
+        Session(folder=tmp_path, seed=1, precision="fp32"),
         device="cpu",
-        seed=1,
-        precision="fp32",
         has_dev=False,
         logging_steps=1,
-        report_to=(),
     )
     assert arguments.lr_scheduler_type == "cosine"
 
