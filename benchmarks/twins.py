@@ -133,24 +133,33 @@ def _spread(values: Iterable[float | None]) -> str:
 
 
 def plot(record: Record, path: Path) -> None:
-    """Dev metrics against steps: a panel for each recipe and form, a line for each run, cycle after cycle."""
-    figure = Figure(figsize=(9, 2.4 * len(record)), layout="constrained")
+    """Dev metrics against steps: a panel for each recipe and form, a line for each run; its seeds have one colour."""
+    figure = Figure(figsize=(12, 2.4 * len(record)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(record), 2, squeeze=False)
     for axes, (recipe, runs) in zip(grid, sorted(record.items()), strict=True):
         for ax, form in zip(axes, ("cross", "bi"), strict=True):
-            for varied, each in runs.items():
-                for whose, cycles in each["curves"].items():
-                    ax.plot(*_line(cycles, form), linewidth=1, marker=".", label=f"{varied} {whose}".strip())
+            kinds = {
+                f"{variation} {whose}".strip(): [_line(each["curves"][whose], form) for each in group]
+                for variation, group in _over_seeds(runs).items()
+                for whose in group[0]["curves"]
+            }
+            for n_th, (kind, lines) in enumerate(kinds.items()):
+                for steps, values in lines:
+                    ax.plot(
+                        steps, values, f"C{n_th}.-", linewidth=1, label=kind if lines[0] == (steps, values) else None
+                    )
+            has_lines = any(steps for lines in kinds.values() for steps, _ in lines)
             starts = {each["dev"][whose]["start"] for each in runs.values() for whose in each["curves"]}
-            for start in starts if ax.get_lines()[0].get_xdata().size else ():
+            for start in starts if has_lines else ():
                 ax.axhline(start, color="0.4", linestyle=":", linewidth=1)
             ax.set_title(f"{short(recipe)}, {form} (dotted: start)", fontsize=8)
             ax.set_xlabel("step, cycle after cycle", fontsize=7)
             ax.set_ylabel("dev", fontsize=8)
             ax.tick_params(labelsize=7)
-            ax.set_visible(bool(ax.get_lines()[0].get_xdata().size))
-        axes[1].legend(fontsize=5)
+            ax.set_visible(has_lines)
+        if len(kinds) > 1:
+            axes[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=120)
 
 
