@@ -11,7 +11,7 @@ from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, DvBERT, TransEncoder
 from transencoder.methods.start import StartMethod
 from transencoder.pairs import fingerprint
-from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml
+from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
 from transencoder.settings.writing import method_name
 from transencoder.tasks import SUITES, TASKS
@@ -302,12 +302,16 @@ MODELS = ("start", "generator", "complement", "teacher")
 @pytest.mark.parametrize("name", list_recipes())
 def test_each_recipe_parses_and_is_named_by_method_and_row(name):
     path = list_recipes()[name]
-    config = load_recipe(path)
+    config, recipe = load_recipe(path), read_recipe(path)
     assert name == f"{method_name(type(config))}/{path.stem}"
     assert config.output == f"runs/{name}"
     assert path.read_text("utf-8").startswith("# ")
-    for setting, value in read_recipe(path).parity.items():
+    for setting, value in recipe.parity.items():
         assert load_recipe(path, [f"{setting}={value}"]) != config, f"{setting} is as it is without parity"
+    parity = [f"{setting}={value}" for setting, value in recipe.parity.items()]
+    for overrides in variants(recipe.vary).values():
+        load_recipe(path, [*parity, *overrides])
+        load_recipe(path, overrides)
     members = getattr(config, "members", ())
     names = [name for member in members for name in (member.start, member.cross_start)]
     named = [getattr(config, field, None) for field in (*MODELS, "sentences", "documents", "views", "labelled")]
@@ -416,15 +420,14 @@ def of_start(config: StartMethod, plm: str, bi_encoder: str, synonyms: str) -> d
         changes = {"teacher": (plm,) * len(config.teacher), "cross": cross}
     if getattr(config, "queue_size", None):
         changes["queue_size"] = HELD_OUT if method_name(type(config)) == "congen" else 64
-    batch_size = 4 * n_texts(config) if "n_negatives" in names else 32
-    fit = replace(config.fit, epochs=1, batch_size=batch_size, max_length=32)
+    fit = replace(config.fit, epochs=1, batch_size=32, max_length=32)
     return changes | {"start": plm, "student_layers": config.student_layers and (0,), "fit": fit}
 
 
 def n_texts(config: StartMethod) -> int:
     """So many that 64 rows are trained on; on what fills ConGen's queue, nothing is."""
     n_held_out = HELD_OUT if method_name(type(config)) == "congen" else 0
-    return 64 // (1 + getattr(config, "n_negatives", 0)) + n_held_out
+    return 64 // config.rows_per_text + n_held_out
 
 
 def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str, object]:
@@ -479,10 +482,10 @@ def test_the_papers_rows_have_the_models_of_table_17_and_the_settings_of_table_1
         assert TABLE_17[member.start.partition("@")[0]] == member.cross_start
         assert is_large == ("large" in member.start)
         assert member.pooling == ("mean" if "CT" in member.start or "declutr" in member.start else "cls")
-    ablation = ("loss-", "same-form", "sequential", "seeds", "pairs", "snli", "alternating")
+    unreleased = ("loss-", "same-form", "pairs", "snli", "alternating")
     parity = {"label_policy": "raw", "cross_test_length": "512"}
     parity |= {"ensemble_metric": "released"} if len(config.members) > 1 else {}
-    assert read_recipe(find_recipe(name)).parity == ({} if any(part in name for part in ablation) else parity)
+    assert read_recipe(find_recipe(name)).parity == ({} if any(part in name for part in unreleased) else parity)
     task = config.pairs
     assert config.is_symmetric == (task == "sts" or TASKS[task].symmetric)
     assert config.dev == ("stsb" if task == "sts" else task)

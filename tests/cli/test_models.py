@@ -192,6 +192,10 @@ def test_an_average_has_the_interval_of_its_tests_draws(run, loaded, tasks):
     assert record["intervals"]["average"]["gains"]["short"] == pytest.approx([-200, -200])
     assert record["gains"]["average"]["short"] == pytest.approx(-200)
     assert "-200.00 [-200.0, -200.0]" in run(*command)[1]
+    *_, row = csv.DictReader(run(*command, "--csv")[1].splitlines())
+    assert (row["set"], row["metric"], row["n_pairs"]) == ("average", "", "")
+    assert [float(row[name]) for name in ("long", "short", "short gain")] == pytest.approx([100, -100, -200])
+    assert [float(row[f"short gain {end}"]) for end in ("low", "high")] == pytest.approx([-200, -200])
 
 
 @pytest.fixture

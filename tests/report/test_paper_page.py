@@ -148,6 +148,31 @@ def test_both_ways_are_two_lines(page):
     assert [line[-1][-6:-1] for line in lines[1:]] == ["run-0", "run-1"]
 
 
+def test_where_a_runs_data_are_not_the_papers_its_numbers_are_marked(page, result, tmp_path):
+    pairs = result["data"]["pairs"] | {"missing_rows": 13358}
+    drawn = {"source": "glue/qqp (validation[1000:], 10000 rows drawn with seed 0)", "rows": 9, "fingerprint": "f"}
+    own = {"source": "glue/qqp (test)", "rows": 9, "fingerprint": "f"}
+    data = {"pairs": pairs, "dev": None, "tests": {"a": drawn, "b": own}}
+    claim = '[[claim]]\nwhere = "Figure 5"\nrow = "few"\nrecipe = "m/x"\nsays = "worse"\ntest = "b"\n'
+    found = {"start": scores(50.2, 60.2), "bi": scores(60.0, 70.0), "cross": scores(60.0, 70.0)}
+    lines = page(SIMPLE + claim, {"recipe": "m/x", "seconds": 7200.0, "scores": found, "data": data})
+    assert lines["near"][1][1:-1] == ["60.00 ¹ ²", "70.00 ²", "65.00 ¹ ²", "+0.00", "OK ¹ ²"]
+    assert lines["start"][1][1:-1] == ["50.20 ¹", "60.20", "55.20 ¹", "+0.20", "OK ¹"], "a start learned no pairs"
+    assert lines["near"][0][1:4] == ["60.00", "70.00", "65.00"], "the paper's"
+    assert lines["`m/x`"][0][1] == "2.00 ¹"
+    assert lines["Figure 5: few"][0][1:3] == ["70.00 ¹", "70.00 ¹"]
+    of_pairs = "13,358 of the paper's training pairs are missing: they are not on the hub."
+    of_rows = "a: not the paper's test rows, but glue/qqp (validation[1000:], 10000 rows drawn with seed 0)."
+    notes = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("- ")]
+    assert notes == [f"- ¹ {of_rows}", f"- ² {of_pairs}", f"- ¹ {of_pairs}", f"- ¹ {of_pairs}"]
+
+
+def test_a_score_that_is_not_there_has_no_mark(page, result):
+    data = result["data"] | {"pairs": result["data"]["pairs"] | {"missing_rows": 1}}
+    runs = [{"recipe": "m/seeds", "data": data, "scores": {"bi": scores(value, value)}} for value in (61.8, None)]
+    assert page(SIMPLE, *runs)["seeds"][1][1:4] == ["–", "–", "partly ¹"]
+
+
 def test_runs_of_no_recipe_stand_for_nothing(page, result):
     result.pop("recipe", None)
     assert page(SIMPLE, {})["near"] == [["paper", "60.00", "70.00", "65.00", "", "not run", "`m/x`"]]

@@ -93,8 +93,8 @@ def as_json(measured: Measured, weights: Sequence[float]) -> str:
 
 
 def as_csv(measured: Measured) -> str:
-    """A row for each set, unrounded; columns for each model and the ensemble, then for intervals and gains."""
-    rows = [list(_csv_cells(measured, test)) for test in measured.metrics]
+    """The rows of the table, unrounded; columns for each model and the ensemble, then for intervals and gains."""
+    rows = [list(_csv_cells(measured, name)) for name in measured.rows]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         [[column for column, _ in rows[0]], *([value for _, value in row] for row in rows)]
@@ -122,21 +122,21 @@ def remarks(measured: Measured) -> list[str]:
     return lines
 
 
-def _csv_cells(measured: Measured, test: str) -> Iterator[tuple[str, object]]:
-    """Columns and what a set has there."""
+def _csv_cells(measured: Measured, name: str) -> Iterator[tuple[str, object]]:
+    """Columns and what a set, or the average, has there."""
 
     def bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, object]]:
         yield f"{column} low", interval.low if interval else None
         yield f"{column} high", interval.high if interval else None
 
-    yield from (("set", test), ("metric", measured.metrics[test]))
-    yield from measured.rows[test].items()
-    yield from (("n_pairs", measured.n_pairs[test]), ("n_queries", measured.n_queries.get(test)))
+    yield from (("set", name), ("metric", measured.metrics.get(name)))
+    yield from measured.rows[name].items()
+    yield from (("n_pairs", measured.n_pairs.get(name)), ("n_queries", measured.n_queries.get(name)))
     for model in measured.scores:
-        yield from bounds(model, measured.interval(test, model))
-    for model, gain in measured.gains[test].items():
+        yield from bounds(model, measured.interval(name, model))
+    for model, gain in measured.gains[name].items():
         yield f"{model} gain", gain
-        yield from bounds(f"{model} gain", measured.gain_interval(test, model))
+        yield from bounds(f"{model} gain", measured.gain_interval(name, model))
 
 
 def _table_of_one(measured: Measured) -> Table:

@@ -45,7 +45,8 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=A,B,C",
-        help="try each value with the tests off, choose on dev, and score the tests of that one alone; repeatable",
+        help="try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: "
+        "whose best one is), and score the tests of that run alone; repeatable",
     )
     parser.add_argument(
         "--parity",

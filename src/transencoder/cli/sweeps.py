@@ -66,6 +66,6 @@ def tabulate(runs: Sequence[Variant], args: argparse.Namespace, recipe: str | No
 
 
 def _dev(result: Any) -> float:
-    """What chooses: dev of the bi-encoder, which is what most users serve."""
+    """What chooses: dev of the bi-encoder, which is what most users serve; of several members, of the best one's."""
     dev = (result["dev"] or {}).get("bi")
     return -math.inf if dev is None else dev

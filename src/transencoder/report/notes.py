@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from transencoder.config import Form
 from transencoder.report.reading import form_cycle, forms_of, has_cycles, mean_over, tests_by_metric, training_data
-from transencoder.report.result import FORM_TITLES, Result, SelectionRecord
+from transencoder.report.result import FORM_TITLES, DataRecord, Result, SelectionRecord
 from transencoder.report.text import metric_mark, number
 from transencoder.report.verdict import comparisons, forgot_its_pairs, looks_weak
 from transencoder.wording import plural
@@ -58,6 +58,16 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
             "all were worse than their start, and five of eight bi-encoders that learned from them: more pairs or "
             "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
         )
+
+
+def missing_rows_note(record: DataRecord) -> Iterator[str]:
+    """How much of the paper's training text could not be had.
+
+    Args:
+        record: Of the training text.
+    """
+    if missing := record.get("missing_rows"):
+        yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
 
 
 def _forgetful_cross_notes(result: Result) -> Iterator[str]:
@@ -115,8 +125,7 @@ def _data_notes(result: Result) -> Iterator[str]:
         yield f"{bad:,} bad rows of the training {texts} were skipped; {files} in the run folder has them."
     if short := record.get("short_rows"):
         yield f"{plural(short, 'document')} of too few words were left out."
-    if missing := record.get("missing_rows"):
-        yield f"{missing:,} of the paper's training pairs are missing: they are not on the hub."
+    yield from missing_rows_note(record)
 
 
 def _selection_notes(result: Result) -> Iterator[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from transencoder.errors import RunError
 from transencoder.report.expected import Claim, Expected, Hours, PaperTable, Row, read_expected
+from transencoder.report.footnotes import Noted, noted_table, notes_on_tests, notes_on_training
 from transencoder.report.reading import mean_over, of_ensemble, of_member
 from transencoder.report.result import Result, read_result
-from transencoder.report.tables import markdown_table
 from transencoder.report.text import ABSENT, number, shown_source, write_page
 
 _INTRODUCTION = (
@@ -54,6 +54,7 @@ def paper_page(expected: str | Path, run_folders: Iterable[str | Path], output: 
 
 
 _Runs = Mapping[str, list[tuple[str, Result]]]
+_Line = tuple[str | Noted, ...]
 
 
 def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
@@ -76,17 +77,17 @@ def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
 def _table_section(table: PaperTable, suites: Mapping[str, list[str]], runs: _Runs) -> str:
     has_average = any(row.average is not None for row in table.rows)
     header = ("", "", *table.tests, *(["average"] if has_average else []), "difference", "", "runs")
-    lines: list[tuple[str, ...]] = []
+    lines: list[_Line] = []
     for row in table.rows:
         lines += _row_lines(row, table, suites, runs, has_average=has_average)
     note = [table.note, ""] if table.note else []
     title = f"## Table {table.number}: {table.title}"
-    return "\n".join([title, "", f"Tolerance {table.tolerance:g}.", "", *note, *markdown_table(header, lines)])
+    return "\n".join([title, "", f"Tolerance {table.tolerance:g}.", "", *note, *noted_table(header, lines)])
 
 
 def _row_lines(
     row: Row, table: PaperTable, suites: Mapping[str, list[str]], runs: _Runs, *, has_average: bool
-) -> list[tuple[str, ...]]:
+) -> list[_Line]:
     """The paper's line and, where there are runs, ours below it."""
     printed = [*row.scores, *([row.average] if has_average else [])]
     spread = "" if row.deviation is None else f" ± {row.deviation:.2f}"
@@ -107,7 +108,7 @@ def _our_line(
     runs: _Runs,
     *,
     has_average: bool,
-) -> list[tuple[str, ...]]:
+) -> list[_Line]:
     """The line of the runs of each column, none where they have no score."""
     found = {test: _scores_of(row, suites.get(test, [test]), each) for test, each in runs.items()}
     if not any(found.values()):
@@ -118,9 +119,25 @@ def _our_line(
     target = row.average if row.average is not None else statistics.mean(row.scores)
     state = "partly" if average is None else _state(average - target, table.tolerance)
     difference = ABSENT if average is None else f"{average - target:+.2f}"
-    cells = [*map(number, ours), *([number(average)] if has_average else [])]
+    notes = [_notes(row.form, suites.get(test, [test]), each) for test, each in runs.items()]
+    all_notes = tuple(dict.fromkeys(note for each in notes for note in each))
+    cells = [_noted(value, each) for value, each in zip(ours, notes, strict=True)]
+    cells += [_noted(average, all_notes)] if has_average else []
     folders = ", ".join(dict.fromkeys(f"`{folder}`" for each in runs.values() for folder, _ in each))
-    return [("", f"{way}{_deviation(row, found)}", *cells, difference, state, folders)]
+    return [("", f"{way}{_deviation(row, found)}", *cells, difference, Noted(state, all_notes), folders)]
+
+
+def _notes(form: str, tests: list[str], runs: list[tuple[str, Result]]) -> tuple[str, ...]:
+    """Where the runs' data are not the paper's; a start was not trained on any."""
+    notes: dict[str, None] = {}
+    for _, result in runs:
+        trained = [] if form == "start" else notes_on_training(result)
+        notes |= dict.fromkeys([*trained, *notes_on_tests(result, tests)])
+    return tuple(notes)
+
+
+def _noted(value: float | None, notes: tuple[str, ...]) -> Noted:
+    return Noted(number(value), () if value is None else notes)
 
 
 def _deviation(row: Row, found: Mapping[str, list[float | None]]) -> str:
@@ -157,7 +174,7 @@ def _state(difference: float, tolerance: float) -> str:
 
 
 def _hours_section(hours: list[Hours], runs: _Runs) -> str:
-    lines = []
+    lines: list[_Line] = []
     for each in hours:
         cards = f"{each.hours:g} on {each.gpus} GPU{'s' if each.gpus > 1 else ''}"
         found = runs.get(each.recipe, [])
@@ -165,13 +182,14 @@ def _hours_section(hours: list[Hours], runs: _Runs) -> str:
             lines.append((f"`{each.recipe}`", cards, _NOT_RUN, "", ""))
         for folder, result in found:
             device = result["environment"].get("device", "unknown")
-            lines.append((f"`{each.recipe}`", cards, f"{result['seconds'] / 3600:.2f}", device, f"`{folder}`"))
+            ours = Noted(f"{result['seconds'] / 3600:.2f}", tuple(notes_on_training(result)))
+            lines.append((f"`{each.recipe}`", cards, ours, device, f"`{folder}`"))
     header = ("recipe", "hours, paper", "hours, ours", "device", "run")
-    return "\n".join(["## Table 10: hours", "", *markdown_table(header, lines)])
+    return "\n".join(["## Table 10: hours", "", *noted_table(header, lines)])
 
 
 def _claims_section(paper: Expected, runs: _Runs) -> str:
-    lines = []
+    lines: list[_Line] = []
     for claim in paper.claim:
         found = runs.get(claim.recipe, [])
         lines.append((f"{claim.where}: {claim.row}", claim.says, *_claim_cells(claim, paper.suites, found)))
@@ -182,16 +200,16 @@ def _claims_section(paper: Expected, runs: _Runs) -> str:
             "",
             "Our scores: averages of the STS sets, or the one of the task that is named.",
             "",
-            *markdown_table(header, lines),
+            *noted_table(header, lines),
         ]
     )
 
 
-def _claim_cells(claim: Claim, suites: Mapping[str, Any], runs: list[tuple[str, Result]]) -> tuple[str, ...]:
+def _claim_cells(claim: Claim, suites: Mapping[str, Any], runs: list[tuple[str, Result]]) -> _Line:
     if not runs:
         return (_NOT_RUN, _NOT_RUN, f"`{claim.recipe}`")
-    cells = []
+    cells, tests = [], suites.get(claim.test, [claim.test])
     for form in ("bi", "cross"):
-        values = [mean_over(result["scores"].get(form, {}), suites.get(claim.test, [claim.test])) for _, result in runs]
-        cells.append(", ".join(map(number, values)))
+        values = [mean_over(result["scores"].get(form, {}), tests) for _, result in runs]
+        cells.append(Noted(", ".join(map(number, values)), _notes(form, tests, runs)))
     return (*cells, ", ".join(f"`{folder}`" for folder, _ in runs))
