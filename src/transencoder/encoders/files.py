@@ -10,6 +10,7 @@ import torch
 from safetensors import safe_open
 
 from transencoder.config import Form
+from transencoder.encoders.whole import check_whole, short_reason
 from transencoder.errors import InputError
 from transencoder.models import resolve_model
 
@@ -39,7 +40,8 @@ def fetch(
         cache_folder: Where hub downloads go; None: the hub's usual folder.
 
     Raises:
-        InputError: No such folder or id, its weights are not safetensors, or a run has no such model.
+        InputError: No such folder or id, its weights are not safetensors, its files are damaged or do not fit
+            together, or a run has no such model.
     """
     resolved = resolve_model(name)
     folder = Path(resolved)
@@ -59,6 +61,7 @@ def fetch(
         raise InputError(
             f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
+    check_whole(name, folder)
     return folder
 
 
@@ -110,9 +113,8 @@ def _download(name: str, resolved: str, revision: str | None, token: str | None,
             resolved, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES
         )
     except Exception as error:  # the hub's client raises errors of many kinds
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give it ({reason}). "
+            f"the model {name!r} is no local folder, and the hub did not give it ({short_reason(error)}). "
             "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
             "or check the id, the revision, the token and the network"
         ) from error
