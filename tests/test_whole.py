@@ -83,6 +83,9 @@ def test_a_missing_module_is_refused(tiny_bi_encoder, tmp_path):
     shutil.rmtree(copied / "1_Pooling")
     with pytest.raises(InputError, match=rf"{copied} cannot be loaded from .*Pooling"):
         fetch(str(copied))
+    (copied / "modules.json").write_text('[{"name": "0"}]')
+    with pytest.raises(InputError, match=r"modules\.json is no list of modules \('path'\)"):
+        fetch(str(copied))
 
 
 def test_a_classifier_without_the_weights_of_its_head_is_refused(tiny_plm, tiny_bi_encoder, tmp_path):

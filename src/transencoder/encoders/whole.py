@@ -38,7 +38,9 @@ def check_whole(name: str, folder: Path) -> None:
     for path in sorted(path for pattern in _JSON for path in folder.rglob(pattern)):
         with _refused(f"{name} is damaged: {path} is not JSON"):
             json.loads(path.read_text(encoding="utf-8"))
-    if _is_transformer(folder):
+    with _refused(f"{name} is damaged: {folder / 'modules.json'} is no list of modules"):
+        is_transformer = _is_transformer(folder)
+    if is_transformer:
         _check_tokenizer(name, folder)
         _check_weights(name, folder)
     if (folder / "modules.json").exists():
