@@ -47,3 +47,4 @@ def test_two_processes():
     ]
     output = [process.communicate(timeout=120)[0].strip() for process in ranks]
     assert output == [f"{rank} [0.0, 1.0, 2.0, 10.0, 11.0]" for rank in range(2)]
+    assert [process.returncode for process in ranks] == [0, 0]

@@ -1,5 +1,6 @@
 """Ranks under torchrun or accelerate launch; one process otherwise."""
 
+import atexit
 import os
 from collections.abc import Iterable
 from typing import TypeVar
@@ -12,11 +13,17 @@ T = TypeVar("T")
 
 
 def start() -> None:
-    """Join the process group when the launcher started several processes; nothing otherwise."""
+    """Join the process group, until the process ends, when the launcher started several; nothing otherwise."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        atexit.register(_leave)  # its threads may abort an interpreter that ends around them
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def rank() -> int:
