@@ -1,9 +1,11 @@
 """Instance queues in place against queues that are concatenated: peak memory and time of a training step.
 
     python benchmarks/queues.py                 # 16,384, 65,536 and 131,072 vectors of width 1024, batches of 128
+    python benchmarks/queues.py --precision fp32
 
 A step is SCT's distillation loss (equation 4) on the first three layers of all-MiniLM-L6-v2 with a projector to the
-width: forward, backward, AdamW. Each measurement is a process of its own; times are medians, in turn, one thread.
+width: forward, backward, AdamW, in the precision that training takes on this machine. Each measurement is a process of
+its own; times are medians, in turn, one thread.
 The concatenated queues keep K + batch candidates a step, as the released code does: cat, similarities, softmax, slice.
 """
 
@@ -19,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import convert_outputs_to_fp32
 from sentence_transformers import SentenceTransformer
 from starts import write_first_layers
 from torch.nn.functional import kl_div, normalize
 from usage import peak_rss_bytes
 
+from transencoder.inference import quick_products, uses_bf16
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
 from transencoder.runs.environment import describe_environment
 
@@ -56,7 +60,8 @@ def main() -> None:
     """Measure every size both ways and write the record."""
     options = _options()
     if options.measure:
-        print(json.dumps(_measure(options)))
+        with quick_products(uses_bf16("cpu", options.precision)):
+            print(json.dumps(_measure(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         write_first_layers(Path(folder) / "encoder")
@@ -65,7 +70,8 @@ def main() -> None:
             for way in ("in place", "concatenated"):
                 rows.append({"size": size, "way": way} | _in_process(options, size, way, folder))
                 print(json.dumps(rows[-1]), flush=True)
-    record = {"width": options.width, "batch": options.batch, "rows": rows, "ratios": _ratios(rows)}
+    record = {"width": options.width, "batch": options.batch, "has_bf16": uses_bf16("cpu", options.precision)}
+    record |= {"rows": rows, "ratios": _ratios(rows)}
     record["commit"] = describe_environment().get("commit")
     (options.results / "queues.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record["ratios"], indent=2))
@@ -74,6 +80,7 @@ def main() -> None:
 def _in_process(options: argparse.Namespace, size: int, way: str, folder: str) -> dict[str, float]:
     command = [sys.executable, __file__, "--measure", way, "--sizes", str(size), "--folder", f"{folder}/encoder"]
     command += ["--width", str(options.width), "--batch", str(options.batch), "--steps", str(options.steps)]
+    command += ["--precision", options.precision]
     done = subprocess.run(
         command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=True
     )
@@ -86,11 +93,13 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
     torch.manual_seed(0)
     (size,) = options.sizes
     model = SentenceTransformer(options.folder, device="cpu").train()
+    if uses_bf16("cpu", options.precision):  # as the trainer does it
+        model.forward = convert_outputs_to_fp32(torch.autocast("cpu", torch.bfloat16)(model.forward))
     compared: Any = Concatenated(options.width, size)
     if options.measure == "in place":
         compared = ViewComparison(options.width, size, *TEMPERATURES)
     loss = SCTLoss(model, teacher=compared, teacher_projector=mlp_projector(384, options.width))
-    optimizer = torch.optim.AdamW(loss.parameters(), lr=1e-5)
+    optimizer = torch.optim.AdamW(loss.parameters(), lr=1e-5, fused=True)
     texts = [" ".join(WORDS[i % 7 : i % 7 + 10]) for i in range(options.batch)]
     steps, parts = [], []
     for _ in range(options.steps + 1):  # the first one is not counted
@@ -128,6 +137,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--measure", choices=("in place", "concatenated"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)

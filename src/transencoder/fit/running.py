@@ -19,7 +19,7 @@ from transencoder.config import FitConfig
 from transencoder.cpu import fast_training
 from transencoder.errors import InputError
 from transencoder.fit.session import Session
-from transencoder.inference import uses_bf16
+from transencoder.inference import quick_products, uses_bf16
 from transencoder.prompts import default_prompt
 from transencoder.tokens import TokenCache, Tokens
 
@@ -98,7 +98,7 @@ def run_trainer(
     if checkpoint is not None:
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
-    with fast_training(keep.model, trainer.args.device, max_length):
+    with fast_training(keep.model, trainer.args.device, max_length), quick_products(trainer.args.bf16):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
