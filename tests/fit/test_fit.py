@@ -332,6 +332,13 @@ def test_without_dropout_the_loss_is_that_of_the_model_in_use(form, fit_tiny, ti
 
 # sentence-transformers 6 still calls the old name of transformers' activation_checkpointing_enable.
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated:FutureWarning")
+def test_gradient_checkpointing_changes_memory_not_the_result(form, fit_tiny):
+    plain, _ = fit_tiny(form, epochs=1, folder="plain")
+    recomputed, _ = fit_tiny(form, epochs=1, gradient_checkpointing=True)
+    for name, tensor in plain.state_dict().items():
+        assert torch.allclose(tensor, recomputed.state_dict()[name], atol=1e-5), name
+
+
 @pytest.mark.parametrize(("precision", "products"), [("fp32", "highest"), ("bf16", "medium")])
 def test_a_losss_own_products_have_the_trainings_precision(precision, products, fit_tiny):
     seen = []
@@ -344,13 +351,6 @@ def test_a_losss_own_products_have_the_trainings_precision(precision, products, 
     fit_tiny("bi", loss=Watched, precision=precision, epochs=1)
     assert set(seen) == {products}
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_gradient_checkpointing_changes_memory_not_the_result(form, fit_tiny):
-    plain, _ = fit_tiny(form, epochs=1, folder="plain")
-    recomputed, _ = fit_tiny(form, epochs=1, gradient_checkpointing=True)
-    for name, tensor in plain.state_dict().items():
-        assert torch.allclose(tensor, recomputed.state_dict()[name], atol=1e-5), name
 
 
 def test_both_orders_are_trained(fit_tiny, tiny_pairs, saved):
