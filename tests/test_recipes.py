@@ -518,3 +518,61 @@ def test_recipes_are_found_by_name_row_or_path(tmp_path, recipe):
         InputError, match=r"bert-base is the name of several recipes: .*dclr/bert-base, .*simcse/bert-base"
     ):
         find_recipe("bert-base")
+
+
+SIZES = {
+    "nreimers/BERT-Tiny_L-2_H-128_A-2": "tiny",
+    "nreimers/BERT-Mini_L-4_H-256_A-4": "mini",
+    "nreimers/BERT-Small-L-4_H-512_A-8": "small",
+    "bert-base-uncased": "base",
+    "bert-large-uncased": "large",
+}
+"""The SCT paper's five encoders, as its released scripts name them."""
+
+SCT_TABLE_1 = {  # learning rate, queue, temperature of the references, of the encoder
+    "tiny": (5e-4, 131072, 0.03, 0.04),
+    "mini": (3e-4, 131072, 0.01, 0.03),
+    "small": (3e-4, 65536, 0.02, 0.03),
+    "base": (5e-4, 65536, 0.04, 0.05),
+    "large": (5e-4, 16384, 0.04, 0.05),
+}
+SCT_RELEASED = {  # of its distillation
+    "tiny": (5e-4, 131072, 0.03, 0.04),
+    "mini": (1e-4, 65536, 0.04, 0.05),
+    "small": (1e-4, 131072, 0.04, 0.05),
+    "base": (1e-4, 65536, 0.04, 0.05),
+}
+CONGEN_RELEASED = {  # learning rate, queue, temperature of the teacher, of the student
+    "tiny": (5e-4, 16384, 0.05, 0.05),
+    "mini": (3e-4, 16384, 0.05, 0.07),
+    "small": (3e-4, 65536, 0.05, 0.07),
+    "base": (5e-5, 65536, 0.05, 0.07),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name.split("/")[1].startswith("bert-")])
+def test_recipes_of_five_berts_start_from_the_one_they_are_named_after(name):
+    config = load_recipe(find_recipe(name))
+    start = getattr(config, "start", None)
+    if start is None or start.startswith(("runs/", "princeton-nlp/")):
+        return
+    assert SIZES[start.partition("@")[0]] == name.split("/bert-")[1].split("-")[0]
+    assert ("@refs/pr/" in start) == ("Tiny" in start or "Small" in start)  # their main has pickles alone
+
+
+@pytest.mark.parametrize("size", SCT_TABLE_1)
+def test_scts_rows_have_the_settings_of_its_table_1(size):
+    config = load_recipe(find_recipe(f"sct/bert-{size}"))
+    found = (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature)
+    assert found == SCT_TABLE_1[size]
+    assert (config.fit.batch_size, config.fit.epochs, config.fit.eval_steps) == (128, 10, 64)
+
+
+@pytest.mark.parametrize("size", SCT_RELEASED)
+def test_distilled_rows_have_the_released_settings(size):
+    sct, congen = (load_recipe(find_recipe(name)) for name in (f"sct/bert-{size}-two-step", f"congen/bert-{size}"))
+    found = (sct.fit.learning_rate, sct.queue_size, sct.reference_temperature, sct.temperature)
+    assert found == SCT_RELEASED[size]
+    found = (congen.fit.learning_rate, congen.queue_size, congen.teacher_temperature, congen.temperature)
+    assert found == CONGEN_RELEASED[size]
+    assert {each.teacher for each in (sct, congen)} == {"princeton-nlp/unsup-simcse-bert-large-uncased@refs/pr/3"}

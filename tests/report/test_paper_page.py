@@ -204,7 +204,7 @@ def test_what_is_not_to_be_read_is_refused(page, old, new, message):
 )
 def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns(name, n_rows, numbers):
     expected, recipes = read_expected(RESULTS / name), list_recipes()
-    misprinted = {"3+4 SimCSE-large ensemble"}
+    misprinted = {"3+4 SimCSE-large ensemble", "Base, DCLR", "Base, DiffCSE", "Base, SCT"}
     for table in expected.table:
         for row in table.rows:
             assert all(row.recipe.replace("{test}", test) in recipes for test in table.tests), row
