@@ -5,7 +5,7 @@
 
 A step is SCT's distillation loss (equation 4) on the first three layers of all-MiniLM-L6-v2 with a projector to the
 width: forward, backward, AdamW, in the precision that training takes on this machine. Each measurement is a process of
-its own; times are medians, in turn, one thread.
+its own; times are medians, in turn, one thread. The peak includes a checkpoint.
 The concatenated queues keep K + batch candidates a step, as the released code does: cat, similarities, softmax, slice.
 """
 
@@ -22,11 +22,13 @@ from typing import Any
 
 import torch
 from accelerate.utils import convert_outputs_to_fp32
+from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from starts import write_first_layers
 from torch.nn.functional import kl_div, normalize
 from usage import peak_rss_bytes
 
+from transencoder.checkpoints import own_state
 from transencoder.inference import quick_products, uses_bf16
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
 from transencoder.runs.environment import describe_environment
@@ -113,6 +115,7 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
         begin = time.perf_counter()
         compared(online, teacher.unbind(1)).backward()
         parts.append(time.perf_counter() - begin)
+    save_file(own_state(loss), Path(options.folder) / "loss.safetensors")  # as at a checkpoint
     return {
         "step_seconds": round(statistics.median(steps[1:]), 3),
         "comparison_seconds": round(statistics.median(parts[1:]), 3),

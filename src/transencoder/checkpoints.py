@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -66,7 +67,7 @@ class KeepBest(TrainerCallback):
         if (checkpoint / _BEST).exists():
             self._weights = load_file(checkpoint / _BEST)
         if self.loss is not None and (checkpoint / _LOSS).exists():
-            self.loss.load_state_dict(load_file(checkpoint / _LOSS), strict=False)
+            _load_own_state(self.loss, checkpoint / _LOSS)
 
     def load_best(self) -> None:
         """Put the best weights into the model; the last ones stay when there was no dev metric."""
@@ -102,7 +103,7 @@ class KeepBest(TrainerCallback):
         checkpoint = self.folder / f"checkpoint-{state.global_step}"
         if self._weights is not None:
             save_file(self._weights, checkpoint / _BEST)
-        if self.loss is not None and (own := _own_state(self.loss)):
+        if self.loss is not None and (own := own_state(self.loss)):
             save_file(own, checkpoint / _LOSS)
         for path in checkpoint.rglob("*"):
             if path.is_file():
@@ -119,17 +120,31 @@ def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
             yield parameter
 
 
-def _own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good."""
+def own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good.
+
+    They are not copied, a gigabyte of queues least of all, unless two share memory, which safetensors does not save.
+    """
     parameters = dict(loss.named_parameters(remove_duplicate=False))  # tied weights have two names in the state
     encoders = {id(parameter) for name, parameter in parameters.items() if name.startswith(_ENCODER)}
     frozen = {name for name, each in parameters.items() if not (each.requires_grad or name.startswith(_FOLLOWER))}
     others = frozen | {name for name, value in parameters.items() if id(value) in encoders}
-    return {
-        name: value.clone()
-        for name, value in loss.state_dict().items()
-        if not name.startswith(_ENCODER) and name not in others
-    }
+    own, places = {}, set()
+    for name, value in loss.state_dict().items():
+        if not name.startswith(_ENCODER) and name not in others:
+            place = value.untyped_storage().data_ptr()
+            own[name] = value.clone() if place in places else value
+            places.add(place)
+    return own
+
+
+def _load_own_state(loss: torch.nn.Module, path: Path) -> None:
+    """Put saved tensors in the place of the loss's, one at a time."""
+    state = loss.state_dict()
+    with safe_open(path, "pt") as saved:
+        for name in saved.keys():  # noqa: SIM118, it is no dict
+            if name in state:  # else from an earlier version
+                state[name].copy_(saved.get_tensor(name))
 
 
 def _sync(path: Path) -> None:
