@@ -129,10 +129,15 @@ def test_a_teacher_that_gives_raw_scores_is_taken_by_them(tiny_start, tiny_bi_en
     np.testing.assert_allclose([label[0] for label in labels["label"]], np.clip(raw, 0, 1), atol=1e-4)
 
 
-def test_every_teacher_is_looked_at_before_the_first_is_trained(tiny_start, tiny_plm, trained):
+def test_every_teacher_is_looked_at_before_the_first_is_trained(tiny_start, tiny_plm, trained, tmp_path):
     own = str(trained.folder / "teachers" / "1")
     config = tiny_start("dvbert", teacher=(tiny_plm, own), class_names=("none", "some", "many"))
     with pytest.raises(InputError, match="tells apart many, none, some"):
+        train(config)
+    assert not list(Path(config.output).glob("stages/teacher-*"))
+    load_cross(Path(tiny_plm)).save_pretrained(str(tmp_path / "scores"))
+    config = tiny_start("dvbert", teacher=(tiny_plm, str(tmp_path / "scores")))
+    with pytest.raises(InputError, match="a cross-encoder with 1 output; a start needs 3"):
         train(config)
     assert not list(Path(config.output).glob("stages/teacher-*"))
     with pytest.raises(InputError, match="/nowhere/teacher"):
@@ -221,9 +226,18 @@ def test_tasks_give_their_train_split(tiny_start, data_folder):
 
 def test_the_plan_names_the_teachers(tiny_start, tiny_plm):
     plan = tiny_start("dvbert", teacher=(tiny_plm, tiny_plm)).plan()
-    assert plan.teacher_steps == 6
-    assert "before that: 2 teachers, each a cross-encoder of 6 steps unless trained" in str(plan)
+    assert plan.supervision.steps == 6
+    assert "before that, teachers: 2 cross-encoders trained for 6 steps each" in str(plan)
+    assert "classes: many (19), none (39), some (38)" in str(plan)
     assert "teacher" not in str(tiny_start("dvbert", teacher=()).plan())
+
+
+def test_the_plan_looks_at_the_teachers(tiny_start, tiny_plm, trained):
+    ready = str(Path(trained.folder) / "teachers" / "1")
+    plan = tiny_start("dvbert", teacher=(ready, tiny_plm)).plan()
+    assert "1 cross-encoder trained for 6 steps each, 1 cross-encoder as it was trained before" in str(plan)
+    with pytest.raises(InputError, match="in this order. Give class_names"):
+        tiny_start("dvbert", teacher=(ready,), class_names=tuple(reversed(NAMES))).plan()
 
 
 def test_the_losses(tiny_start, tiny_bi_encoder):

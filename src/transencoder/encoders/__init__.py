@@ -1,6 +1,6 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
-from transencoder.encoders.cross import as_logits, gives_logits, load_cross
+from transencoder.encoders.cross import as_logits, check_cross_start, gives_logits, load_cross
 from transencoder.encoders.files import count_parameters, fetch, weights_fingerprint
 from transencoder.encoders.forms import backbone, load_bi, load_trained, transplant
 from transencoder.encoders.fresh import fresh_masked, fresh_tokenizer
@@ -16,6 +16,7 @@ __all__ = [
     "add_projection",
     "as_logits",
     "backbone",
+    "check_cross_start",
     "check_layers",
     "check_length",
     "check_prunable",

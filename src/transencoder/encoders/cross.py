@@ -46,7 +46,7 @@ def load_cross(
     Raises:
         InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
     """
-    _check_start(folder, class_names, new_head)
+    check_cross_start(folder, class_names, new_head=new_head)
     set_seed(seed)
     if head == "pooler" or is_cross(folder) or class_names:
         model = _with_own_head(folder, len(class_names) or 1, seed, device, new_head)
@@ -63,7 +63,12 @@ def load_cross(
     return model
 
 
-def _check_start(folder: Path, class_names: Sequence[str], new_head: bool) -> None:
+def check_cross_start(folder: Path, class_names: Sequence[str], *, new_head: bool = False) -> None:
+    """Refuse what `load_cross` would.
+
+    Raises:
+        InputError: A cross-encoder with another number of outputs.
+    """
     if not is_classifier(folder):
         if is_cross(folder) and (class_names or new_head):
             raise InputError(

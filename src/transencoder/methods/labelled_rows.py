@@ -23,6 +23,7 @@ def read_labelled_rows(config: DvBERT, bad_rows_file: Path | None) -> tuple[Data
         InputError: A source cannot be read, or its classes are others than those of the one before.
     """
     sources = [config.labelled, *config.more_labelled]
+    _check_tasks(config, sources)
     if config.label_kind == "classes":
         parts, more = _classes(config, sources, bad_rows_file)
     else:
@@ -43,12 +44,12 @@ def _classes(
     for number, source in enumerate(sources):
         reading = _reading(config, bad_rows_file, number)
         task = task_named(source)
+        numbers = None if config.class_names or not number else ()  # what occurred first says nothing of numbers
         if task is None:
-            numbers = None if config.class_names or not number else ()  # what occurred first says nothing of numbers
             reading |= {"label_column": config.label_column, "class_names": names, "numbers": numbers}
             found = read_classes(source, **reading)
         else:
-            found = _task_classes(task, names, reading)
+            found = _task_classes(task, names, numbers, reading)
         names = names or found.names
         n_without += found.n_without
         parts.append(_with_labels(found.pairs, found.classes))
@@ -64,7 +65,9 @@ def _scores(config: DvBERT, sources: Sequence[str | Dataset], bad_rows_file: Pat
     return parts
 
 
-def _task_classes(task: tasks.Task, names: tuple[str, ...], reading: Mapping[str, Any]) -> ClassPairs:
+def _task_classes(
+    task: tasks.Task, names: tuple[str, ...], numbers: tuple[()] | None, reading: Mapping[str, Any]
+) -> ClassPairs:
     if task.metric != "accuracy" and task.positive_label is None:
         raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
     part = "" if task.config is None else f":{task.config}"
@@ -74,10 +77,24 @@ def _task_classes(task: tasks.Task, names: tuple[str, ...], reading: Mapping[str
         columns=task.columns[:2],
         label_column=task.columns[2],
         class_names=names or task.class_names,
-        numbers=task.class_names or None,
+        numbers=task.class_names or numbers,
         split=task.splits["train"],
         **where,
     )
+
+
+def _check_tasks(config: DvBERT, sources: Sequence[str | Dataset]) -> None:
+    """Refuse what is said of files where all sources are tasks, which have columns and a train split of their own."""
+    if not all(map(task_named, sources)):
+        return
+    given = {"columns": config.columns, "label_column": config.label_column, "header": config.header}
+    given |= {"file_format": config.file_format, "split": config.split if config.split != "train" else None}
+    for name, value in given.items():
+        if value not in (None, ()):
+            raise InputError(
+                f"{name} is of files and hub ids, and labelled is the task {sources[0]}, whose train split is taken; "
+                "leave it out, or give the hub id"
+            )
 
 
 def _with_labels(pairs: Dataset, labels: np.ndarray) -> Dataset:

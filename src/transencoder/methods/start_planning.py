@@ -1,8 +1,10 @@
 """What the run of a starting encoder needs before it begins, and what it will do and cost."""
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from datasets import Dataset
 from transformers import AutoTokenizer
 
 from transencoder.encoders import (
@@ -20,8 +22,40 @@ from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words, training_operations
 from transencoder.methods.start import StartMethod
+from transencoder.methods.supervision import learned_teachers
 from transencoder.progress import duration
+from transencoder.report.result import DataRecord
 from transencoder.wording import plural
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """Labels, and cross-encoders that teach (DvBERT); of other methods empty."""
+
+    classes: tuple[tuple[str, int], ...] = ()
+    """Their names, and how many pairs are of each."""
+    n_ready: int = 0
+    """Teachers that are taken as they are."""
+    n_learners: int = 0
+    """Teachers that learn the labels first."""
+    steps: int = 0
+    """Of each of these."""
+    n_parameters: int = 0
+    """Of all teachers."""
+    operations: float = 0.0
+    """Their training, and what they say of the pairs."""
+
+    def lines(self) -> list[str]:
+        """As a person reads it."""
+        lines = []
+        if self.classes:
+            lines.append(f"classes: {', '.join(f'{name} ({n:,})' for name, n in self.classes)}")
+        teachers = []
+        if self.n_learners:
+            teachers.append(f"{plural(self.n_learners, 'cross-encoder')} trained for {plural(self.steps, 'step')} each")
+        if self.n_ready:
+            teachers.append(f"{plural(self.n_ready, 'cross-encoder')} as it was trained before")
+        return [*lines, f"before that, teachers: {', '.join(teachers)}"] if teachers else lines
 
 
 @dataclass(frozen=True)
@@ -38,23 +72,17 @@ class StartPlan:
     """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
     disk_bytes: int
     """Two models, one checkpoint, views and tokens; as much of each teacher that may learn labels first."""
-    teacher_steps: int = 0
-    """Of each cross-encoder that learns labels first."""
+    supervision: Supervision
+    """What there is of labels and of cross-encoders that teach."""
 
     def __str__(self) -> str:
         """The plan as a person reads it."""
         config = self.config
-        teachers = []
-        if self.teacher_steps and isinstance(config, DvBERT):
-            steps = plural(self.teacher_steps, "step")
-            teachers.append(
-                f"before that: {plural(len(config.teacher), 'teacher')}, each a cross-encoder of {steps} unless trained"
-            )
         return "\n".join(
             [
                 f"{plural(self.n_texts, 'pair' if config.is_paired else config.text[0][:-1])}; train a "
                 f"bi-encoder {plural(self.steps, 'step')} on {plural(self.n_pairs, config.row_name)}",
-                *teachers,
+                *self.supervision.lines(),
                 settings_in_words(config.fit),
                 f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
                 f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}",
@@ -80,18 +108,35 @@ def plan_start(config: StartMethod) -> StartPlan:
             _width(teacher),
             training_operations(count_parameters(teacher), 0, n_rows) * config.relative_length,
         )
-    teacher_steps = teachers_size = 0
-    if isinstance(config, DvBERT) and config.teacher:
-        teacher_steps = steps_in_all(n_pairs, config.cross, both_orders=False)
-        for name in config.teacher:
-            size = count_parameters(fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir))
-            teachers_size += size
-            operations += training_operations(size, teacher_steps * (config.cross.batch_size or 1), n_pairs)
+    supervision = _supervision(config, data.training, data.record, n_pairs)
+    operations += supervision.operations
     operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
     operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
-    disk = 4 * (n_parameters * config.n_encoders + teachers_size) * (2 + 4) + n_pairs * 600 * config.relative_length
+    n_kept = n_parameters * config.n_encoders + supervision.n_parameters
+    disk = 4 * n_kept * (2 + 4) + n_pairs * 600 * config.relative_length
     seconds = operations / operations_a_second(config)
-    return StartPlan(config, len(data.training), n_pairs, steps, seconds, round(disk), teacher_steps)
+    return StartPlan(config, len(data.training), n_pairs, steps, seconds, round(disk), supervision)
+
+
+def _supervision(config: StartMethod, training: Dataset, record: DataRecord, n_pairs: int) -> Supervision:
+    if not isinstance(config, DvBERT):
+        return Supervision()
+    config = config.informed(record.get("classes", []))
+    counts, learned = Counter(training["label"]), learned_teachers(config)
+    steps, batch_size = steps_in_all(n_pairs, config.cross, both_orders=False), config.cross.batch_size or 1
+    folders = [fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir) for name in config.teacher]
+    sizes = [count_parameters(folder) for folder in folders]
+    return Supervision(
+        classes=tuple((name, counts[float(number)]) for number, name in enumerate(config.class_names)),
+        n_ready=learned.count(True),
+        n_learners=learned.count(False),
+        steps=steps,
+        n_parameters=sum(sizes),
+        operations=sum(
+            training_operations(size, 0 if is_ready else steps * batch_size, n_pairs)
+            for size, is_ready in zip(sizes, learned, strict=True)
+        ),
+    )
 
 
 def prepare_start(config: StartMethod) -> tuple[StartMethod, StartMethod, Path]:

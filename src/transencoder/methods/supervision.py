@@ -1,5 +1,6 @@
 """Cross-encoders that learn labelled pairs and teach a bi-encoder (DvBERT, section 2.2)."""
 
+import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +17,7 @@ from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
 from transencoder.encoders import (
+    check_cross_start,
     classes_of,
     fetch,
     gives_logits,
@@ -35,6 +37,8 @@ from transencoder.methods.start_bench import Bench
 from transencoder.runs import Run, StageRecord, atomic_write_text
 from transencoder.scorers import CrossScorer, class_probabilities
 from transencoder.wording import plural
+
+logger = logging.getLogger(__name__)
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what a stage computes."""
@@ -61,9 +65,26 @@ def taught_labels(bench: Bench, pairs: Dataset, pairs_key: str) -> list[TaughtLa
     """
     config = bench.config
     assert isinstance(config, DvBERT), "only called for methods with labels"
-    for name in config.teacher:  # all of them, before the first is trained
-        _has_learned(config, _fetched(config, name))
+    learned_teachers(config)  # all of them are looked at before the first is trained
     return [_labels(bench, config, pairs, pairs_key, number) for number in range(1, len(config.teacher) + 1)]
+
+
+def learned_teachers(config: DvBERT) -> list[bool]:
+    """Which teachers have learned these classes, or scores, already, and are taken as they are.
+
+    Args:
+        config: With the names of all classes.
+
+    Raises:
+        InputError: A teacher that cannot be had or cannot learn them, or with other classes.
+    """
+    learned = []
+    for name in config.teacher:
+        folder = _fetched(config, name)
+        learned.append(_has_learned(config, folder))
+        if not learned[-1]:
+            check_cross_start(folder, config.class_names, new_head=config.new_head)
+    return learned
 
 
 def export_teachers(run: Run, labels: Sequence[TaughtLabels], n_gold: int) -> None:
@@ -152,6 +173,8 @@ def _said_by(bench: Bench, config: DvBERT, folder: Path, pairs: Dataset) -> np.n
             return class_probabilities(model, share, **options)
         scores = CrossScorer(model, as_logit=gives_logits(model), **options).score(share)
         clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs may be anything
+        if outside := np.mean(clipped != scores):
+            logger.warning("the teacher %s: %.1f %% of its scores lie outside 0 to 1, cut off", folder, 100 * outside)
         return clipped[:, None]
 
     if distributed.world_size() == 1:
@@ -188,13 +211,23 @@ def _has_learned(config: DvBERT, folder: Path) -> bool:
     names = classes_of(folder)
     if not names:
         return config.label_kind == "scores" and is_cross(folder)
-    if len(names) == len(config.class_names) and (_is_unnamed(names) or names == config.class_names):
+    if len(names) == len(config.class_names) and (_is_unnamed(names) or _folded(names) == _folded(config.class_names)):
         return True
-    wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
+    if not config.class_names:
+        raise InputError(
+            f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has scores. Give new_head, "
+            "with which it learns these first"
+        )
     raise InputError(
-        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give class_names in "
-        "the teacher's order, or new_head, with which it learns these first"
+        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has the classes "
+        f"{', '.join(config.class_names)}, in this order. Give class_names in the teacher's order, or new_head, with "
+        "which it learns these first"
     )
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    """Published teachers write ENTAILMENT."""
+    return [name.casefold() for name in names]
 
 
 def _is_unnamed(names: tuple[str, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ NO_CLASS = ("-1", "-", "")
 """How files mark a row that has none: the hub's -1, SNLI's own `-`; null too."""
 MOST_CLASSES = 100
 """More are taken for a mistake, such as scores."""
+
+_NUMBER = re.compile(r"-?\d+(\.\d*)?")
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def read_classes(
         InputError: with `path:line`, what was read, what is allowed and what to do.
         RunError: the cache folder or `bad_rows_file` cannot be written.
     """
+    _check_names(class_names)
     wanted = Wanted(
         result=("sentence1", "sentence2"),
         known=KNOWN_PAIRS,
@@ -125,6 +129,13 @@ def read_classes(
     return _numbered(stored, known, name)
 
 
+def _check_names(names: Sequence[str]) -> None:
+    if len(names) == 1 or len(set(names)) < len(names):
+        raise InputError(f"class_names are {', '.join(names)}; give two or more, each once")
+    if nothing := [name for name in names if name in NO_CLASS]:
+        raise InputError(f"class_names has {nothing[0]!r}, which marks rows without a class; leave it out")
+
+
 def _named_by(found: File | Dataset, column: str) -> tuple[str, ...]:
     """The names that a data set's own feature gives its classes, also one that was written to a Parquet file."""
     feature = (_features_of(found) if isinstance(found, File) else found.features).get(column)
@@ -148,12 +159,14 @@ def _features_of(file: File) -> Mapping[str, Any]:
 def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
     """The good rows, their class as a name; empty where there is none."""
     numbers = f", or 0 to {len(by_number) - 1}" if by_number else ""
-    allowed = f"{', '.join(known)}{numbers}" if known else "a text or a whole number"
+    allowed = (
+        f"{', '.join(known)}{numbers}" if known else "a text or a whole number from 0; scores are another label_kind"
+    )
     for row in table.rows:
         if isinstance(row, BadRow):
             bad_rows.add(row)
             continue
-        name = _class_name(row.values[2])
+        name = _class_name(row.values[2], known)
         if name and name.isdecimal() and int(name) < len(by_number):
             name = by_number[int(name)]
         bad = text_fault(row, table.columns, 2)
@@ -167,15 +180,20 @@ def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...]
             yield Row(row.number, (*row.values[:2], name))
 
 
-def _class_name(value: object) -> str | None:
-    """A class as text, empty for none; None where it can be no class."""
+def _class_name(value: object, known: tuple[str, ...]) -> str | None:
+    """A class as text, empty for none; None where it can be no class. Numbers are whole in text files too: 1.0 is 1."""
     if value is None:
         return ""
-    if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
-        value = str(int(value))
-    if not isinstance(value, str):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
-    name = value.strip()
+    name = str(value).strip()
+    if not isinstance(value, str) and not _NUMBER.fullmatch(name):  # such as nan
+        return None
+    if name not in known and _NUMBER.fullmatch(name):
+        number = float(name)
+        if number != -1 and (number < 0 or not number.is_integer()):
+            return None
+        name = str(int(number))
     return "" if name in NO_CLASS else name
 
 
@@ -185,13 +203,22 @@ def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:
     n_without = int((~has_class).sum())
     if n_without:
         logger.warning("%s: %s without a class left out", name, plural(n_without, "row"))
-    names = known or tuple(sorted(set(found[has_class]), key=_order))
+    occurring = sorted(set(found[has_class]), key=_order)
+    names = known or tuple(occurring)
+    if not known and 0 < sum(each.isdecimal() for each in occurring) < len(occurring):
+        raise InputError(
+            f"{name} has both numbers and names as classes: {shorten(occurring[:4])}. State class_names, all of them "
+            "in the order of their numbers"
+        )
     n_names = len(names) if has_class.any() else 0
     if not 2 <= n_names <= MOST_CLASSES:
+        such = f", such as {shorten(list(names[:3]))}" if n_names else ""
         raise InputError(
-            f"{name} has {n_names:,} different classes, such as {shorten(list(names[:3]))}; 2 to {MOST_CLASSES} are "
-            "allowed. Is the column of classes the right one (label_column)?"
+            f"{name} has {n_names:,} different classes{such}; 2 to {MOST_CLASSES} are allowed. Is the column of "
+            "classes the right one (label_column)?"
         )
+    if missing := [each for each in names if each not in occurring]:
+        logger.warning("%s: no row has the class %s", name, " or ".join(missing))
     positions = {each: position for position, each in enumerate(names)}
     classes = np.array([positions[each] for each in found[has_class]], np.int64)
     pairs = stored.select_columns(["sentence1", "sentence2"])
