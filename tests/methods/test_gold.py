@@ -83,7 +83,11 @@ def test_a_tests_pairs_are_not_learned(tiny_method, tiny_files, gold_file, caplo
     ("line", "changes", "message"),
     [
         ("sentence1\tsentence2\tscore\nbalo\tdalo\t5\n", {}, "gold.tsv:2: score is 5, out of range.*score_range 0 5"),
-        ("sentence1\tsentence2\nbalo\tdalo\n", {}, "gold.tsv: no column 'score'"),
+        (
+            "sentence1\tsentence2\nbalo\tdalo\n",
+            {},
+            "gold.tsv: no column 'score'.*classes are learned by `train dvbert`",
+        ),
         ("sentence1\tsentence2\tscore\nbalo\tdalo\t1\n", {"n_labelled": 2}, "n_labelled is 2, but .* has 1; give"),
     ],
 )
@@ -107,6 +111,21 @@ def test_what_is_no_gold_is_refused(line, changes, message, tiny_method, tmp_pat
 def test_contradictions_are_refused(changes, message, tiny_method):
     with pytest.raises(InputError, match=message):
         tiny_method(**changes)
+
+
+def test_bad_labelled_rows_can_be_left_out(tiny_method, tmp_path):
+    (tmp_path / "gold.tsv").write_text("sentence1\tsentence2\tscore\nbalo\tdalo\t1\nbalo\tbama\t-1\n")
+    config = tiny_method(labelled=str(tmp_path / "gold.tsv"), skip_bad_rows=True)
+    record = read_data(config, tmp_path / "bad-rows.tsv").record
+    assert (record["labelled"]["rows"], record["labelled"]["bad_rows"]) == (1, 1)
+    assert "gold.tsv:3" in (tmp_path / "bad-labelled-rows.tsv").read_text()
+
+
+def test_a_hub_id_gives_its_train_split(tiny_method, data_folder):
+    gold = read_data(
+        tiny_method(labelled="mteb/stsbenchmark-sts", score_range=STS, data_dir=str(data_folder)), None
+    ).gold
+    assert np.isfinite(gold.scores).sum() > 5700
 
 
 def test_tasks_give_their_train_split_from_0_to_1(tiny_method, data_folder):

@@ -23,7 +23,7 @@ from transencoder.pairs import read_pairs, read_sentences
 from transencoder.report.result import DataRecord, RunData
 from transencoder.runs import stage_seed
 
-BAD_EXTRA_ROWS, BAD_DOCUMENTS = "bad-extra-rows.tsv", "bad-documents.tsv"
+BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
 """In the run folder, beside the bad rows of the training text itself."""
 
 
@@ -71,7 +71,8 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None, mine: Miner | No
         pairs, record = _together(pairs, record, extra, extra_record)
     gold = None
     if config.labelled is not None:
-        pairs, record, gold = with_gold(config, pairs, record, *_labelled_pairs(config, tests))
+        bad_labelled = None if bad_rows_file is None else bad_rows_file.with_name(BAD_LABELLED)
+        pairs, record, gold = with_gold(config, pairs, record, *_labelled_pairs(config, tests, bad_labelled))
     if tests and not config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=False)
     return Data(pairs, record, "pairs", dev, tests if config.score_tests else [], gold)
@@ -178,9 +179,13 @@ def _texts_to_mine(
     return _apart(texts, record, tests, exclude=True) if tests and config.exclude_test_sentences else (texts, record)
 
 
-def _labelled_pairs(config: TransEncoder, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
+def _labelled_pairs(
+    config: TransEncoder, tests: list[Scored], bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
     """The gold pairs that are trained on: none of a test's, as many as there are to be."""
-    pairs, record = read_gold(config)
+    skipped = bad_rows_file if config.skip_bad_rows else None
+    pairs, record = read_gold(config, skipped)
+    record = _with_bad_rows(record, skipped if skipped is not None and skipped.exists() else None)
     if tests and config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=True)
     pairs, record = apart(pairs, record, tests)

@@ -6,6 +6,7 @@ Neither paper has it.
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,28 @@ class Gold:
     fingerprint: str
 
 
-def read_gold(config: TransEncoder) -> tuple[Dataset, DataRecord]:
+def read_gold(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
     """The labelled pairs of a config, with `score` in [0, 1].
+
+    Args:
+        config: Whose `labelled` they are.
+        bad_rows_file: Where its bad rows go if they are skipped; None: nowhere.
 
     Raises:
         InputError: They cannot be read, have no scores, or scores out of range.
     """
     source = config.labelled
     assert source is not None, "only called where there are some"
-    where = {"cache_folder": config.cache_dir, "data_folder": config.data_dir, "token": config.token}
-    pairs = read_scores(source, config.score_range, "score", where, "labelled")
+    is_file = not isinstance(source, str) or Path(source).expanduser().is_file()
+    options = {
+        "split": None if is_file or task_named(source) else "train",
+        "cache_folder": config.cache_dir,
+        "data_folder": config.data_dir,
+        "token": config.token,
+        "skip_bad_rows": config.skip_bad_rows,
+        "bad_rows_file": bad_rows_file,
+    }
+    pairs = read_scores(source, config.score_range, "score", options, "labelled")
     return pairs, data_record(source_name(source), pairs)
 
 
@@ -76,13 +89,18 @@ def read_scores(
         try:
             pairs = read_pairs(source, score_column=column, score_range=(low, high), **options)
         except InputError as error:
-            hint = (
-                " Where all scores have another range, give it: score_range 0 5" if "out of range" in str(error) else ""
-            )
-            raise InputError(f"{error}{hint}") from error
+            raise InputError(f"{error}{_hint(str(error))}") from error
     scores = (np.asarray(pairs["score"][:], np.float64) - low) / (high - low)
     texts = pairs.select_columns(["sentence1", "sentence2"])
     return texts.add_column("score", scores.tolist(), feature=Value("float64"))
+
+
+def _hint(error: str) -> str:
+    if "out of range" in error:
+        return " Where all scores have another range, give it: score_range 0 5"
+    if "no column 'score'" in error:
+        return " What is learned here are scores, in a column of that name; classes are learned by `train dvbert`"
+    return ""
 
 
 def task_named(source: str | Dataset) -> tasks.Task | None:

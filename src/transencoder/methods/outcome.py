@@ -13,7 +13,7 @@ from datasets import Dataset
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.cycles import Model
-from transencoder.methods.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, Data
+from transencoder.methods.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, Data
 from transencoder.methods.evidence import keep_gold, keep_texts
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
@@ -48,6 +48,7 @@ _OUTPUTS = (
     BAD_ROWS,
     BAD_EXTRA_ROWS,
     BAD_DOCUMENTS,
+    BAD_LABELLED,
 )
 """What belongs to a result besides its record."""
 

@@ -57,8 +57,8 @@ class TransEncoder(Method["Trained"]):
     n_extra_pairs: int | None = None
     """How many of the extra pairs, drawn with the seed; None: all."""
     labelled: str | Dataset | None = None
-    """A few pairs with gold scores: a file with a column `score`, or a task, whose train split it is. They join the
-    pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
+    """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split it is. They
+    join the pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
     teachers' (DvBERT's annealing; neither paper mixes it in)."""
     n_labelled: int | None = None
     """How many of the labelled pairs, drawn with the seed; None: all."""
