@@ -84,4 +84,4 @@ def test_targets_outside_the_range_are_refused(bi, bad):
 def test_targets_outside_the_range_are_taken_when_allowed(bi):
     loss = CosineRegressionLoss(bi, allow_outside=True)
     assert loss(read(bi, SHORT, SHORT), torch.tensor([-1.0, 3.0, 1.0])).item() == pytest.approx(8 / 3, rel=1e-5)
-    assert loss.get_config_dict() == {"allow_outside": True}
+    assert loss.get_config_dict() == {"allow_outside": True, "soft_share": None}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.losses import SoftmaxLoss
+from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, SoftmaxLoss
 
 from transencoder.losses import CosineRegressionLoss, DualViewLoss, annealed, class_divergence
 
@@ -80,6 +80,11 @@ def test_with_gold_alone_it_is_sentence_transformers_softmax_loss(bi):
     torch.testing.assert_close(loss(sides(bi), torch.from_numpy(y)), expected)
     loss.gold_share = 1.0
     torch.testing.assert_close(loss(sides(bi), joined(y, distributions(1))), expected)
+
+
+def test_with_gold_scores_alone_it_is_sentence_transformers_cosine_similarity_loss(bi):
+    scores = torch.tensor([0.1, 0.9, 0.5, 1.0])
+    torch.testing.assert_close(CosineRegressionLoss(bi)(sides(bi), scores), CosineSimilarityLoss(bi)(sides(bi), scores))
 
 
 def test_one_teachers_fixed_weight_has_the_gradient_of_the_fixed_mix(bi):

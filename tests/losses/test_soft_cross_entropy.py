@@ -86,7 +86,7 @@ def test_targets_outside_the_range_are_taken_when_allowed(cross):
     logits = cross.predict(list(zip(*texts, strict=True)), activation_fn=torch.nn.Identity())
     found = loss(texts, torch.from_numpy(targets).float()).item()
     assert found == pytest.approx(slow_soft_cross_entropy(logits, targets), rel=1e-5)
-    assert loss.get_config_dict() == {"allow_outside": True}
+    assert loss.get_config_dict() == {"allow_outside": True, "soft_share": None}
 
 
 def test_the_range_itself_is_allowed(cross):

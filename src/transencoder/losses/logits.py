@@ -76,4 +76,4 @@ class LogitLoss(Annealing, nn.Module, ABC):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Settings for the model card."""
-        return {"allow_outside": self.allow_outside}
+        return {"allow_outside": self.allow_outside, "soft_share": self.soft_share}
