@@ -53,6 +53,11 @@ def test_teachers_that_learned_here_are_left_as_cross_encoders(trained, tiny_sta
     assert not (train(tiny_start("dvbert", teacher=(own,))).folder / "teachers").exists()
 
 
+def test_a_run_as_a_teacher_is_answered_with_its_teachers(tiny_start, trained):
+    with pytest.raises(InputError, match="has no cross-encoder; it has .*/bi-encoder and .*/teachers/1: give one"):
+        train(tiny_start("dvbert", teacher=(str(trained.folder),)))
+
+
 def test_the_classifier_is_gone_from_what_is_saved(trained):
     assert [type(module).__name__ for module in trained.bi_encoder] == ["Transformer", "Pooling"]
     report = (trained.folder / "report.md").read_text()

@@ -71,7 +71,8 @@ def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
         raise InputError(f"{name} is a run that is not finished; run its command again, then give it as a model")
     wanted = models if form is None else [model for model in models if model in (f"{form}-encoder", "masked-lm")]
     if len(wanted) != 1:
-        shown = " and ".join(f"{name}/{model}" for model in models)
+        teachers = sorted(path.relative_to(folder).as_posix() for path in folder.glob("teachers/*"))
+        shown = " and ".join(f"{name}/{model}" for model in models + teachers)
         what = "has several models" if len(models) > 1 and form is None else f"has no {form}-encoder"
         raise InputError(f"{name} is a run that {what}; it has {shown}: give one of these")
     return folder / wanted[0]
