@@ -81,7 +81,8 @@ def table(record: Record) -> str:
                 name = " ".join(part for part in (short(recipe), variation) if part)
                 lines.append((name, whose, *_cells(group, whose)))
     header = ("run", "whose", "metric", *FORMS, "dev: start", "dev: bi", "dev: cross", "seeds", "in", "minutes")
-    return "\n".join(markdown_table(header, lines))
+    used = [i for i in range(len(header)) if any(line[i] not in ("", "–") for line in lines)]
+    return "\n".join(markdown_table([header[i] for i in used], [[line[i] for i in used] for line in lines]))
 
 
 def binary_table(record: Record) -> str:
@@ -134,33 +135,39 @@ def _spread(values: Iterable[float | None]) -> str:
 
 def plot(record: Record, path: Path) -> None:
     """Dev metrics against steps: a panel for each recipe and form, a line for each run; its seeds have one colour."""
-    figure = Figure(figsize=(12, 2.4 * len(record)), layout="constrained")
+    forms = [form for form in ("cross", "bi") if any(_lines(runs, form) for runs in record.values())]
+    panels = [(recipe, form) for recipe in sorted(record) for form in forms]
+    n_rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(12, 2.4 * n_rows), layout="constrained")
     FigureCanvasAgg(figure)
-    grid = figure.subplots(len(record), 2, squeeze=False)
-    for axes, (recipe, runs) in zip(grid, sorted(record.items()), strict=True):
-        for ax, form in zip(axes, ("cross", "bi"), strict=True):
-            kinds = {
-                f"{variation} {whose}".strip(): [_line(each["curves"][whose], form) for each in group]
-                for variation, group in _over_seeds(runs).items()
-                for whose in group[0]["curves"]
-            }
-            for n_th, (kind, lines) in enumerate(kinds.items()):
-                for steps, values in lines:
-                    ax.plot(
-                        steps, values, f"C{n_th}.-", linewidth=1, label=kind if lines[0] == (steps, values) else None
-                    )
-            has_lines = any(steps for lines in kinds.values() for steps, _ in lines)
-            starts = {each["dev"][whose]["start"] for each in runs.values() for whose in each["curves"]}
-            for start in starts if has_lines else ():
-                ax.axhline(start, color="0.4", linestyle=":", linewidth=1)
-            ax.set_title(f"{short(recipe)}, {form} (dotted: start)", fontsize=8)
-            ax.set_xlabel("step, cycle after cycle", fontsize=7)
-            ax.set_ylabel("dev", fontsize=8)
-            ax.tick_params(labelsize=7)
-            ax.set_visible(has_lines)
-        if len(kinds) > 1:
-            axes[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    for ax, (recipe, form) in zip(figure.subplots(n_rows, 2, squeeze=False).flat, panels, strict=False):
+        kinds = _lines(record[recipe], form)
+        for n_th, (kind, lines) in enumerate(kinds.items()):
+            for steps, values in lines:
+                ax.plot(steps, values, f"C{n_th}.-", linewidth=1, label=kind if lines[0] == (steps, values) else None)
+        rows = record[recipe].values()
+        for start in {row["dev"][whose]["start"] for row in rows for whose in row["curves"]} if kinds else ():
+            ax.axhline(start, color="0.4", linestyle=":", linewidth=1)
+        ax.set_title(f"{short(recipe)}, {form} (dotted: start)", fontsize=8)
+        ax.set_xlabel("step, cycle after cycle", fontsize=7)
+        ax.set_ylabel("dev", fontsize=8)
+        ax.tick_params(labelsize=7)
+        ax.set_visible(bool(kinds))
+        if len(kinds) > 1 and form == forms[-1]:
+            ax.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    for ax in figure.axes[len(panels) :]:
+        ax.set_visible(False)
     figure.savefig(path, dpi=120)
+
+
+def _lines(runs: dict[str, dict[str, Any]], form: str) -> dict[str, list[tuple[list[int], list[float]]]]:
+    """What varies besides the seed, and whose -> steps and dev metrics of each seed; empty where none has it."""
+    kinds = {
+        f"{variation} {whose}".strip(): [_line(each["curves"][whose], form) for each in group]
+        for variation, group in _over_seeds(runs).items()
+        for whose in group[0]["curves"]
+    }
+    return {kind: lines for kind, lines in kinds.items() if any(steps for steps, _ in lines)}
 
 
 def _line(cycles: list[dict[str, Any]], form: str) -> tuple[list[int], list[float]]:
