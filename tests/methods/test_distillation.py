@@ -144,6 +144,25 @@ def test_the_plan_counts_teacher_and_queue(tiny_start, monkeypatch):
     assert "96 sentences" in str(plan())
 
 
+@pytest.mark.parametrize(
+    ("method", "changes", "n_vectors"),
+    [("ckd", {}, 1), ("congen", {}, 1), ("sct", {}, 2), ("sct", {"one_queue": True}, 1), ("sct-distilled", {}, 4)],
+)
+def test_the_plan_counts_queues_in_two_checkpoints(tiny_start, method, changes, n_vectors):
+    small, large = (tiny_start(method, queue_size=size, **changes).plan().disk_bytes for size in (40, 41))
+    fewer_rows = 600 if method == "congen" else 0  # one more of them fills the queue
+    assert large - small == 2 * n_vectors * 32 * 4 - fewer_rows
+
+
+def test_the_plan_counts_mlps_with_their_moments_and_the_teachers_embeddings(tiny_start, wide_teacher):
+    queues = {"queue_size": 0, "momentum": None}
+    own, taught = (tiny_start("sct", **queues, **more).plan().disk_bytes for more in ({}, {"teacher": wide_teacher}))
+    mlps = 10 * 32 * (5 * 32 + 48)
+    assert taught - own == 4 * (2 * 3 * mlps + 2 * 96 * 48)
+    bare = tiny_start("sct", **queues, projector=False).plan().disk_bytes
+    assert own - bare == 4 * 2 * 3 * 10 * 32 * 6 * 32
+
+
 def test_reports_say_what_is_learned(tiny_start):
     trained = train(tiny_start("ckd", dev=None, tests=()))
     assert trained.result["about"] == CKD.about

@@ -75,3 +75,7 @@ class CKD(OneByOne):
     def loss_operations(self, width: int, dimension: int | None) -> float:
         """Of the queue, each vector of which takes part in a product, and in another for the gradient."""
         return 4 * self.queue_size * (dimension or 0) * (2 if self.is_paired else 1)
+
+    def loss_state(self, width: int, dimension: int | None) -> float:
+        """Of the queue."""
+        return self.queue_size * (dimension or 0)

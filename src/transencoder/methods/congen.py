@@ -112,3 +112,7 @@ class ConGen(Taught, ViewMethod):
     def loss_operations(self, width: int, dimension: int | None) -> float:
         """Of the queue, each vector of which takes part in two products for p and two for q."""
         return 2 * 8 * self.n_held_out * (dimension or 0)
+
+    def loss_state(self, width: int, dimension: int | None) -> float:
+        """Of the queue."""
+        return self.n_held_out * (dimension or 0)

@@ -205,10 +205,23 @@ class SCT(ViewMethod):
 
     def loss_operations(self, width: int, dimension: int | None) -> float:
         """Of the queues, each vector of which takes part in two products for p and two for q, and of the MLPs."""
-        own = [width] if self.learns_from_itself else []
-        references = [*own, *([] if dimension is None else [dimension])]
-        mlps = 6 * self.expansion * width * sum(references) * (self.projector and not self.two_step)
-        return 2 * (8 * (self.queue_size or 0) * sum(references) + 6 * mlps)
+        of_queues = 8 * (self.queue_size or 0) * sum(self._reference_widths(width, dimension))
+        return 2 * (of_queues + 6 * self._projector_parameters(width, dimension))
+
+    def loss_state(self, width: int, dimension: int | None) -> float:
+        """Of the queues, and of the MLPs three for each parameter."""
+        queues = (1 if self.one_queue else 2) * (self.queue_size or 0) * sum(self._reference_widths(width, dimension))
+        return queues + 3 * self._projector_parameters(width, dimension)
+
+    def _reference_widths(self, width: int, dimension: int | None) -> list[int]:
+        """Widths of the references that views are compared with: the student's own, the teacher's."""
+        return [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
+
+    def _projector_parameters(self, width: int, dimension: int | None) -> int:
+        """Of the MLPs before all references, without biases."""
+        if not self.projector or self.two_step:
+            return 0
+        return sum(self.expansion * width * (5 * width + each) for each in self._reference_widths(width, dimension))
 
     def _loss(self, student: SentenceTransformer, dimension: int | None) -> nn.Module:
         from transencoder.losses import SCTLoss

@@ -239,6 +239,15 @@ class StartMethod(Method["TrainedStart"]):
         """
         return 0.0
 
+    def loss_state(self, width: int, dimension: int | None) -> float:
+        """Numbers that a checkpoint holds of the loss itself: queues, MLPs with Adam's moments; usually next to none.
+
+        Args:
+            width: Of the student's embeddings.
+            dimension: Of the teacher's, where there is one.
+        """
+        return 0.0
+
     def rivals(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Other encoders that the loss trains, which are kept where they do better on dev; usually none."""
         return ()

@@ -71,7 +71,8 @@ class StartPlan:
     seconds: float
     """Rough estimate: training and dev, by floating-point operations at the speed of two cores or one GPU."""
     disk_bytes: int
-    """Two models, one checkpoint, views and tokens; as much of each teacher that may learn labels first."""
+    """Two models, two checkpoints, which lie side by side for a moment, views, tokens, a teacher's embeddings; as many
+    models and checkpoints of each teacher that may learn labels first."""
     supervision: Supervision
     """What there is of labels and of cross-encoders that teach."""
 
@@ -112,8 +113,10 @@ def plan_start(config: StartMethod) -> StartPlan:
     operations += supervision.operations
     operations += training_operations(n_parameters, n_trained, n_scored) * config.relative_cost
     operations += steps * (fit.batch_size or 1) * config.loss_operations(width, teachers_width)
-    n_kept = n_parameters * config.n_encoders + supervision.n_parameters
-    disk = 4 * n_kept * (2 + 4) + n_pairs * 600 * config.relative_length
+    weights = n_parameters * config.n_encoders + supervision.n_parameters
+    checkpoint = 4 * weights + config.loss_state(width, teachers_width)
+    embeddings = 2 * n_rows * config.relative_length * (teachers_width or 0)  # of a row's two texts, or of its one
+    disk = 4 * (2 * weights + 2 * checkpoint + embeddings) + n_pairs * 600 * config.relative_length
     seconds = operations / operations_a_second(config)
     return StartPlan(config, len(data.training), n_pairs, steps, seconds, round(disk), supervision)
 
