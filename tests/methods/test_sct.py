@@ -34,6 +34,7 @@ def test_empty_settings_are_table_1s_for_the_size(n_parameters, row, monkeypatch
     filled = own.filled(tmp_path)
     assert (filled.queue_size, filled.temperature, filled.fit.learning_rate) == (512, 0.1, 1e-3)
     assert filled.reference_temperature == row[2]
+    assert (config.fit.epochs, filled.fit.epochs) == (10, 10)
 
 
 def test_the_run_records_the_values_it_took(tiny_start):
@@ -223,8 +224,11 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
 )
 def test_the_second_step_has_the_released_settings(n_parameters, row, monkeypatch, tmp_path):
     monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
-    config = SCT(sentences="s.txt", teacher="t", two_step=True, **FIELDS).filled(tmp_path)
+    second = {"sentences": "s.txt", "teacher": "t", "two_step": True, **FIELDS}
+    config = SCT(**second).filled(tmp_path)
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
+    assert config.fit.epochs == 20
+    assert SCT(**second, fit=SCTFit(epochs=3)).filled(tmp_path).fit.epochs == 3
 
 
 def test_a_student_of_the_second_step_is_as_wide_as_its_teacher(tiny_start, wide_teacher, tmp_path):

@@ -55,8 +55,8 @@ class SCTFit(FitConfig):
     """Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4; 1e-4 in most second steps."""
     batch_size: int | None = 128
     """Pairs of views a step and device."""
-    epochs: int | None = 10
-    """Passes over the views. Paper: 10; released code: 20."""
+    epochs: int | None = None
+    """Passes over the views; None: 10 (paper), with `two_step` 20 (released code)."""
     max_length: int | None = 128
     """Tokens of a view (released code)."""
     warmup_ratio: float | None = 0.1
@@ -170,14 +170,15 @@ class SCT(ViewMethod):
         return ("teacher", "teacher_pooling")
 
     def filled(self, folder: Path) -> Self:
-        """With the values of the row whose model is nearest in size: Table 1's, or the released second step's."""
+        """With the values of the row whose model is nearest in size: Table 1's, or the released code's."""
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         filled = fill_by_size(self, table, self.n_parameters(folder))
         if filled.queue_size:
             check_queue(filled.queue_size, (self.fit.batch_size or 1) * (2 if self.one_queue else 1), ", or be 0")
+        fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
-            return replace(filled, own_loss=False, projector=False)  # as it is, for the record
-        return filled
+            return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record
+        return replace(filled, fit=fit)
 
     def loss(self, student: SentenceTransformer) -> nn.Module:
         """Divergence of the views' similarity distributions, through the projector.
