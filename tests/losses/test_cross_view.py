@@ -101,6 +101,8 @@ def test_temperatures_are_above_0(temperatures):
 def test_what_contradicts_itself_is_refused(bi):
     with pytest.raises(ValueError, match="must enter it"):
         comparison(objective="contrastive", renew=False)
+    with pytest.raises(ValueError, match="give reference_temperature, or objective contrastive"):
+        ViewComparison(4, 8, 0.1, None)
     with pytest.raises(ValueError, match="nothing to compare with"):
         SCTLoss(bi)
     with pytest.raises(ValueError, match="a share, 0 to below 1"):

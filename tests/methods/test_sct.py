@@ -43,6 +43,11 @@ def test_the_run_records_the_values_it_took(tiny_start):
     assert given.queue_size == 40
 
 
+def test_a_contrastive_run_records_no_temperature_of_references(tiny_start):
+    given, _, _ = prepare_start(tiny_start("sct", objective="contrastive"))
+    assert (given.temperature, given.reference_temperature) == (0.04, None)
+
+
 def views(path, n=40):
     path.write_text("".join(f"balo dalo {i}\tdalo kama {i}\n" for i in range(n)))
     return str(path)
@@ -97,6 +102,12 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
         ({"views": "v.tsv", "two_step": True}, "teacher_pooling, own_loss and two_step are for a teacher"),
         ({"views": "v.tsv", "teacher": "t", "two_step": True, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "teacher": "t", "own_loss": False, "momentum": 0.9}, "momentum is of the views' own"),
+        ({"views": "v.tsv", "projector": False, "expansion": 4}, "expansion is of the projector"),
+        ({"views": "v.tsv", "teacher": "t", "two_step": True, "expansion": 4}, "expansion is of the projector"),
+        (
+            {"views": "v.tsv", "objective": "contrastive", "reference_temperature": 0.03},
+            "reference_temperature is of the references' distribution",
+        ),
         ({"views": "v.tsv", "momentum": 1.0}, "momentum is 1.0; it is a share"),
         ({"views": "v.tsv", "objective": "contrastive", "renew_queues": False}, "leave renew_queues true"),
     ],
@@ -120,7 +131,8 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     assert usual.own.queues[0].rows.shape == (32, 32)
     assert [each.out_features for each in usual.projector if hasattr(each, "out_features")] == [320, 32] * 3
     assert made(comparison="identical").own.comparison == "identical"
-    assert made(objective="contrastive").own.objective == "contrastive"
+    found = made(objective="contrastive", reference_temperature=None).own
+    assert (found.objective, found.reference_temperature) == ("contrastive", None)
     assert len(made(one_queue=True).own.queues) == 1
     assert not made(queue_size=0).own.queues
     assert not made(renew_queues=False).own.renew

@@ -29,7 +29,7 @@ class ViewComparison(nn.Module):
         dimension: Of the references.
         queue_size: Vectors in each queue; 0: no queue, the references of the batch stand in its place.
         temperature: Of the embeddings, above 0.
-        reference_temperature: Of the references, above 0; not used by `contrastive`.
+        reference_temperature: Of the references, above 0; None, for `contrastive`: they have no distribution.
         comparison: `cross`, each view with the other's references and queue, or `identical`, with its own (Table 4).
         objective: `distribution`, or `contrastive`: the own reference must be found in the queue (Table 4).
         n_queues: Two, one a view, or one for both (Table 4).
@@ -41,7 +41,7 @@ class ViewComparison(nn.Module):
         dimension: int,
         queue_size: int,
         temperature: float,
-        reference_temperature: float,
+        reference_temperature: float | None,
         *,
         comparison: Literal["cross", "identical"] = "cross",
         objective: Literal["distribution", "contrastive"] = "distribution",
@@ -49,8 +49,10 @@ class ViewComparison(nn.Module):
         renew: bool = True,
     ) -> None:
         super().__init__()
-        if not (temperature > 0 and reference_temperature > 0):
+        if not (temperature > 0 and (reference_temperature is None or reference_temperature > 0)):
             raise ValueError(f"temperatures are {temperature} and {reference_temperature}; they must be above 0")
+        if objective == "distribution" and reference_temperature is None:
+            raise ValueError("the references have a distribution; give reference_temperature, or objective contrastive")
         if objective == "contrastive" and not renew:
             raise ValueError("a contrastive objective looks for references in the queue, so that they must enter it")
         self.temperature = temperature
@@ -92,6 +94,7 @@ class ViewComparison(nn.Module):
     def _term(self, embeddings: Tensor, references: Tensor, candidates: Tensor, own: Tensor) -> Tensor:
         if self.objective == "contrastive":
             return queue_info_nce(embeddings, candidates, own, self.temperature)
+        assert self.reference_temperature is not None, "checked when this was made"
         return similarity_divergence(embeddings, references, candidates, self.temperature, self.reference_temperature)
 
 

@@ -25,7 +25,8 @@ class _Row(SizeRow):
     """A row of SCT's Table 1."""
 
     queue_size: int
-    reference_temperature: float
+    reference_temperature: float | None
+    """None: not used."""
     temperature: float
 
 
@@ -83,8 +84,8 @@ class SCT(ViewMethod):
     """With a teacher: whether the views learn from each other too (equation 3)."""
     two_step: bool = False
     """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
-    views learn from the teacher alone, with no MLPs; where the widths differ, a linear layer and tanh are a part of the
-    student, also at test. Empty settings are that code's."""
+    views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
+    a linear layer and tanh are a part of the student, also at test. Empty settings are that code's."""
     pooling: Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
     queue_size: int | None = None
@@ -93,7 +94,8 @@ class SCT(ViewMethod):
     temperature: float | None = None
     """Of the similarities of what learns, above 0; None: Table 1's for the start's size, 0.03 to 0.05."""
     reference_temperature: float | None = None
-    """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04."""
+    """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04, and none where the
+    objective is contrastive."""
     projector: bool = True
     """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
     width there is then a linear layer."""
@@ -124,6 +126,15 @@ class SCT(ViewMethod):
         if self.momentum is not None and not self.learns_from_itself:
             raise InputError(
                 "momentum is of the views' own references, which own_loss false and two_step leave out; "
+                "leave one of them out"
+            )
+        if self.expansion != type(self).expansion and (self.two_step or not self.projector):
+            raise InputError(
+                "expansion is of the projector, which projector false and two_step leave out; leave one of them out"
+            )
+        if self.reference_temperature is not None and self.objective == "contrastive":
+            raise InputError(
+                "reference_temperature is of the references' distribution, which objective contrastive does not have; "
                 "leave one of them out"
             )
         self._check_numbers()
@@ -171,7 +182,9 @@ class SCT(ViewMethod):
 
     def filled(self, folder: Path) -> Self:
         """With the values of the row whose model is nearest in size: Table 1's, or the released code's."""
-        table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
+        table: tuple[_Row, ...] = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
+        if self.objective == "contrastive":
+            table = tuple(replace(row, reference_temperature=None) for row in table)
         filled = fill_by_size(self, table, self.n_parameters(folder))
         if filled.queue_size:
             check_queue(filled.queue_size, (self.fit.batch_size or 1) * (2 if self.one_queue else 1), ", or be 0")
@@ -244,7 +257,6 @@ class SCT(ViewMethod):
         from transencoder.losses import ViewComparison
 
         assert self.queue_size is not None and self.temperature is not None, "filled when the run was prepared"
-        assert self.reference_temperature is not None, "filled when the run was prepared"
         return ViewComparison(
             dimension,
             self.queue_size,
