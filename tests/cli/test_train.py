@@ -111,6 +111,14 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, run, trai
     assert training.seen == []
 
 
+@pytest.mark.parametrize("method", ["ckd", "embedding-mse", "simcse"])
+def test_methods_without_views_name_what_they_have_for_them(method, run):
+    code, _, err = run("train", method, "--views", "v.tsv")
+    assert code == 2
+    assert f"of transencoder train {method}; give two texts a row as --sentences FILE --columns a b" in err
+    assert "the nearest is" in run("train", "mlm", "--views", "v.tsv")[2]
+
+
 @pytest.mark.parametrize("typed", [["0,2,5"], ["0", "2", "5"], ["0,", "2,", "5"]])
 def test_numbers_of_a_list_may_have_commas_between_them(typed):
     assert value_from_text(settings_of(SimCSE)["student_layers"], typed, "--student-layers") == [0, 2, 5]

@@ -184,7 +184,7 @@ def test_what_views_need_is_looked_for_before_the_text_is_read(tiny_start):
 
 def test_a_queue_holds_the_batches_of_all_processes(tiny_start, monkeypatch):
     prepare_start(tiny_start("sct", queue_size=32, one_queue=True))
-    with pytest.raises(InputError, match="queue_size is 31; .* of all processes, 32, or be 0"):
+    with pytest.raises(InputError, match="queue_size is 31; .* of all processes, 32, as both views enter one"):
         prepare_start(tiny_start("sct", queue_size=31, one_queue=True))
     monkeypatch.setattr("transencoder.distributed.world_size", lambda: 3)
     with pytest.raises(InputError, match="queue_size is 40; it must hold the batches of all processes, 48"):

@@ -276,7 +276,7 @@ BAD_FILES = {
         ["split 'test' is stated", "one file", "Leave it out"],
     ),
     "config of a file": ("f.tsv", GOOD, {"config": "qnli"}, ["config 'qnli' is stated"]),
-    "plain text as pairs": ("f.txt", GOOD, {}, ["neither columns nor a header", ".tsv"]),
+    "plain text as pairs": ("f.txt", GOOD, {}, ["one sentence a line, but two texts a row are needed", ".tsv"]),
 }
 
 

@@ -93,10 +93,8 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
         return InputError(f"{option!r} is one argument too many. {parser.format_usage().strip()}")
     name = option.partition("=")[0]
     options = [known for known in parser._option_string_actions if known.startswith("--")]
-    return InputError(
-        f"{name} is not an option of {parser.prog}; the nearest is {nearest(name, options)}. "
-        f"`{parser.prog} --help` shows all."
-    )
+    instead = (parser.get_default("instead") or {}).get(name, f"the nearest is {nearest(name, options)}")
+    return InputError(f"{name} is not an option of {parser.prog}; {instead}. `{parser.prog} --help` shows all.")
 
 
 def _how_to_go_on(args: argparse.Namespace) -> str:

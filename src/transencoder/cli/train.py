@@ -9,6 +9,7 @@ from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, Method, train
+from transencoder.methods.start import Sentences, StartMethod
 from transencoder.recipes import find_recipe, read_recipe
 from transencoder.settings import build, expanded, put
 
@@ -23,11 +24,15 @@ def add(commands: Commands) -> None:
         parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
         parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.set_defaults(method=name)
+        takes_pairs = issubclass(config_class, StartMethod) and issubclass(config_class, Sentences)
+        parser.set_defaults(method=name, instead=_INSTEAD if takes_pairs else {})
         parser.add_argument("--recipe", metavar="FILE", help="recipe to begin from: a TOML file, or a name")
         add_run_options(parser)
         add_config_flags(parser, config_class)
 
+
+_INSTEAD = {"--views": "give two texts a row as --sentences FILE --columns a b, the names of their columns"}
+"""What methods of sentences that take pairs have for options of other methods."""
 
 _DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
 A setting whose default is none is chosen when the run starts, as its help says."""

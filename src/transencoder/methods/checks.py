@@ -44,7 +44,7 @@ def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
     Args:
         queue_size: Embeddings in the queue.
         n_entering: Of one process, in one step.
-        otherwise: Another value that is allowed, for the message: `, or be 0`.
+        otherwise: What else the message says: another value that is allowed, why so many enter: `, or be 0`.
 
     Raises:
         InputError: The batches of all processes do not fit.

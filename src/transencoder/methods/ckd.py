@@ -62,7 +62,8 @@ class CKD(OneByOne):
 
     def filled(self, folder: Path) -> Self:
         """As it is, once its queue is seen to hold a batch."""
-        check_queue(self.queue_size, (self.fit.batch_size or 1) * (2 if self.is_paired else 1))
+        n_texts, more = (2, ", as both texts of a row enter it") if self.is_paired else (1, "")
+        check_queue(self.queue_size, n_texts * (self.fit.batch_size or 1), more)
         return self
 
     def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:

@@ -187,7 +187,8 @@ class SCT(ViewMethod):
             table = tuple(replace(row, reference_temperature=None) for row in table)
         filled = fill_by_size(self, table, self.n_parameters(folder))
         if filled.queue_size:
-            check_queue(filled.queue_size, (self.fit.batch_size or 1) * (2 if self.one_queue else 1), ", or be 0")
+            n_views, more = (2, ", as both views enter one queue") if self.one_queue else (1, ", or be 0")
+            check_queue(filled.queue_size, n_views * (self.fit.batch_size or 1), more)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
             return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record

@@ -201,13 +201,15 @@ def check_held_out(config: StartMethod, n_texts: int) -> int:
         Rows that are made of them.
 
     Raises:
-        InputError: Fewer than two rows are left.
+        InputError: Less than a batch of rows is left.
     """
     n_rows = n_texts * (1 if config.is_paired else config.rows_per_text)
-    if config.taught_by is not None and n_rows - config.n_held_out < 2:
+    n_held_out = config.n_held_out if config.taught_by else 0
+    if n_held_out and n_rows - n_held_out < (config.fit.batch_size or 1):
         raise InputError(
-            f"queue_size is {config.n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and "
-            "at least 2 must be left to train on; give a smaller one, such as half of the rows, or more text"
+            f"queue_size is {n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and at least a "
+            f"batch, {config.fit.batch_size}, must be left to train on; give a smaller one, such as half of the rows, "
+            "or more text"
         )
     return n_rows
 

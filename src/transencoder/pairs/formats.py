@@ -44,7 +44,12 @@ def read_csv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """One sentence a line; no header, no columns."""
-    if wanted.header or wanted.stated or len(wanted.result) > 1:
+    if len(wanted.result) > 1:
+        raise InputError(
+            f"{name}: plain text has one sentence a line, but two texts a row are needed. Use "
+            "a .tsv, .csv, .jsonl or .parquet file."
+        )
+    if wanted.header or wanted.stated:
         raise InputError(
             f"{name}: plain text has neither columns nor a header: each line is one sentence. Leave header "
             "and column out, or use a .tsv, .csv, .jsonl or .parquet file."
