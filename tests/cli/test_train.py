@@ -212,7 +212,7 @@ def test_a_recipe_may_vary_settings_itself(run, training, recipe):
     assert "--sweep cannot choose" in run("recipes", "run", recipe, "--sweep", "cycles=1,2")[2]
     assert "# varied: seed = 1, 2" in run("recipes", "show", recipe, "--full")[1]
     assert run("recipes", "run", recipe, "--vary", "seed=7", "--dry-run")[0] == 0
-    assert [each.seed for each in training.seen] == [7, 7]
+    assert [(each.seed, each.reuse_from) for each in training.seen] == [(7, ()), (7, ())]  # none is missed in a plan
     recipe.write_text(recipe.read_text().replace("[1, 2]", "3"))
     assert "vary is {'seed': 3" in run("recipes", "run", recipe)[2]
 

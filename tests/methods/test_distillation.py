@@ -163,6 +163,11 @@ def test_the_plan_counts_mlps_with_their_moments_and_the_teachers_embeddings(tin
     assert own - bare == 4 * 2 * 3 * 10 * 32 * 6 * 32
 
 
+def test_the_plan_names_folders_that_nothing_can_be_taken_from(tiny_start, caplog, tmp_path):
+    tiny_start("embedding-mse", reuse_from=(str(tmp_path / "absent"),)).plan()
+    assert f"{tmp_path / 'absent'} is no run folder: no stage is taken from it" in caplog.messages
+
+
 def test_reports_say_what_is_learned(tiny_start):
     trained = train(tiny_start("ckd", dev=None, tests=()))
     assert trained.result["about"] == CKD.about

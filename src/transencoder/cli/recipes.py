@@ -123,11 +123,13 @@ def _is_unchanged(path: Path, args: argparse.Namespace) -> bool:
 def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse.Namespace) -> None:
     """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
     waits_for = [each.output for each in before if not Path(each.output).exists()]
+    planned = {*waits_for, *(run.config.output for run in runs)}
     for config in (run.config for run in runs):
         if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(replace(config, reuse_from=()))]:
             show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
         else:
-            train_or_plan(config, args)
+            lenders = tuple(each for each in config.reuse_from if each not in planned)
+            train_or_plan(replace(config, reuse_from=lenders), args)
 
 
 def _variants(path: Path, args: argparse.Namespace) -> list[Variant]:

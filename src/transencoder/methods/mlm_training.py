@@ -32,7 +32,7 @@ from transencoder.methods.planning import operations_a_second, settings_in_words
 from transencoder.methods.scoring import Metrics, score_stage
 from transencoder.progress import duration
 from transencoder.report.result import Result
-from transencoder.runs import Run, StageRecord, stage_seed
+from transencoder.runs import Run, StageRecord, stage_seed, warn_of_absent
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 from transencoder.wording import plural
@@ -276,6 +276,7 @@ _BYTES_A_TOKEN = 4
 def plan_mlm(config: MLM) -> MLMPlan:
     """What a run would do with this config: reads the text and the model's size, trains nothing."""
     _, config, folder = _prepare(config)
+    warn_of_absent(config.reuse_from)
     texts = read_start_data(config, None).training
     n_tokens = sum(len(text) for chunk in _texts(texts) for text in chunk) // _BYTES_A_TOKEN + len(texts)
     block_length, batch_size = config.fit.max_length or 2, config.fit.batch_size or 1

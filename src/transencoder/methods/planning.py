@@ -20,6 +20,7 @@ from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.progress import duration
 from transencoder.prompts import warn_of_unused_prompts
+from transencoder.runs import warn_of_absent
 from transencoder.wording import plural
 
 _PAIR_TOKENS = 32
@@ -97,6 +98,7 @@ def settings_in_words(config: FitConfig) -> str:
 def plan(config: TransEncoder) -> Plan:
     """What `train` would do with this config: reads the data and the models' sizes, trains nothing."""
     _, config, starts = prepare(config)
+    warn_of_absent(config.reuse_from)
     mining = _NotYetMined(config.n_pairs)
     data = read_data(config, None, mining.stand_in)
     forms: tuple[Form, ...] = ("bi",) if config.same_form else ("bi", "cross")

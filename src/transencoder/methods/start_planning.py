@@ -25,6 +25,7 @@ from transencoder.methods.start import StartMethod
 from transencoder.methods.supervision import learned_teachers
 from transencoder.progress import duration
 from transencoder.report.result import DataRecord
+from transencoder.runs import warn_of_absent
 from transencoder.wording import plural
 
 
@@ -94,6 +95,7 @@ class StartPlan:
 def plan_start(config: StartMethod) -> StartPlan:
     """What a run would do with this config: reads the data and the model's size, trains nothing."""
     _, config, folder = prepare_start(config)
+    warn_of_absent(config.reuse_from)
     data, fit = read_start_data(config, None), config.fit
     n_rows = check_held_out(config, len(data.training))
     n_pairs = n_rows - (config.n_held_out if config.taught_by else 0)

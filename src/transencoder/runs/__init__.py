@@ -8,6 +8,7 @@ from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_writ
 from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
 from transencoder.runs.lock import wait_until_free
 from transencoder.runs.log import read_log
+from transencoder.runs.opening import warn_of_absent
 from transencoder.runs.records import StageRecord, finished_stage
 from transencoder.runs.run import Run
 
@@ -31,4 +32,5 @@ __all__ = [
     "stage_key",
     "stage_seed",
     "wait_until_free",
+    "warn_of_absent",
 ]

@@ -4,7 +4,7 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,13 @@ def take_folder(folder: Path) -> int:
             "choose a new or empty output folder."
         )
     return take_lock(folder)
+
+
+def warn_of_absent(lenders: Iterable[str | Path]) -> None:
+    """Say which folders that stages are to be taken from are no runs."""
+    for lender in lenders:
+        if not (Path(lender) / STAGES_NAME).is_dir():
+            _logger.warning("%s is no run folder: no stage is taken from it", lender)
 
 
 def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str] = ()) -> LogWriter:

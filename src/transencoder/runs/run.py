@@ -18,7 +18,7 @@ from transencoder.runs.files import atomic_json, remove_folder
 from transencoder.runs.listing import RESULT_NAME, read_result, recipe_hash
 from transencoder.runs.lock import release_lock, take_lock
 from transencoder.runs.log import LogWriter, interrupted_seconds, now, read_log
-from transencoder.runs.opening import describe_run, set_result_aside, take_folder
+from transencoder.runs.opening import describe_run, set_result_aside, take_folder, warn_of_absent
 from transencoder.runs.ranks import Ranks, no_barrier, no_broadcast
 from transencoder.runs.records import (
     STAGES_NAME,
@@ -103,9 +103,7 @@ class Run:
         run._lenders = [Path(lender) for lender in lenders]
         run._outputs = outputs
         run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
-        for lender in run._lenders:
-            if not (lender / STAGES_NAME).is_dir():
-                _logger.warning("%s is no run folder: no stage is taken from it", lender)
+        warn_of_absent(run._lenders)
         return run
 
     @classmethod
