@@ -1,0 +1,64 @@
+"""Benchmarks that are not run here: what they make of their measurements, on records made by hand."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+SIZES = {
+    "student": {"sts": [70.0, 72.0], "parameters": 4_000_000, "megabytes": 16.4, "sentences_a_second": {"fp32": 800.0}},
+    "teacher": {
+        "sts": [80.0],
+        "parameters": 22_700_000,
+        "megabytes": 90.8,
+        "sentences_a_second": {"fp32": 100.4, "bf16": 200.0},
+    },
+}
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """Imports a benchmark by its name, as running it finds its neighbours."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module
+
+
+def test_the_table_of_sizes_has_the_best_first_and_gaps_where_nothing_was_measured(load):
+    about = {"threads": 1, "sentences": 500, "has_bf16": False}
+    header, _, *rows, _, how, end = load("sizes").table(SIZES, about).split("\n")
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in (header, *rows)]
+    assert cells[0] == ["", "STS average", "million parameters", "MB", *load("sizes").RUNTIMES]
+    assert cells[1:] == [
+        ["teacher", "80.00", "22.7", "91", "100", "200", "–", "–", "–"],
+        ["student", "71.00 ± 1.41", "4.0", "16", "800", "–", "–", "–", "–"],
+    ]
+    assert how.startswith("Sentences a second: 500 of STS-B's test set, one thread") and "no bf16" in how
+    assert end == ""
+
+
+def test_the_plot_of_sizes_is_a_picture(load, tmp_path):
+    load("sizes").plot(SIZES, tmp_path / "sizes.png")
+    assert (tmp_path / "sizes.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_queues_are_compared_by_size_and_by_way_at_the_largest(load):
+    def row(size: int, way: str, **measured: float) -> dict[str, object]:
+        return {"size": size, "way": way, **measured}
+
+    ratios = load("queues")._ratios(
+        [
+            row(64, "in place", step_seconds=3.0, comparison_seconds=1.0, peak_gb=2.0),
+            row(64, "concatenated", step_seconds=9.0, comparison_seconds=9.0, peak_gb=9.0),
+            row(16, "concatenated", step_seconds=9.0, comparison_seconds=9.0, peak_gb=9.0),
+            row(16, "in place", step_seconds=2.0, comparison_seconds=0.25, peak_gb=1.5),
+        ]
+    )
+    assert ratios == {
+        "step_seconds, largest to smallest": 1.5,
+        "comparison_seconds, largest to smallest": 4.0,
+        "peak_gb, largest to smallest": 1.33,
+        "step_seconds, concatenated to in place": 3.0,
+        "comparison_seconds, concatenated to in place": 9.0,
+        "peak_gb, concatenated to in place": 4.5,
+    }
