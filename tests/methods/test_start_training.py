@@ -123,3 +123,24 @@ def test_drophead_alone_makes_two_views_and_a_start_of_unknown_heads_is_refused(
     monkeypatch.setattr(drophead, "_PROJECTIONS", {})
     with pytest.raises(InputError, match=r"drophead is 0\.5, but the attention heads of BertModel .* give drophead 0"):
         train(replace(config, seed=1, output=config.output + "-other"))
+
+
+def test_a_collapse_is_recorded_and_said(tiny_start, monkeypatch):
+    """Learned weights of zero: every text has the same embedding, the biases of the last layer."""
+    fit = start_training.fit
+
+    def flatten(student, *args, **options):
+        found = fit(student, *args, **options)
+        with torch.no_grad():
+            for name, weights in student.named_parameters():
+                weights.mul_(0.0 if name.endswith("weight") and weights.ndim == 2 else 1.0)
+                weights.fill_(1.0) if name.endswith("output.LayerNorm.bias") else None
+        return found
+
+    sound = train(tiny_start("simcse", dev=None, tests=())).result
+    assert set(sound["uniformity"]) == {"start", "bi"}
+    assert all(-8 <= value < 0 for value in sound["uniformity"].values())
+    monkeypatch.setattr(start_training, "fit", flatten)
+    flat = train(tiny_start("simcse", dev=None, tests=(), seed=2))
+    assert flat.result["uniformity"]["bi"] > -0.01
+    assert "seems to have collapsed" in (flat.folder / "report.md").read_text()

@@ -197,3 +197,14 @@ def test_a_start_whose_embeddings_lie_close_together_looks_weak(result):
     assert "uniformity -1.50" in note and "train simcse" in note
     for criteria in ({"start": {"uniformity": 2.5}}, {"start": {"uniformity": None}}):
         assert not any("looks weak" in note for note in notes_of(result | {"criteria": criteria}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_said"),
+    [(-1.04, -0.16, True), (-1.04, -0.6, False), (-0.5, -0.3, False), (None, -0.1, False)],
+)
+def test_an_encoder_whose_embeddings_became_all_alike_seems_to_have_collapsed(before, after, is_said, result):
+    result["uniformity"] = {"start": before, "bi": after}
+    found = [note for note in notes_of(result) if "collapsed" in note]
+    assert bool(found) == is_said
+    assert not is_said or "(uniformity -0.16, before -1.04; even would be -4)" in found[0]

@@ -36,13 +36,17 @@ from transencoder.methods.supervision import TaughtLabels, export_teachers, targ
 from transencoder.report.evidence import DEV
 from transencoder.report.result import Result
 from transencoder.runs import StageRecord
-from transencoder.scorers import Scorer
+from transencoder.scorers import BiScorer, Scorer
+from transencoder.selection.criteria import uniformity
 from transencoder.settings import method_name
 
 _STAGE = "bi-encoder"
 
 _CODE_VERSION = 4
 """Raised when a change of the code changes what training computes."""
+
+_LOOKED_AT = 512
+"""Training texts, at most, that tell whether embeddings have become all alike."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,8 @@ def train_start(config: StartMethod, *, recipe: str | None = None) -> TrainedSta
             notes=[],
         )
         result["about"] = config.account
+        if trained.fitted and "uniformity" in trained.fitted:  # not in stages of earlier versions
+            result["uniformity"] = trained.fitted["uniformity"]
         if sizes is not None:
             result["sizes"] = sizes
         export_teachers(run, labels, len(pairs))
@@ -149,6 +155,7 @@ def _fit(
 ) -> dict[str, Any]:
     config, session = bench.config, stage_session(bench.run, bench.config, _STAGE, folder, bench.cache)
     student = bench.load_start()
+    before = _evenness(bench, student, pairs)
     has_labels = "label" in pairs.column_names
     taught = rows = None
     if embeddings is not None:
@@ -174,7 +181,15 @@ def _fit(
     )
     if distributed.rank() == 0:
         student.save_pretrained(str(folder / "model"), create_model_card=False)
-    return asdict(fitted)
+    return asdict(fitted) | {"uniformity": {"start": before, "bi": _evenness(bench, student, pairs)}}
+
+
+def _evenness(bench: Bench, model: SentenceTransformer, pairs: Dataset) -> float | None:
+    """Uniformity of a model's embeddings of some training texts, from -8 to 0, all alike; None for a single text."""
+    rows = np.unique(np.linspace(0, len(pairs) - 1, _LOOKED_AT).astype(int))
+    texts = Dataset.from_dict({"sentence1": list(dict.fromkeys(pairs.select(rows)["sentence1"]))})
+    (embeddings,) = BiScorer(model, precision=bench.config.precision).embed_sides(texts)
+    return uniformity(embeddings) if len(texts) > 1 else None
 
 
 def _dev_metrics(bench: Bench) -> Callable[[Any], dict[str, float]] | None:

@@ -14,6 +14,11 @@ _CLOSE_TOGETHER = -2.0
 STS-B's dev set, the three below 71.4 to 86.6 (LOG.md, 2026-11-22)."""
 
 
+_ALIKE = -0.5
+"""Uniformity above which embeddings are taken to be nearly all alike: a mean cosine of about 0.87. A collapsed SCT
+ended at 0.96, from 0.74 (LOG.md, 2026-11-23)."""
+
+
 def notes_of(result: Result) -> list[str]:
     """What to know before trusting the numbers: what follows from the record, then the run's own notes."""
     return [
@@ -26,6 +31,7 @@ def notes_of(result: Result) -> list[str]:
         *weak_start_notes(result.get("criteria", {}).get("start", {})),
         *weak_cross_notes(result.get("criteria", {}).get("cross", {})),
         *_forgetful_cross_notes(result),
+        *_collapse_notes(result.get("uniformity", {})),
         *result["notes"],
     ]
 
@@ -57,6 +63,16 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
             f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
             "all were worse than their start, and five of eight bi-encoders that learned from them: more pairs or "
             "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
+        )
+
+
+def _collapse_notes(found: Mapping[str, float | None]) -> Iterator[str]:
+    before, after = found.get("start"), found.get("bi")
+    if before is not None and after is not None and after > max(_ALIKE, before / 2):
+        yield (
+            f"The encoder seems to have collapsed: its embeddings of training texts are nearly all alike (uniformity "
+            f"{after:.2f}, before {before:.2f}; even would be -4), which a loss need not show. A lower rate, fewer "
+            "steps, a dev set that chooses among them, or, of SCT, --no-projector may help."
         )
 
 

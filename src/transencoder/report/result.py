@@ -296,6 +296,8 @@ class Result(TypedDict):
     sample_agreement: NotRequired[dict[Form, float | None]]
     """Where there was no dev set and nothing was held out: each form's rank correlation times 100 with the start, on
     training pairs."""
+    uniformity: NotRequired[dict[str, float | None]]
+    """Of a starting encoder's run: `start` and `bi` -> uniformity of training texts (Wang and Isola, ICML 2020)."""
     selection: NotRequired[SelectionRecord]
     """Where checkpoints were chosen without labels."""
     stages: list[StageSummary]
