@@ -33,6 +33,9 @@ from transencoder.tasks import SUITES, load
 RUNTIMES = ("fp32", "bf16", "onnxruntime", "openvino", "openvino bf16")
 REPEATS = 3
 
+_LINE = 0.7
+"""Points of STS that a name is high in the plot."""
+
 
 def main() -> None:
     """Measure each model; write record, table and plot."""
@@ -145,11 +148,15 @@ def plot(record: dict[str, Any], path: Path) -> None:
     for ax, title in zip(
         figure.subplots(1, 2, sharey=True), ("million parameters", "sentences a second, fp32"), strict=True
     ):
-        for name, each in record.items():
+        free = 0.0
+        for name, each in sorted(record.items(), key=lambda item: statistics.mean(item[1]["sts"])):
             x = each["parameters"] / 1e6 if title.startswith("million") else each["sentences_a_second"]["fp32"]
             y = statistics.mean(each["sts"])
-            ax.plot(x, y, "o", color="C3" if name == "teacher" else "C0")
-            ax.annotate(name, (x, y), fontsize=7, xytext=(3, 3), textcoords="offset points")
+            color = "C3" if name == "teacher" else "C0"
+            ax.plot(x, y, "o", color=color)
+            free = max(y, free + _LINE)  # names of points that lie close stand one above the other
+            ax.annotate(f"{name}  ", (x, free), fontsize=7, ha="right", va="center", color=color)
+        ax.set_xlim(left=0)
         ax.set_xlabel(title)
         ax.grid(alpha=0.3)
     figure.axes[0].set_ylabel("STS average (Spearman x 100)")
