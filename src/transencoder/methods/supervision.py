@@ -213,15 +213,11 @@ def _has_learned(config: DvBERT, folder: Path) -> bool:
         return config.label_kind == "scores" and is_cross(folder)
     if len(names) == len(config.class_names) and (_is_unnamed(names) or _folded(names) == _folded(config.class_names)):
         return True
-    if not config.class_names:
-        raise InputError(
-            f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has scores. Give new_head, "
-            "with which it learns these first"
-        )
+    wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
+    order = "class_names in the teacher's order, or " if config.class_names else ""
     raise InputError(
-        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has the classes "
-        f"{', '.join(config.class_names)}, in this order. Give class_names in the teacher's order, or new_head, with "
-        "which it learns these first"
+        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give {order}"
+        "new_head, with which it learns these first"
     )
 
 

@@ -118,7 +118,7 @@ def read_classes(
         if len(table.columns) < 3:
             raise InputError(
                 f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
-                "State its name with label_column."
+                "State its name with label_column; scores are learned with label_kind scores."
             )
         own = _named_by(found, table.columns[2])
         known = tuple(class_names) or own
