@@ -79,6 +79,7 @@ def main() -> None:
             of_members = [choice for choice in chosen if MEMBERS in choice.criteria]
             if 0 < len(of_members) < len(chosen):
                 page += [f"Of runs with several members ({len(of_members)} choices):", "", *table(of_members), ""]
+    page += ["![what each criterion says of checkpoints, against dev](selection.png)", ""]
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "selection.md").write_text("\n".join(page))
     REGRETS.write_text(json.dumps(regrets(choices, len(runs), len(starts)), indent=1) + "\n")

@@ -61,7 +61,7 @@ def main() -> None:
     about = {"threads": options.threads, "sentences": len(sentences), "has_bf16": uses_bf16("cpu", "auto")}
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "sizes.json").write_text(json.dumps({"about": about, "models": record}, indent=1) + "\n")
-    page = table(record, about)
+    page = f"{table(record, about)}\n![STS average against parameters and against speed](sizes.png)\n"
     (options.results / "sizes.md").write_text(page)
     plot(record, options.results / "sizes.png")
     print(page)
@@ -156,7 +156,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
             ax.plot(x, y, "o", color=color)
             free = max(y, free + _LINE)  # names of points that lie close stand one above the other
             ax.annotate(f"{name}  ", (x, free), fontsize=7, ha="right", va="center", color=color)
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, 1.05 * ax.get_xlim()[1])
         ax.set_xlabel(title)
         ax.grid(alpha=0.3)
     figure.axes[0].set_ylabel("STS average (Spearman x 100)")

@@ -32,20 +32,25 @@ Record = dict[str, dict[str, dict[str, Any]]]
 def main() -> None:
     """Add the runs to the record; write the table and the plot of all."""
     options = _options()
-    kept = options.results / f"{options.name}.json"
-    record: Record = json.loads(kept.read_text()) if kept.exists() else {}
-    for folder in options.runs:
-        result = read_result(folder)
-        recipe, _, varied = result["recipe"].partition(" ")
-        record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
-    options.results.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    record = kept_with(options.runs, options.results / f"{options.name}.json")
     binary = binary_table(record)
     more = f"\nBinary tasks one by one, and across tasks:\n\n{binary}\n" if binary.count("\n") > 1 else ""
-    page = f"{table(record)}\n{more}"
+    page = f"{table(record)}\n{more}\n![dev metrics of each run, step by step]({options.name}.png)\n"
     (options.results / f"{options.name}.md").write_text(page)
     plot(record, options.results / f"{options.name}.png")
     print(page)
+
+
+def kept_with(runs: Iterable[Path], file: Path) -> Record:
+    """The record in a file with these runs in it too, as written there."""
+    record: Record = json.loads(file.read_text()) if file.exists() else {}
+    for folder in runs:
+        result = read_result(folder)
+        recipe, _, varied = result["recipe"].partition(" ")
+        record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
+    return record
 
 
 def short(recipe: str) -> str:
@@ -69,6 +74,7 @@ def row(result: Result) -> dict[str, Any]:
         "precision": result["config"]["precision"],
         "commit": result["environment"].get("commit"),
         "threads": result["environment"].get("threads"),
+        **({"analysis": result["analysis"]} if result["analysis"] else {}),
     }
 
 

@@ -62,3 +62,46 @@ def test_queues_are_compared_by_size_and_by_way_at_the_largest(load):
         "comparison_seconds, concatenated to in place": 9.0,
         "peak_gb, concatenated to in place": 4.5,
     }
+
+
+def of_seed(scores: dict[str, dict[str, float]], **more: object) -> dict[str, object]:
+    return {"scores": {"": scores}, **more}
+
+
+LABELLED = {
+    "trans-encoder/twin-few": {
+        "n_labelled=50 seed=1": of_seed({"bi": {"stsb": 71.0}, "cross": {"stsb": 60.0}}),
+        "n_labelled=50 seed=2": of_seed({"bi": {"stsb": 73.0}, "cross": {"stsb": 62.0}}),
+        "n_labelled=500 seed=1": of_seed({"bi": {"stsb": 75.0}, "cross": {"stsb": 64.0}}),
+    },
+    "trans-encoder/twin-few-none": {"seed=1": of_seed({"bi": {"stsb": 70.0}, "cross": {"stsb": 59.0}})},
+    "dvbert/twin-few-sbert": {"n_labelled=50 seed=1": of_seed({"start": {"stsb": 65.0}, "bi": {"stsb": 66.0}})},
+    "dvbert/twin-weights": {
+        "seed=1 soft_share=0.1": of_seed({"bi": {"sts12": 40.0, "stsb": 50.0}}),
+        "seed=2 soft_share=0.1": of_seed({"bi": {"sts12": 42.0, "stsb": 50.0}}),
+        "seed=1 soft_share=1.0": of_seed({"bi": {"sts12": 30.0, "stsb": 40.0}}),
+    },
+    "dvbert/twin-curve": {
+        "seed=1": of_seed(
+            {"start": {"sts12": 40.0, "stsb": 60.0}},
+            analysis={"bi": [[1, 50, {"sts12": 50.0, "stsb": 60.0}], [1, 100, {"sts12": 52.0, "stsb": 60.0}]]},
+        )
+    },
+}
+
+
+def test_what_labels_give_is_read_from_the_runs_by_what_varies(load):
+    labels = load("labels")
+    assert labels.by_labels(LABELLED) == {
+        "Trans-Encoder, cross": {0.0: [59.0], 50.0: [60.0, 62.0], 500.0: [64.0]},
+        "Trans-Encoder, bi": {0.0: [70.0], 50.0: [71.0, 73.0], 500.0: [75.0]},
+        "fine-tuning alone, bi": {0.0: [65.0], 50.0: [66.0]},
+    }
+    assert labels.by_share(LABELLED) == {0.1: [45.0, 46.0], 1.0: [35.0]}
+    assert labels.by_step(LABELLED) == {"DvBERT": {0.0: [50.0], 50.0: [55.0], 100.0: [56.0]}}
+
+
+def test_the_plot_of_labels_is_a_picture_whatever_has_run(load, tmp_path):
+    for n_th, record in enumerate((LABELLED, {}), 1):
+        load("labels").plot(record, tmp_path / f"{n_th}.png")
+        assert (tmp_path / f"{n_th}.png").read_bytes().startswith(b"\x89PNG")
