@@ -66,7 +66,7 @@ def test_pairs_that_hold_test_sentences_are_reported_and_can_be_left_out(tiny_me
     test.write_text("sentence1\tsentence2\tscore\nbalo\tfema\t1\nfemo\tgelo\t0\n")
     config = {"pairs": str(pairs), "tests": (str(test),)}
     record = read_data(tiny_method(**config), None).record
-    assert (record["rows"], record["transductive"]) == (3, True)
+    assert (record["rows"], record["transductive"], record["transductive_rows"]) == (3, True, 2)
     apart = read_data(tiny_method(**config, exclude_test_sentences=True), None)
     assert apart.training["sentence1"][:] == ["kama"]
     assert (apart.record["rows"], apart.record["excluded_rows"], apart.record["transductive"]) == (1, 2, False)
@@ -133,7 +133,7 @@ def test_extra_pairs_too_are_kept_apart_from_the_tests(tiny_method, tmp_path):
     assert apart.training["sentence1"][:] == ["kama", "lelo"]
     assert (apart.record["excluded_rows"], apart.record["transductive"]) == (2, False)
     with_them = read_data(tiny_method(**config, tests=(str(tmp_path / "test.tsv"),)), None)
-    assert (with_them.record["rows"], with_them.record["transductive"]) == (4, True)
+    assert (with_them.record["rows"], with_them.record["transductive_rows"]) == (4, 2)
 
 
 def test_a_tasks_pairs_may_be_the_extra_ones(tiny_method, tmp_path):

@@ -79,6 +79,7 @@ def test_only_sentences_that_were_drawn_make_a_run_transductive(tiny_start, tiny
         for n in (2, 1 + len(WORDS))
     ]
     assert [record["transductive"] for record in records] == [False, True]
+    assert [record["transductive_rows"] for record in records] == [0, 1]
 
 
 def test_so_many_sentences_can_be_drawn(tiny_start, weights):

@@ -77,6 +77,15 @@ def test_missing_parts_read_well(form: Form, bare_result: Result) -> None:
     assert "None" not in card and "transductive" not in card
 
 
+def test_the_card_says_in_how_many_rows_the_test_sentences_are(result: Result) -> None:
+    """Was: the training text contained `the test sentences`, be it one of them."""
+    assert "- The training pairs contain sentences of the test sets, without" in model_card(result, "bi")
+    result["data"]["pairs"]["transductive_rows"] = 1234
+    assert "- 1,234 of the 37,077 training pairs contain sentences of the test sets, without" in model_card(
+        result, "bi"
+    )
+
+
 def test_what_was_not_recorded_about_test_sentences_is_said(result: Result) -> None:
     del result["data"]["pairs"]["transductive"]
     assert "was not recorded" in model_card(result, "bi")

@@ -20,7 +20,7 @@ def test_each_number_stands_beside_its_run(result: Result, make_run: MakeRun, tm
     assert "| `runs/a` | start | 81.80 | 70.00 | 80.00 | 75.00 | 2021 | 0123abc | cpu | 6.1 |" in text
     assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 2021 | 0123abc | cpu | 6.1 |" in text
     assert "| `runs/b` | cross-encoder | 83.00 | 69.00 | 82.00 | 75.50 | 7 | unknown | NVIDIA H100 | 6.1 |" in text
-    assert "- `runs/a`: The training pairs contain the test sentences" in text
+    assert "- `runs/a`: The training pairs contain sentences of the test sets" in text
 
 
 def test_the_start_as_it_is_has_a_row_of_its_own(result: Result, make_run: MakeRun, tmp_path: Path) -> None:

@@ -224,11 +224,11 @@ def _drawn(rows: Dataset, record: DataRecord, n_rows: int, field: str, seed: int
 
 
 def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: bool) -> tuple[Dataset, DataRecord]:
-    """Leave out rows that hold a sentence of the run's tests (inductive), or record whether there are any."""
+    """Leave out rows that hold a sentence of the run's tests (inductive), or record how many do."""
     apart = tasks.without_sentences(rows, tasks.sentences_of(test.pairs for test in tests))
     n_touched = len(rows) - len(apart)
     if not exclude:
-        return rows, record | {"transductive": n_touched > 0}
+        return rows, record | {"transductive": n_touched > 0, "transductive_rows": n_touched}
     if not len(apart):
         raise InputError(
             f"every row of {record['source']} holds a sentence of a test set; give other text, or leave "

@@ -21,6 +21,7 @@ from transencoder.report.text import (
     reproduce_lines,
     settings_line,
     starts_of,
+    transductive_line,
 )
 
 _PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking", "mlm": "fill-mask"}
@@ -162,7 +163,7 @@ def _method(result: Result, form: Form) -> list[str]:
 def _data(result: Result) -> list[str]:
     (texts, record), dev = training_data(result), result["data"]["dev"]
     settings = {
-        True: f"The test sets' sentences are among the training {texts}, without their scores (transductive).",
+        True: transductive_line(texts, record),
         False: f"No sentence of the test sets is among the training {texts} by construction (inductive).",
         None: f"Whether sentences of the test sets are among the training {texts} was not recorded.",
     }

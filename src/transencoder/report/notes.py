@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from transencoder.config import Form
 from transencoder.report.reading import form_cycle, forms_of, has_cycles, mean_over, tests_by_metric, training_data
 from transencoder.report.result import FORM_TITLES, DataRecord, Result, SelectionRecord
-from transencoder.report.text import metric_mark, number
+from transencoder.report.text import metric_mark, number, transductive_line
 from transencoder.report.verdict import comparisons, forgot_its_pairs, looks_weak
 from transencoder.wording import plural
 
@@ -116,7 +116,7 @@ def _member_notes(result: Result) -> Iterator[str]:
 def _data_notes(result: Result) -> Iterator[str]:
     texts, record = training_data(result)
     if record.get("transductive"):
-        yield f"The training {texts} contain the test sentences, without their scores (transductive)."
+        yield transductive_line(texts, record)
     if labelled := record.get("labelled"):
         yield (
             f"{labelled['rows']:,} training pairs have gold scores, whose share of their targets grew from 0 to 1 in "

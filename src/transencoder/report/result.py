@@ -76,6 +76,8 @@ class DataRecord(TypedDict):
     """Dev and test sets only: how models are measured on it. Absent from earlier runs, whose sets have one metric."""
     transductive: NotRequired[bool]
     """Training text only: whether the test sets' sentences are among them. Absent when not known."""
+    transductive_rows: NotRequired[int]
+    """Training text only: rows that hold a sentence of the test sets. Absent from earlier runs."""
     short_rows: NotRequired[int]
     """Documents only: those that were left out because they have too few words."""
     drawn_from: NotRequired[int]

@@ -145,6 +145,12 @@ def data_line(record: DataRecord) -> str:
     return f"{' and '.join(rows)}{classes}, fingerprint `{fingerprint}`{measured}"
 
 
+def transductive_line(texts: str, record: DataRecord) -> str:
+    """That the training text has sentences of the test sets: in how many rows, where that was counted."""
+    which = f"{record['transductive_rows']:,} of the {record['rows']:,}" if "transductive_rows" in record else "The"
+    return f"{which} training {texts} contain sentences of the test sets, without their scores (transductive)."
+
+
 def gold_or(without: str, record: DataRecord) -> str:
     """How many gold labels a training text has; where there are none, what is given."""
     return f"with {plural(record['gold_rows'], 'gold label')}" if "gold_rows" in record else without
