@@ -56,15 +56,16 @@ def plot(record: Record, path: Path) -> None:
 
 
 def by_labels(record: Record) -> dict[str, Series]:
-    """STS-B's test against the number of its labels: Trans-Encoder's two forms with them, and fine-tuning alone.
+    """STS-B's test against the number of its labels: in Trans-Encoder, after it, and in fine-tuning alone.
 
-    At 0 stand the start of fine-tuning, and Trans-Encoder without labels.
+    At 0 stand Trans-Encoder without labels, and the start of both.
     """
     few, none = record.get("trans-encoder/twin-few", {}), record.get("trans-encoder/twin-few-none", {})
-    alone = record.get("dvbert/twin-few-sbert", {})
+    alone, after = record.get("dvbert/twin-few-sbert", {}), record.get("dvbert/twin-few-after", {})
     return {
         "Trans-Encoder, cross": {0.0: _averages(none, "cross"), **_by(few, "n_labelled", "cross")},
         "Trans-Encoder, bi": {0.0: _averages(none, "bi"), **_by(few, "n_labelled", "bi")},
+        "Trans-Encoder, then fine-tuning, bi": {0.0: _averages(none, "bi"), **_by(after, "n_labelled", "bi")},
         "fine-tuning alone, bi": {0.0: _averages(alone, "start"), **_by(alone, "n_labelled", "bi")},
     }
 

@@ -75,6 +75,7 @@ LABELLED = {
         "n_labelled=500 seed=1": of_seed({"bi": {"stsb": 75.0}, "cross": {"stsb": 64.0}}),
     },
     "trans-encoder/twin-few-none": {"seed=1": of_seed({"bi": {"stsb": 70.0}, "cross": {"stsb": 59.0}})},
+    "dvbert/twin-few-after": {"n_labelled=50 seed=1": of_seed({"start": {"stsb": 70.5}, "bi": {"stsb": 72.0}})},
     "dvbert/twin-few-sbert": {"n_labelled=50 seed=1": of_seed({"start": {"stsb": 65.0}, "bi": {"stsb": 66.0}})},
     "dvbert/twin-weights": {
         "seed=1 soft_share=0.1": of_seed({"bi": {"sts12": 40.0, "stsb": 50.0}}),
@@ -95,6 +96,7 @@ def test_what_labels_give_is_read_from_the_runs_by_what_varies(load):
     assert labels.by_labels(LABELLED) == {
         "Trans-Encoder, cross": {0.0: [59.0], 50.0: [60.0, 62.0], 500.0: [64.0]},
         "Trans-Encoder, bi": {0.0: [70.0], 50.0: [71.0, 73.0], 500.0: [75.0]},
+        "Trans-Encoder, then fine-tuning, bi": {0.0: [70.0], 50.0: [72.0]},
         "fine-tuning alone, bi": {0.0: [65.0], 50.0: [66.0]},
     }
     assert labels.by_share(LABELLED) == {0.1: [45.0, 46.0], 1.0: [35.0]}
