@@ -32,7 +32,7 @@ def main() -> None:
 
 def plot(record: Record, path: Path) -> None:
     """Three panels: STS-B by number of labels, STS by the teacher's share, STS by step."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     few, shares, steps = figure.subplots(1, 3)
     for name, series in by_labels(record).items():
@@ -51,7 +51,7 @@ def plot(record: Record, path: Path) -> None:
     for ax in (few, shares, steps):
         ax.grid(alpha=0.3)
         if ax.get_legend_handles_labels()[0]:
-            ax.legend(fontsize=7)
+            ax.legend(fontsize=7, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     figure.savefig(path, dpi=120)
 
 
