@@ -6,7 +6,7 @@ from pathlib import Path
 from usage import Usage
 
 from transencoder import FitConfig, Member, TransEncoder
-from transencoder.methods.training import train
+from transencoder.training import train
 
 
 def main() -> None:

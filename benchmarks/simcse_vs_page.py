@@ -77,9 +77,8 @@ def train_page(options: argparse.Namespace) -> None:
 
 def train_ours(options: argparse.Namespace) -> None:
     """The same by transencoder."""
-    from transencoder import SimCSE
+    from transencoder import SimCSE, train
     from transencoder.methods.simcse import SimCSEFit
-    from transencoder.methods.start_training import train_start
 
     usage = Usage()
     with usage.stage("all"):
@@ -91,7 +90,7 @@ def train_ours(options: argparse.Namespace) -> None:
             weight_decay=0.01,
             checkpoint_steps=500,
         )
-        train_start(
+        train(
             SimCSE(
                 sentences=str(options.sentences),
                 start=str(options.start),

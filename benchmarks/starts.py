@@ -105,7 +105,7 @@ def write_first_layers(folder: Path) -> None:
     AutoTokenizer.from_pretrained(source).save_pretrained(folder)
 
 
-def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, Method[Any]]:
+def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, Method]:
     """The run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
     has_head = name == "plm-mini"
 
@@ -164,7 +164,7 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
     }
 
 
-def _dev(config: Method[Any]) -> dict[str, Any]:
+def _dev(config: Method) -> dict[str, Any]:
     return {} if isinstance(config, MLM) else {"dev": "stsb"}
 
 

@@ -13,6 +13,7 @@ from transencoder import Member
 from transencoder.cli import main
 from transencoder.encoders import fetch, load_cross
 from transencoder.errors import InputError
+from transencoder.training import plan
 
 
 def _cut_short(folder):
@@ -73,7 +74,7 @@ def test_damage_is_refused_with_the_file_and_what_to_do(
     damage(copied)
     members = (Member(start=tiny_bi_encoder), Member(start=tiny_bi_encoder, cross_start=str(copied)))
     with pytest.raises(InputError, match=rf"^member 2: {copied} .*{message}"):
-        tiny_method(members=members).plan()
+        plan(tiny_method(members=members))
     assert main(["evaluate", str(copied), "--pairs", str(tiny_files / "dev.tsv")]) == 2
     assert f"transencoder: {copied} " in capsys.readouterr().err
 
@@ -107,7 +108,7 @@ def test_a_model_without_a_transformer_is_whole_and_no_start(tiny_method, tiny_p
     (tmp_path / "config.json").write_text('{"model_type": "model2vec"}')
     assert fetch(str(tmp_path)) == tmp_path
     with pytest.raises(InputError, match="is no model that transformers can make by itself"):
-        tiny_method(members=(Member(start=str(tmp_path)),)).plan()
+        plan(tiny_method(members=(Member(start=str(tmp_path)),)))
 
 
 def test_a_missing_package_is_named(tiny_plm, monkeypatch):

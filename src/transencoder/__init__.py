@@ -19,13 +19,11 @@ if TYPE_CHECKING:
         MirrorBERT,
         SimCSE,
         TransEncoder,
-        train,
     )
-    from transencoder.methods.start_training import TrainedStart
-    from transencoder.methods.training import Trained
     from transencoder.mining import Mined, mine
     from transencoder.pairs import read_pairs, read_sentences
     from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
+    from transencoder.training import Plan, Trained, plan, train
 
 __version__ = "0.1.0"
 
@@ -53,9 +51,10 @@ _HOMES = {
     "BiScorer": "scorers",
     "CrossScorer": "scorers",
     "MeanScorer": "scorers",
-    "Trained": "methods.training",
-    "TrainedStart": "methods.start_training",
-    "train": "methods",
+    "Plan": "training",
+    "Trained": "training",
+    "plan": "training",
+    "train": "training",
 }
 
 __all__ = [
@@ -75,13 +74,14 @@ __all__ = [
     "Member",
     "Mined",
     "MirrorBERT",
+    "Plan",
     "PretrainingConfig",
     "SCT",
     "SimCSE",
     "TransEncoder",
     "Trained",
-    "TrainedStart",
     "mine",
+    "plan",
     "read_pairs",
     "read_sentences",
     "train",

@@ -34,7 +34,7 @@ class Recipe:
     """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method[Any]:
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method:
     """Read a recipe into its method's config.
 
     Args:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,7 +12,8 @@ from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from transencoder import FitConfig, Member, PretrainingConfig, train
-from transencoder.cycles import LabMember, Model, distil
+from transencoder.context import Data, Model
+from transencoder.cycles import ContextMember, CycleContext, distil
 from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
@@ -33,7 +35,7 @@ def students(monkeypatch):
                 parameter.add_(0.01 * len(seen))
         return Fitted(float(len(seen)), 1, [(1, float(len(seen)))], [], 1, 0.0)
 
-    monkeypatch.setattr("transencoder.cycles.students.fit", fake)
+    monkeypatch.setattr("transencoder.cycles.stages.fit", fake)
     return seen
 
 
@@ -279,64 +281,53 @@ def test_sequential_and_refreshing_end_apart(tiny_method, tiny_bi_encoder):
 
 
 @pytest.fixture
-def scripted_lab(monkeypatch):
-    """A lab whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
+def scripted(monkeypatch):
+    """A context whose models have these dev metrics, and the (form, cycle, teacher) of each that was made."""
 
     def make(devs, patience=None, n_members=1, alternate=False, handicap=0, chosen_by="dev"):
         made = []
 
-        def learn(lab, members, form, cycle, teachers):
+        def learn(context, members, form, cycle, teachers):
             made.append((form, cycle, *(teacher.name for teacher in teachers)))
             value = devs[cycle - 1][form == "bi"]
-            fitted = None if value is None else {"best": value}
-            names = {member: f"{lab.members[member].prefix}{form}-{cycle}" for member in members}
+            names = {member: f"{context.members[member].prefix}{form}-{cycle}" for member in members}
+            fitted = {i: None if value is None else {"best": value - handicap * i} for i in names}
             return [
-                Model(
-                    form,
-                    Path("."),
-                    name,
-                    name,
-                    cycle,
-                    fitted and {"best": value - handicap * i},
-                    member=i,
-                    chosen_by=chosen_by,
-                )
+                Model(form, Path("."), name, name, cycle, fitted[i], member=i, chosen_by=chosen_by)
                 for i, name in names.items()
             ]
 
         monkeypatch.setattr("transencoder.cycles.distillation.learn", learn)
-        settings = type(
-            "Settings",
-            (),
-            {"patience_cycles": patience, "alternate_members": alternate, "same_form": False, "share_labels": True},
-        )()
+        config = SimpleNamespace(
+            patience_cycles=patience, alternate_members=alternate, same_form=False, share_labels=True
+        )
         prefixes = [""] if n_members == 1 else [f"{i}/" for i in range(1, n_members + 1)]
         members = tuple(
-            LabMember(
+            ContextMember(
                 prefix,
                 Model("bi", Path("."), prefix, f"{prefix}start", member=i),
-                Path("."),
-                "",
+                Model("cross", Path("."), prefix, f"{prefix}cross-start", member=i),
                 {},
                 PretrainingConfig(),
             )
             for i, prefix in enumerate(prefixes)
         )
-        return type("Lab", (), {"members": members, "settings": settings})(), made
+        data = Data(training=None, record={}, kind="pairs", dev=None, tests=[])
+        return CycleContext(config=config, executor=None, data=data, members=members), made
 
     return make
 
 
-def test_each_student_is_the_next_teacher(scripted_lab):
-    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)])
-    trained = distil(lab, 2)
+def test_each_student_is_the_next_teacher(scripted):
+    context, made = scripted([(1.0, 1.0), (1.0, 1.0)])
+    trained = distil(context, 2)
     assert made == [("cross", 1, "start"), ("bi", 1, "cross-1"), ("cross", 2, "bi-1"), ("bi", 2, "cross-2")]
     assert [(cross.name, bi.name) for cross, bi in trained] == [("cross-1", "bi-1"), ("cross-2", "bi-2")]
 
 
-def test_several_members_learn_from_all(scripted_lab):
-    lab, made = scripted_lab([(1.0, 1.0), (1.0, 1.0)], n_members=2)
-    trained = distil(lab, 2)
+def test_several_members_learn_from_all(scripted):
+    context, made = scripted([(1.0, 1.0), (1.0, 1.0)], n_members=2)
+    trained = distil(context, 2)
     assert made == [
         ("cross", 1, "1/start", "2/start"),
         ("bi", 1, "1/cross-1", "2/cross-1"),
@@ -346,9 +337,9 @@ def test_several_members_learn_from_all(scripted_lab):
     assert [[bi.name for bi in cycle[2:]] for cycle in trained] == [["1/bi-1", "2/bi-1"], ["1/bi-2", "2/bi-2"]]
 
 
-def test_members_in_turn_learn_from_the_one_before(scripted_lab):
-    lab, made = scripted_lab([(1.0, 1.0)] * 3, n_members=2, alternate=True)
-    trained = distil(lab, 3)
+def test_members_in_turn_learn_from_the_one_before(scripted):
+    context, made = scripted([(1.0, 1.0)] * 3, n_members=2, alternate=True)
+    trained = distil(context, 3)
     assert [row[2:] for row in made] == [
         ("1/start",),
         ("1/cross-1",),
@@ -372,21 +363,21 @@ def test_members_in_turn_learn_from_the_one_before(scripted_lab):
         ([(-5, -5), (-1, -5), (-1, -5)], 1, 3),  # better than nothing, and than -5
     ],
 )
-def test_patience_stops_when_neither_form_improves(scripted_lab, devs, patience, n_cycles):
-    lab, _ = scripted_lab(devs, patience)
-    assert len(distil(lab, len(devs))) == n_cycles
+def test_patience_stops_when_neither_form_improves(scripted, devs, patience, n_cycles):
+    context, _ = scripted(devs, patience)
+    assert len(distil(context, len(devs))) == n_cycles
 
 
 @pytest.mark.parametrize(("chosen_by", "n_cycles"), [("uniformity", 2), (None, 3)])
-def test_patience_without_dev_is_with_what_chose(scripted_lab, chosen_by, n_cycles):
+def test_patience_without_dev_is_with_what_chose(scripted, chosen_by, n_cycles):
     """Where the last checkpoints are kept nothing says that they are no better."""
-    lab, _ = scripted_lab([(5, 5)] * 3 if chosen_by else [(None, None)] * 3, 1, chosen_by=chosen_by)
-    assert len(distil(lab, 3)) == n_cycles
+    context, _ = scripted([(5, 5)] * 3 if chosen_by else [(None, None)] * 3, 1, chosen_by=chosen_by)
+    assert len(distil(context, 3)) == n_cycles
 
 
 @pytest.mark.parametrize(("alternate", "n_cycles"), [(False, 3), (True, 2)])
-def test_patience_with_several_members(scripted_lab, alternate, n_cycles):
+def test_patience_with_several_members(scripted, alternate, n_cycles):
     """Mutual: the first and second cycle set each member's best; in turn the members are one chain."""
     devs = [(5, 5), (4, 4), (4, 4), (9, 9)] if alternate else [(5, 5), (6, 6), (6, 6), (9, 9)]
-    lab, _ = scripted_lab(devs, 1, n_members=2, alternate=alternate, handicap=0 if alternate else 4)
-    assert len(distil(lab, 4)) == n_cycles
+    context, _ = scripted(devs, 1, n_members=2, alternate=alternate, handicap=0 if alternate else 4)
+    assert len(distil(context, 4)) == n_cycles

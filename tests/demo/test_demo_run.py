@@ -36,9 +36,9 @@ def shown(tiny_bi_encoder, tmp_path, monkeypatch):
         result=RESULT,
         folder=tmp_path / "run",
     )
-    training = ModuleType("transencoder.methods.training")
+    training = ModuleType("transencoder.training")
     training.train = lambda config: trained
-    monkeypatch.setitem(sys.modules, "transencoder.methods.training", training)
+    monkeypatch.setitem(sys.modules, "transencoder.training", training)
     monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
     monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
     output = io.StringIO()

@@ -13,8 +13,8 @@ from sentence_transformers import SentenceTransformer
 from transencoder import checkpoints, train
 from transencoder.errors import RunError
 from transencoder.fit import trainers
-from transencoder.methods import outcome
 from transencoder.tokens import TokenCache
+from transencoder.training import result
 
 
 def weights(folder):
@@ -58,9 +58,9 @@ WRITES = {
     "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
     "the student of a checkpoint": (trainers, "save_model", 2, half_of_its_weights),
     "the model of a stage": (SentenceTransformer, "save_pretrained", 1, half_a_model),
-    "the model for the user": (outcome.shutil, "copytree", 2, None),
-    "the model card": (outcome, "atomic_write_text", 1, None),
-    "the report": (outcome, "write_report", 1, None),
+    "the model for the user": (result.shutil, "copytree", 2, None),
+    "the model card": (result, "atomic_write_text", 1, None),
+    "the report": (result, "write_report", 1, None),
 }
 
 

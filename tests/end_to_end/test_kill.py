@@ -11,7 +11,7 @@ KILLS = """
 import hashlib, json, os, random, signal, sys, time
 from pathlib import Path
 from transencoder import FitConfig, Member, TransEncoder, read_pairs
-from transencoder.methods import training
+from transencoder import training
 
 folder, pairs, dev, start, n_kills = sys.argv[1:]
 fast = FitConfig(learning_rate=1e-3, batch_size=8, epochs=1, eval_steps=5, checkpoint_steps=2)

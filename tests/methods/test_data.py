@@ -1,8 +1,8 @@
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.methods.data import read_data
 from transencoder.report.text import data_line
+from transencoder.training.data import read_data
 
 
 def test_gold_scores_never_reach_training(tiny_method, tiny_pairs, tiny_files):

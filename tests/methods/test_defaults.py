@@ -4,7 +4,7 @@ import pytest
 
 from transencoder.config import FitConfig, Member
 from transencoder.methods import TransEncoder
-from transencoder.methods.defaults import LARGE_PARAMETERS, fill
+from transencoder.training.pairs import LARGE_PARAMETERS, fill
 
 BASE, LARGE = 110_000_000, 340_000_000
 

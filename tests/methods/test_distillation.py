@@ -9,15 +9,14 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MSELoss
 
-from transencoder import CKD, ConGen, EmbeddingMSE, train
+from transencoder import CKD, ConGen, EmbeddingMSE, context, train
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
 from transencoder.fit import Session
 from transencoder.fit.running import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
-from transencoder.methods import start_bench, start_planning
 from transencoder.methods.ckd import CKDFit
-from transencoder.methods.start_planning import prepare_start
+from transencoder.training import encoder_stages, plan
 
 FIELDS = {"start": "x", "output": "run", "teacher": "t"}
 
@@ -127,21 +126,20 @@ def test_contradictions_are_refused(config_class, changes, message):
 def test_a_queue_must_hold_a_batch_and_leave_something_to_train_on(tiny_start):
     for method, size in (("congen", 15), ("ckd", 15)):
         with pytest.raises(InputError, match=f"queue_size is {size}; it must hold the batches of all processes, 16"):
-            prepare_start(tiny_start(method, queue_size=size))
-    for run in (lambda config: config.plan(), train):
+            plan(tiny_start(method, queue_size=size))
+    for run in (lambda config: plan(config), train):
         with pytest.raises(InputError, match="queue_size is 81, .* of 96 rows .* a batch, 16, must be left"):
             run(tiny_start("congen", queue_size=81))
-    tiny_start("congen", queue_size=80).plan()
+    plan(tiny_start("congen", queue_size=80))
 
 
 def test_the_plan_counts_teacher_and_queue(tiny_start, monkeypatch):
-    small, large = (tiny_start("ckd", queue_size=size).plan().seconds for size in (16, 160_000))
+    small, large = (plan(tiny_start("ckd", queue_size=size)).seconds for size in (16, 160_000))
     assert large > 2 * small
-    plan = tiny_start("embedding-mse").plan
-    whole = plan().seconds
-    monkeypatch.setattr(start_planning, "count_parameters", lambda _: 10**9)  # of the teacher
-    assert plan().seconds > 10 * whole
-    assert "96 sentences" in str(plan())
+    whole = plan(tiny_start("embedding-mse"))
+    monkeypatch.setattr(context, "count_parameters", lambda _: 10**9)  # of the teacher, and of the base model
+    assert plan(tiny_start("embedding-mse")).seconds > 10 * whole.seconds
+    assert "96 sentences" in str(whole)
 
 
 @pytest.mark.parametrize(
@@ -149,22 +147,22 @@ def test_the_plan_counts_teacher_and_queue(tiny_start, monkeypatch):
     [("ckd", {}, 1), ("congen", {}, 1), ("sct", {}, 2), ("sct", {"one_queue": True}, 1), ("sct-distilled", {}, 4)],
 )
 def test_the_plan_counts_queues_in_two_checkpoints(tiny_start, method, changes, n_vectors):
-    small, large = (tiny_start(method, queue_size=size, **changes).plan().disk_bytes for size in (40, 41))
+    small, large = (plan(tiny_start(method, queue_size=size, **changes)).disk_bytes for size in (40, 41))
     fewer_rows = 600 if method == "congen" else 0  # one more of them fills the queue
     assert large - small == 2 * n_vectors * 32 * 4 - fewer_rows
 
 
 def test_the_plan_counts_mlps_with_their_moments_and_the_teachers_embeddings(tiny_start, wide_teacher):
     queues = {"queue_size": 0, "momentum": None}
-    own, taught = (tiny_start("sct", **queues, **more).plan().disk_bytes for more in ({}, {"teacher": wide_teacher}))
+    own, taught = (plan(tiny_start("sct", **queues, **more)).disk_bytes for more in ({}, {"teacher": wide_teacher}))
     mlps = 10 * 32 * (5 * 32 + 48)
     assert taught - own == 4 * (2 * 3 * mlps + 2 * 96 * 48)
-    bare = tiny_start("sct", **queues, projector=False).plan().disk_bytes
+    bare = plan(tiny_start("sct", **queues, projector=False)).disk_bytes
     assert own - bare == 4 * 2 * 3 * 10 * 32 * 6 * 32
 
 
 def test_the_plan_names_folders_that_nothing_can_be_taken_from(tiny_start, caplog, tmp_path):
-    tiny_start("embedding-mse", reuse_from=(str(tmp_path / "absent"),)).plan()
+    plan(tiny_start("embedding-mse", reuse_from=(str(tmp_path / "absent"),)))
     assert f"{tmp_path / 'absent'} is no run folder: no stage is taken from it" in caplog.messages
 
 
@@ -244,15 +242,15 @@ def test_an_interrupted_cut_is_made_again(tiny_start, tiny_bi_encoder, monkeypat
     def stop(*_):
         raise KeyboardInterrupt
 
-    prune = start_bench.prune_vocabulary
-    monkeypatch.setattr(start_bench, "prune_vocabulary", stop)
+    prune = encoder_stages.prune_vocabulary
+    monkeypatch.setattr(encoder_stages, "prune_vocabulary", stop)
     with pytest.raises(KeyboardInterrupt):
         train(config)
     assert list(Path(config.output).glob("stages/student-*/truncated"))
-    monkeypatch.setattr(start_bench, "prune_vocabulary", lambda *args: (prune(*args), stop()))
+    monkeypatch.setattr(encoder_stages, "prune_vocabulary", lambda *args: (prune(*args), stop()))
     with pytest.raises(KeyboardInterrupt):
         train(config)
-    monkeypatch.setattr(start_bench, "prune_vocabulary", prune)
+    monkeypatch.setattr(encoder_stages, "prune_vocabulary", prune)
     assert train(config).bi_encoder.transformers_model.config.num_hidden_layers == 1
     assert not list(Path(config.output).glob("stages/student-*/truncated"))
 

@@ -13,8 +13,9 @@ from transencoder.checkpoints import KeepBest
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss
-from transencoder.methods.data import read_start_data
 from transencoder.methods.dvbert import DvBERTFit
+from transencoder.training import plan
+from transencoder.training.data import read_start_data
 
 NAMES = ("many", "none", "some")
 FIELDS = {"start": "x", "output": "run", "labelled": "a.tsv"}
@@ -230,19 +231,18 @@ def test_tasks_give_their_train_split(tiny_start, data_folder):
 
 
 def test_the_plan_names_the_teachers(tiny_start, tiny_plm):
-    plan = tiny_start("dvbert", teacher=(tiny_plm, tiny_plm)).plan()
-    assert plan.supervision.steps == 6
-    assert "before that, teachers: 2 cross-encoders trained for 6 steps each" in str(plan)
-    assert "classes: many (19), none (39), some (38)" in str(plan)
-    assert "teacher" not in str(tiny_start("dvbert", teacher=()).plan())
+    planned = plan(tiny_start("dvbert", teacher=(tiny_plm, tiny_plm)))
+    assert "before that, teachers: 2 cross-encoders trained for 6 steps each" in str(planned)
+    assert "classes: many (19), none (39), some (38)" in str(planned)
+    assert "teacher" not in str(plan(tiny_start("dvbert", teacher=())))
 
 
 def test_the_plan_looks_at_the_teachers(tiny_start, tiny_plm, trained):
     ready = str(Path(trained.folder) / "teachers" / "1")
-    plan = tiny_start("dvbert", teacher=(ready, tiny_plm)).plan()
-    assert "1 cross-encoder trained for 6 steps each, 1 cross-encoder as it was trained before" in str(plan)
+    planned = plan(tiny_start("dvbert", teacher=(ready, tiny_plm)))
+    assert "1 cross-encoder trained for 6 steps each, 1 cross-encoder as it was trained before" in str(planned)
     with pytest.raises(InputError, match="in this order. Give class_names"):
-        tiny_start("dvbert", teacher=(ready,), class_names=tuple(reversed(NAMES))).plan()
+        plan(tiny_start("dvbert", teacher=(ready,), class_names=tuple(reversed(NAMES))))
 
 
 def test_the_losses(tiny_start, tiny_bi_encoder):

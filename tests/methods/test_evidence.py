@@ -9,13 +9,13 @@ import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder.evaluation import spearman
-from transencoder.methods import evidence as keeping
-from transencoder.methods.training import train
 from transencoder.pairs import read_pairs
 from transencoder.report.evidence import Evidence
 from transencoder.report.intervals import drawn_intervals, intervals_of
 from transencoder.report.result import read_result
 from transencoder.scorers import BiScorer, CrossScorer
+from transencoder.training import evidence as keeping
+from transencoder.training import train
 
 
 @pytest.fixture(scope="module")

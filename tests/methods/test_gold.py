@@ -9,8 +9,8 @@ import pytest
 from transencoder import FitConfig, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
-from transencoder.methods.data import read_data
 from transencoder.scorers import BiScorer, CrossScorer
+from transencoder.training.data import read_data
 
 STS = (0.0, 5.0)
 
@@ -63,7 +63,7 @@ def test_so_many_are_drawn_with_the_seed(tiny_method, gold_file):
         read_data(tiny_method(labelled=labelled, score_range=STS, n_labelled=8, seed=seed), None) for seed in (1, 1, 2)
     ]
     assert [int(np.isfinite(data.gold.scores).sum()) for data in drawn] == [8, 8, 8]
-    assert drawn[0].gold.fingerprint == drawn[1].gold.fingerprint != drawn[2].gold.fingerprint
+    assert drawn[0].gold.key == drawn[1].gold.key != drawn[2].gold.key
     assert drawn[0].record["labelled"]["drawn_from"] == 50
 
 

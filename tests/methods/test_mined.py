@@ -9,11 +9,11 @@ from datasets import Dataset
 
 from transencoder import FitConfig, Member, TransEncoder, mine, train
 from transencoder.errors import InputError
-from transencoder.methods import mined as mined_module
-from transencoder.methods.data import read_data
-from transencoder.methods.workers import n_workers
 from transencoder.report.text import data_line
 from transencoder.runs import stage_seed
+from transencoder.training import pairs as mined_module
+from transencoder.training import plan
+from transencoder.training.data import read_data
 
 TEXTS = Dataset.from_dict({"text": ["kama dima", "dima kama"]})
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
@@ -143,15 +143,13 @@ def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
         data = read_data(config(n_sentences=50, seed=seed), None, mine)
         assert data.record["drawn_from"] == 120
     assert list(map(len, seen)) == [50, 50, 50] and seen[0] == seen[1] != seen[2]
-    assert config(n_sentences=50).plan().n_sentences == 50
+    assert "from 50 sentences" in str(plan(config(n_sentences=50)))
 
 
 def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     monkeypatch.setattr(mined_module, "mine_pairs", lambda *_, **__: pytest.fail("a plan mined"))
-    plan = config(n_pairs=None).plan()
-    assert (plan.n_pairs, plan.n_sentences) == (600, 120)
-    assert "mine 600 pairs from 120 sentences" in str(plan).splitlines()[0]
-    assert config(n_pairs=80).plan().n_pairs == 80
+    assert "mine 600 pairs from 120 sentences" in str(plan(config(n_pairs=None))).splitlines()[0]
+    assert "mine 80 pairs" in str(plan(config(n_pairs=80)))
 
 
 @pytest.mark.parametrize(
@@ -173,13 +171,6 @@ def test_one_of_both_is_needed(changes, message):
     fields = {"sentences": "a.txt", "members": (Member(start="x"),), "output": "run"} | changes
     with pytest.raises(InputError, match=message):
         TransEncoder(**fields)
-
-
-@pytest.mark.parametrize("texts", [{"sentences": "-"}, {"sentences": "a.txt", "documents": "-"}])
-def test_sentences_from_stdin_are_for_one_process(texts):
-    members = tuple(Member(start=name) for name in "xy")
-    with pytest.raises(InputError, match="from stdin"):
-        n_workers(TransEncoder(**texts, members=members, output="run", workers=2, is_symmetric=False))
 
 
 def test_a_line_of_mined_pairs_says_so(run):
@@ -273,4 +264,4 @@ def _paired(first, second):
 
 def test_a_plan_counts_documents(config, documents_file):
     given = config(documents=str(documents_file), is_symmetric=False)
-    assert "mine 64 pairs from 120 sentences and 40 documents" in str(given.plan()).splitlines()[0]
+    assert "mine 64 pairs from 120 sentences and 40 documents" in str(plan(given)).splitlines()[0]

@@ -13,12 +13,13 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, PretrainingConfig, read_pairs, train
 from transencoder.checkpoints import KeepBest
+from transencoder.context import Scored
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate, spearman
-from transencoder.methods.labelled import Scored
-from transencoder.methods.released import released_metrics
 from transencoder.report.result import read_result
+from transencoder.training import plan
+from transencoder.training.scoring import released_metrics
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
 
@@ -289,7 +290,7 @@ def test_members_have_rates_epochs_and_pretraining_of_their_own(tiny_method, mem
     assert first["pretraining"]["steps"] > 0 and "pretraining" not in second
     cards = [(run.folder / f"members/{i}/cross-encoder/README.md").read_text() for i in (1, 2)]
     assert ["guess masked words" in card for card in cards] == [True, False]
-    planned, usual = (tiny_method(members=(each, members[1])).plan() for each in (own, members[0]))
+    planned, usual = (plan(tiny_method(members=(each, members[1]))) for each in (own, members[0]))
     assert "member 1: cross learning rate 0.002, cross epochs 3, bi learning rate 0.0003" in str(planned)
     assert planned.seconds > usual.seconds
 
@@ -300,10 +301,10 @@ def test_a_member_that_cannot_be_had_is_named(tiny_method, members):
 
 
 def test_the_plan_counts_all_members(tiny_method, members):
-    one, two = tiny_method(members=members[:1]).plan(), tiny_method(members=members).plan()
+    one, two = plan(tiny_method(members=members[:1])), plan(tiny_method(members=members))
     assert "each cycle and each of 2 members" in str(two)
     assert two.seconds > one.seconds
-    assert "by one of 2 members in turn" in str(tiny_method(members=members, cycles=2, alternate_members=True).plan())
+    assert "by one of 2 members in turn" in str(plan(tiny_method(members=members, cycles=2, alternate_members=True)))
 
 
 def test_sequential_goes_on_from_the_members_own_teacher(tiny_method, tiny_bi_encoder, other):

@@ -11,11 +11,11 @@ from sentence_transformers import SentenceTransformer
 from transencoder import BiScorer, SimCSE, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
-from transencoder.methods.data import read_data
 from transencoder.methods.simcse import SimCSEFit
 from transencoder.recipes import find_recipe, load_recipe
 from transencoder.report import model_card
 from transencoder.tasks import load
+from transencoder.training.data import read_data
 
 
 def test_a_run_chooses_by_map_and_tells_its_metrics_apart(

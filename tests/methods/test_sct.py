@@ -10,7 +10,7 @@ from transencoder.errors import InputError
 from transencoder.fit.running import set_dropout
 from transencoder.losses import SCTLoss
 from transencoder.methods.sct import SCTFit
-from transencoder.methods.start_planning import prepare_start
+from transencoder.training.encoder import EncoderPipeline
 
 FIELDS = {"start": "x", "output": "run"}
 
@@ -38,13 +38,14 @@ def test_empty_settings_are_table_1s_for_the_size(n_parameters, row, monkeypatch
 
 
 def test_the_run_records_the_values_it_took(tiny_start):
-    given, usable, _ = prepare_start(tiny_start("sct", temperature=None))
+    prepared = EncoderPipeline(tiny_start("sct", temperature=None))
+    given, usable = prepared.given, prepared.config
     assert given.temperature == usable.temperature == 0.04  # a tiny model's nearest is BERT-Tiny
     assert given.queue_size == 40
 
 
 def test_a_contrastive_run_records_no_temperature_of_references(tiny_start):
-    given, _, _ = prepare_start(tiny_start("sct", objective="contrastive"))
+    given = EncoderPipeline(tiny_start("sct", objective="contrastive")).given
     assert (given.temperature, given.reference_temperature) == (0.04, None)
 
 
@@ -183,12 +184,12 @@ def test_what_views_need_is_looked_for_before_the_text_is_read(tiny_start):
 
 
 def test_a_queue_holds_the_batches_of_all_processes(tiny_start, monkeypatch):
-    prepare_start(tiny_start("sct", queue_size=32, one_queue=True))
+    EncoderPipeline(tiny_start("sct", queue_size=32, one_queue=True))
     with pytest.raises(InputError, match="queue_size is 31; .* of all processes, 32, as both views enter one"):
-        prepare_start(tiny_start("sct", queue_size=31, one_queue=True))
+        EncoderPipeline(tiny_start("sct", queue_size=31, one_queue=True))
     monkeypatch.setattr("transencoder.distributed.world_size", lambda: 3)
     with pytest.raises(InputError, match="queue_size is 40; it must hold the batches of all processes, 48"):
-        prepare_start(tiny_start("sct"))
+        EncoderPipeline(tiny_start("sct"))
 
 
 def test_reports_say_whose_similarities_are_learned():

@@ -12,6 +12,7 @@ from transencoder import train
 from transencoder.errors import InputError
 from transencoder.methods.mirror_bert import MirrorBERTFit
 from transencoder.methods.simcse import SimCSEFit
+from transencoder.training import plan
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_a_helper_of_another_vocabulary_is_refused(tiny_start, method, field, ti
 @pytest.mark.parametrize(("method", "helper"), [("diffcse", "generator"), ("dclr", "complement")])
 def test_the_plan_needs_the_helper(tiny_start, method, helper, tmp_path):
     with pytest.raises(InputError, match="nowhere"):
-        tiny_start(method, **{helper: str(tmp_path / "nowhere")}).plan()
+        plan(tiny_start(method, **{helper: str(tmp_path / "nowhere")}))
 
 
 def test_a_start_without_a_language_modelling_head_needs_no_masks(tiny_start, tiny_bi_encoder):
@@ -95,7 +96,7 @@ def test_a_length_that_the_start_does_not_read_is_refused_at_once(tiny_start, me
     fit = replace(tiny_start(method).fit, max_length=5000)
     config = tiny_start(method, fit=fit)
     with pytest.raises(InputError, match="fit.max_length is 5000, but .* reads at most 128 tokens"):
-        config.plan()
+        plan(config)
 
 
 def test_a_start_whose_words_are_of_another_size_is_no_discriminator(tiny_start, tiny_plm, tmp_path):

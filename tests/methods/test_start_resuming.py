@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from transencoder import train
+from transencoder import context, train
 from transencoder.checkpoints import KeepBest
-from transencoder.methods import start_training
 from transencoder.recipes import load_recipe
 
 
@@ -52,7 +51,7 @@ def test_a_resumed_run_without_the_projectors_state_would_differ(tiny_start, mon
 def test_with_dropout_too_both_copies_resume_to_the_same_bytes(tiny_start, has_dropout, monkeypatch, weights):
     """Was: the second copy had dropout only after the first dev evaluation, and none after a resume."""
     rising = count()
-    monkeypatch.setattr(start_training, "measure", lambda scored, scorer: float(next(rising)))  # the last are the best
+    monkeypatch.setattr(context, "measure", lambda scored, scorer: float(next(rising)))  # the last are the best
     fit = replace(tiny_start("contrastive-tension").fit, dropout=0.1 if has_dropout else 0.0)
     whole = train(tiny_start("contrastive-tension", fit=fit, tests=()))
     config = tiny_start("contrastive-tension", fit=fit, tests=())

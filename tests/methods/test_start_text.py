@@ -7,8 +7,9 @@ from datasets import Dataset
 
 from transencoder import read_pairs, train
 from transencoder.errors import InputError
-from transencoder.methods.data import read_start_data
 from transencoder.pairs import read_sentences
+from transencoder.training import plan
+from transencoder.training.data import read_start_data
 
 WORDS = [f"{first}a{last}" for first in "bdfgklmn" for last in ("lo", "ma")]
 
@@ -94,14 +95,14 @@ def test_so_many_sentences_can_be_drawn(tiny_start, weights):
         train(tiny_start("simcse", n_sentences=97, **keep))
     for name in ("simcse", "contrastive-tension"):
         with pytest.raises(InputError, match="of which n_sentences takes 1: there must be at least 2"):
-            tiny_start(name, n_sentences=1, **keep).plan()
+            plan(tiny_start(name, n_sentences=1, **keep))
     with pytest.raises(InputError, match="n_sentences is 0; it must be at least 1"):
         tiny_start("simcse", n_sentences=0)
 
 
 def test_documents_that_are_too_short_are_refused_or_left_out(tiny_start, sentences, documents, tmp_path):
     with pytest.raises(InputError, match=r"96 of 96 documents have fewer than document_words, 64; the first .* longer"):
-        tiny_start("declutr", documents=sentences, document_words=64).plan()
+        plan(tiny_start("declutr", documents=sentences, document_words=64))
     path = tmp_path / "mixed.txt"
     path.write_text("balo dama\n" + Path(documents).read_text())
     with pytest.raises(

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from transencoder import train
+from transencoder import context, train
 from transencoder.checkpoints import KeepBest
 from transencoder.errors import InputError
 from transencoder.fit import student
 from transencoder.losses import DropHead, drophead
-from transencoder.methods import start_training
+from transencoder.training import encoder_stages
 
 
 def test_the_projector_is_in_the_loss_and_not_in_the_model(tiny_start, monkeypatch):
@@ -89,7 +89,7 @@ def test_of_the_two_copies_the_better_on_dev_is_kept(tiny_start, monkeypatch, wi
             copies = [copy.state_dict() for copy in self.candidates]
             kept.append([all(torch.equal(self._weights[name], copy[name]) for name in copy) for copy in copies])
 
-    monkeypatch.setattr(start_training, "measure", measure)
+    monkeypatch.setattr(context, "measure", measure)
     monkeypatch.setattr(student, "KeepBest", Watch)
     trained = train(tiny_start("contrastive-tension", tests=()))
     assert [value for _, value in trained.result["cycles"][0]["bi"]["curve"]] == measured[winner::2]
@@ -127,7 +127,7 @@ def test_drophead_alone_makes_two_views_and_a_start_of_unknown_heads_is_refused(
 
 def test_a_collapse_is_recorded_and_said(tiny_start, monkeypatch):
     """Learned weights of zero: every text has the same embedding, the biases of the last layer."""
-    fit = start_training.fit
+    fit = encoder_stages.fit
 
     def flatten(student, *args, **options):
         found = fit(student, *args, **options)
@@ -140,7 +140,7 @@ def test_a_collapse_is_recorded_and_said(tiny_start, monkeypatch):
     sound = train(tiny_start("simcse", dev=None, tests=())).result
     assert set(sound["uniformity"]) == {"start", "bi"}
     assert all(-8 <= value < 0 for value in sound["uniformity"].values())
-    monkeypatch.setattr(start_training, "fit", flatten)
+    monkeypatch.setattr(encoder_stages, "fit", flatten)
     flat = train(tiny_start("simcse", dev=None, tests=(), seed=2))
     assert flat.result["uniformity"]["bi"] > -0.01
     assert "seems to have collapsed" in (flat.folder / "report.md").read_text()

@@ -14,10 +14,10 @@ from transencoder import BiScorer, CrossScorer, Member, PretrainingConfig, read_
 from transencoder.cli import main
 from transencoder.errors import InputError, RunError
 from transencoder.evaluation import evaluate
-from transencoder.methods.planning import plan
 from transencoder.report.result import Result, read_result
 from transencoder.runs import Run
 from transencoder.tokens import TokenCache
+from transencoder.training import plan
 
 STAGES = [
     "start/scores",
@@ -265,8 +265,15 @@ def test_a_run_repeats_its_bytes_and_another_seed_does_not(tiny_method):
 
 def test_a_plan_counts_the_steps_and_trains_nothing(tiny_method, trained, config):
     planned = plan(config)
-    assert (planned.n_pairs, planned.cross_steps, planned.bi_steps) == (96, 12, 6)
-    assert planned.cross_steps == trained.result["cycles"][0]["cross"]["curve"][-1][0]
+    steps = {form: planned.stages[f"cycle-1/{form}-encoder"].n_steps for form in ("cross", "bi")}
+    assert steps == {"cross": 12, "bi": 6}
+    assert list(planned.stages) == [
+        stage["name"] for stage in trained.result["stages"] if stage["name"] in planned.stages
+    ]
+    assert {name: stage.key for name, stage in planned.stages.items()}.items() <= {
+        stage["name"]: stage["key"] for stage in trained.result["stages"]
+    }.items()
+    assert steps["cross"] == trained.result["cycles"][0]["cross"]["curve"][-1][0]
     assert planned.disk_bytes > 100_000
     assert planned.seconds > 0
     assert "96 pairs; 2 cycles; each cycle: label, train a cross-encoder 12 steps, label" in str(planned)
@@ -278,7 +285,8 @@ def test_a_plan_counts_the_steps_and_trains_nothing(tiny_method, trained, config
 
 def test_a_plan_counts_pretraining(tiny_method):
     without, planned = plan(tiny_method()), plan(tiny_method(pretraining=PretrainingConfig(epochs=2, batch_size=16)))
-    assert (without.pretraining_steps, planned.pretraining_steps) == (0, 2 * 96 // 16)
+    assert "cross-start/pretraining" not in without.stages
+    assert planned.stages["cross-start/pretraining"].n_steps == 2 * 96 // 16
     assert planned.seconds > without.seconds and planned.disk_bytes > without.disk_bytes
     assert "before the cycles: 12 steps of masked language modelling" in str(planned)
     assert "masked" not in str(without)
@@ -322,7 +330,7 @@ def test_a_device_that_cannot_be_had_is_refused(device, message, tiny_method):
     [("tensorbord", "the nearest tracker is tensorboard"), ("trackio", "not installed; pip install trackio")],
 )
 def test_a_tracker_that_cannot_be_had_is_refused_before_training(tracker, message, tiny_method, monkeypatch):
-    monkeypatch.setattr("transencoder.methods.placement.find_spec", lambda package: None)
+    monkeypatch.setattr("transencoder.training.placement.find_spec", lambda package: None)
     with pytest.raises(InputError, match=message):
         plan(tiny_method(report_to=(tracker,)))
 
@@ -347,7 +355,7 @@ def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
         def __init__(self):
             self.tb_writer, self.logging_dir, self._SummaryWriter = None, None, Writer
 
-    monkeypatch.setattr("transencoder.methods.placement.find_spec", lambda package: package)
+    monkeypatch.setattr("transencoder.training.placement.find_spec", lambda package: package)
     monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "tensorboard", Callback)
     method = tiny_method(report_to=("tensorboard",))
     train(method)

@@ -1,9 +1,9 @@
 """Who computes which stage, and how many processes there are."""
 
-import io
 import os
 import subprocess
 import sys
+from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +11,7 @@ import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
-from transencoder.methods.workers import Part, _check, _started, n_workers, owner, spent
+from transencoder.training.workers import Part, Workers, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
 
@@ -44,7 +44,6 @@ def config(**changes):
         ({"workers": 2}, 0, 2),
         ({"workers": 9}, 0, 3),
         ({"device": "cuda:0"}, 4, 1),
-        ({"pairs": "-"}, 4, 1),
         ({"members": THREE[:1], "workers": 2}, 4, 1),
         ({"alternate_members": True, "workers": 2}, 4, 1),
     ],
@@ -55,8 +54,6 @@ def test_as_many_workers_as_are_of_use(changes, n_gpus, expected, monkeypatch):
 
 
 def test_workers_that_cannot_be_are_refused(monkeypatch):
-    with pytest.raises(InputError, match="workers is 2, with pairs from stdin.*leave it out"):
-        n_workers(config(pairs="-", workers=2))
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
     assert n_workers(config()) == 1
     with pytest.raises(InputError, match="workers is 2, under torchrun"):
@@ -70,20 +67,32 @@ def test_time_side_by_side_counts_once():
     assert spent(listed, 1) == 17.0
 
 
-def test_a_worker_that_ended_before_its_stage_is_reported():
-    done = [subprocess.Popen([sys.executable, "-c", f"raise SystemExit({code})"]) for code in (0, 0)]
-    for process in done:
-        process.wait()
-    _check(done, "cycle-1/labels-for-bi")  # nobody's: the other process may still come to it
-    with pytest.raises(RunError, match=r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"):
-        _check(done, "member-2/x")
+class Ended(Workers):
+    """Two workers that ended with an exit code before their stage was done."""
+
+    def __init__(self, code):
+        super().__init__(local=None, parts=[None, None])
+        self.code = code
+
+    def __enter__(self):
+        for _ in range(2):
+            connection, theirs = Pipe()
+            theirs.close()
+            self._connections.append(connection)
+            self._processes.append(subprocess.Popen([sys.executable, "-c", f"raise SystemExit({self.code})"]))
+        return self
 
 
-def test_what_a_worker_cannot_use_is_no_reason_to_go_on():
-    done = [subprocess.Popen([sys.executable, "-c", "raise SystemExit(2)"])]
-    done[0].wait()
-    with pytest.raises(InputError, match="worker 1 of 1 cannot go on: see above"):
-        _check(done, "member-1/x")
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        (0, RunError, r"worker 2 of 2 ended with exit code 0 .* while member-2/x was waited for"),
+        (2, InputError, "worker 2 of 2 cannot go on: see above"),
+    ],
+)
+def test_a_worker_that_ended_before_its_stage_is_reported(code, error, message):
+    with Ended(code) as ended, pytest.raises(error, match=message):
+        ended.make([SimpleNamespace(name="member-2/x", key="0")])
 
 
 @pytest.mark.parametrize(
@@ -101,12 +110,13 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
 
     def popen(command, *, env, **_):
         seen.update({name: env[name] for name in env if env[name] != os.environ.get(name)})
-        return SimpleNamespace(stdin=io.BytesIO())
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(subprocess, "Popen", popen)
-    _started(Part(config(device=device), ("x",), 20, 1, 2, 0))
+    part = Part("run", "trans-encoder", device, (), (), log_level=20, number=1, n_workers=2, parent=0)
+    with pytest.raises(BrokenPipeError):  # nobody reads
+        _started(part)
     assert seen == expected

@@ -6,9 +6,9 @@ import pytest
 
 from transencoder import train
 from transencoder.errors import InputError
-from transencoder.methods import training
 from transencoder.report import notes_of
 from transencoder.selection import criterion_of, regrets_of
+from transencoder.training import pairs
 
 
 def test_auto_is_the_criterion_that_cost_least_and_last_is_none():
@@ -22,7 +22,7 @@ def test_auto_is_the_criterion_that_cost_least_and_last_is_none():
 @pytest.fixture
 def without_dev(tiny_method, tiny_pairs, monkeypatch):
     """A run without a dev set, whose bi- and cross-encoder are chosen by the criteria that it is given."""
-    monkeypatch.setattr(training, "LEAST_PAIRS", 100)
+    monkeypatch.setattr(pairs, "LEAST_PAIRS", 100)
 
     def make(bi, cross, **changes):
         config = tiny_method(pairs=tiny_pairs, dev=None, tests=(), **changes)
@@ -78,7 +78,7 @@ def test_test_curves_without_evaluations_are_refused(without_dev, tiny_files, mo
     watched = {"tests": (str(tiny_files / "test.tsv"),), "test_every_eval": True}
     with pytest.raises(InputError, match="test_every_eval needs tests"):
         replace(without_dev("uniformity", "last"), **watched)
-    monkeypatch.setattr(training, "LEAST_PAIRS", 201)
+    monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
     with pytest.raises(InputError, match="of 200 pairs, fewer than 201, none can be held out"):
         train(replace(without_dev("auto", "auto"), **watched))
 
@@ -90,7 +90,7 @@ def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, 
         assert result["best"]["bi"]["cycle"] == len(result["cycles"])
         assert not any("chosen_by" in cycle[form] for cycle in result["cycles"] for form in ("bi", "cross"))
         assert set(result["sample_agreement"]) == {"bi", "cross"}
-        monkeypatch.setattr(training, "LEAST_PAIRS", 201)
+        monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
 
 
 def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refused(tiny_method):
@@ -111,7 +111,7 @@ def test_a_weak_start_is_said_before_anything_is_trained(without_dev, caplog, mo
 
 
 def test_a_weak_start_is_said_where_dev_chooses_too(tiny_method, caplog, monkeypatch):
-    monkeypatch.setattr("transencoder.cycles.unlabelled.LEAST_PAIRS", 50)
+    monkeypatch.setattr("transencoder.cycles.members.LEAST_PAIRS", 50)
     result = train(tiny_method()).result
     assert "start: The start looks weak on these texts" in caplog.text
     assert "held_out_rows" not in result["data"]["pairs"] and set(result["criteria"]) == {"start"}

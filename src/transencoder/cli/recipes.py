@@ -5,7 +5,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
@@ -103,7 +102,7 @@ def _run(args: argparse.Namespace) -> None:
             _train_before(runs[0].config, way, name)
 
 
-def _train_before(config: Method[Any], args: argparse.Namespace, name: str | None) -> None:
+def _train_before(config: Method, args: argparse.Namespace, name: str | None) -> None:
     """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
     while True:
         try:
@@ -120,7 +119,7 @@ def _is_unchanged(path: Path, args: argparse.Namespace) -> bool:
     return not args.set and not args.sweep and all(set(values) <= set(own.get(n, ())) for n, values in varied.items())
 
 
-def _plan(before: Sequence[Method[Any]], runs: Sequence[Variant], args: argparse.Namespace) -> None:
+def _plan(before: Sequence[Method], runs: Sequence[Variant], args: argparse.Namespace) -> None:
     """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
     waits_for = [each.output for each in before if not Path(each.output).exists()]
     planned = {*waits_for, *(run.config.output for run in runs)}

@@ -20,7 +20,7 @@ class Variant:
     """Such as `seed-1,bi.epochs-3`; empty for the only run."""
     overrides: list[str]
     """What makes it: `seed=1`, `bi.epochs=3`."""
-    config: Method[Any]
+    config: Method
 
 
 def choose(runs: Sequence[Variant], args: argparse.Namespace) -> None:

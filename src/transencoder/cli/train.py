@@ -8,7 +8,7 @@ from transencoder.cli.flags import add_config_flags, put_flags
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, Method, train
+from transencoder.methods import METHODS, Method
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.recipes import find_recipe, read_recipe
 from transencoder.settings import build, expanded, put
@@ -56,7 +56,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def config_from(
     args: argparse.Namespace, flags: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
-) -> Method[Any]:
+) -> Method:
     """The config that recipe, `--set` and flags make together.
 
     Args:
@@ -85,10 +85,12 @@ def config_from(
     return build(METHODS[method], table, origin)
 
 
-def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | None = None) -> None:
+def train_or_plan(config: Method, args: argparse.Namespace, recipe: str | None = None) -> None:
     """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
     if args.dry_run:
-        show(str(config.plan()))
+        from transencoder.training import plan
+
+        show(str(plan(config)))
         return
     from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table, unlabelled_of, verdict_of
 
@@ -110,9 +112,11 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
     show(f"report: {trained.folder / 'report.html'}")
 
 
-def train_for(args: argparse.Namespace, config: Method[Any], recipe: str | None = None) -> Any:
+def train_for(args: argparse.Namespace, config: Method, recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
     args.run_folder = expanded(config).output
+    from transencoder.training import train
+
     return train(config, recipe=recipe)
 
 

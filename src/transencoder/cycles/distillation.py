@@ -1,17 +1,33 @@
-"""The paper's algorithm: bi -> cross -> bi, with one member or with several that are taught by the mean of all."""
+"""The paper's algorithm: bi -> cross -> bi, with one member or with several that learn from the mean of all."""
 
+from __future__ import annotations
+
+import logging
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from transencoder.cycles.lab import Lab, Model
-from transencoder.cycles.students import learn
+from transencoder import distributed
+from transencoder.config import Form
+from transencoder.context import Model
+from transencoder.cycles.members import ContextMember, CycleContext
+from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
+from transencoder.prompts import OWN_PROMPTS
+from transencoder.report import weak_cross_notes
+from transencoder.runs import StageRecord
+
+logger = logging.getLogger(__name__)
+
+_NARROW = 0.25
+"""From this width of the middle nine tenths of the labels on, pairs are told apart."""
 
 
-def distil(lab: Lab, n_cycles: int) -> list[list[Model]]:
-    """Self-distillation with one member, mutual distillation with several (paper, sections 2.2 to 2.4).
+def distil(context: CycleContext, n_cycles: int) -> list[list[Model]]:
+    """Run self-distillation with one member, mutual distillation with several (paper, sections 2.2 to 2.4).
 
     Args:
-        lab: Pairs, members, settings, and the run that keeps the stages.
+        context: Pairs, members, settings, and who computes the stages.
         n_cycles: How many times bi -> cross -> bi, at most.
 
     Returns:
@@ -19,36 +35,203 @@ def distil(lab: Lab, n_cycles: int) -> list[list[Model]]:
         (Table 14), where a bi-encoder learns from the one before.
     """
     cycles: list[list[Model]] = []
-    bis = [lab.members[member].bi for member in _learners(lab, 1)]
+    bis = [context.members[member].bi for member in _learners(context, 1)]
     for cycle in range(1, n_cycles + 1):
-        crosses = learn(lab, _learners(lab, cycle), "cross", cycle, teachers=bis) if not lab.settings.same_form else []
-        bis = learn(lab, _learners(lab, cycle), "bi", cycle, teachers=crosses or bis)
+        learners = _learners(context, cycle)
+        crosses = [] if context.config.same_form else learn(context, learners, "cross", cycle, teachers=bis)
+        bis = learn(context, learners, "bi", cycle, teachers=crosses or bis)
         cycles.append([*crosses, *bis])
-        if _is_stale(lab, cycles):
+        if _is_stale(context, cycles):
             break
     return cycles
 
 
-def _learners(lab: Lab, cycle: int) -> Sequence[int]:
-    """All members or, where they alternate, the one whose turn it is (paper, section 2.4, footnote 5)."""
-    n_members = len(lab.members)
-    return [(cycle - 1) % n_members] if lab.settings.alternate_members else range(n_members)
+def learn(
+    context: CycleContext, members: Sequence[int], form: Form, cycle: int, teachers: Sequence[Model]
+) -> list[Model]:
+    """Train one student of each member: teachers score the pairs, labels are made of the scores, students learn them.
+
+    Args:
+        context: Pairs, members, settings, and who computes the stages.
+        members: Whose students: positions among the members.
+        form: What they are to be.
+        cycle: From 1.
+        teachers: Whose labels they learn: the mean of all (section 2.4) or, where members do not share labels, each
+            its own. For bi-encoders the base models teach too, as far as the settings say so.
+    """
+    shared = context.config.share_labels
+    groups = [list(teachers)] if shared else [[teacher] for teacher in teachers]
+    supervisions = [_supervise(context, form, cycle, group, teachers) for group in groups]
+    of_each = supervisions * len(members) if shared else supervisions
+    learners = [context.members[position] for position in members]
+    stages = [_student(context, member, form, own) for member, own in zip(learners, of_each, strict=True)]
+    trained = [
+        _model(context, member, form, own, stage, record)
+        for member, own, stage, record in zip(learners, of_each, stages, context.make_all(stages), strict=True)
+    ]
+    for model in trained if form == "cross" else ():
+        for note in weak_cross_notes(model.criteria):
+            logger.warning("%s: %s", model.name, note)
+    return trained
 
 
-def _is_stale(lab: Lab, cycles: list[list[Model]]) -> bool:
-    """Whether by what chooses neither form of any member improved in the last `patience_cycles` cycles."""
-    patience = lab.settings.patience_cycles
-    if patience is None or len(cycles) <= patience:
+@dataclass(frozen=True)
+class _Supervision:
+    """What students of a cycle learn."""
+
+    cycle: int
+    labels: StageRecord
+    seconds: float
+    """That labels and teachers' scores took."""
+    teachers: Sequence[Model]
+    strangers: Sequence[Model]
+    """The cycle's other teachers, which have no part in the labels."""
+
+
+def _supervise(
+    context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model], all_teachers: Sequence[Model]
+) -> _Supervision:
+    """Have teachers score the pairs, and make labels of what they say."""
+    models, weights = _weighted(context, form, teachers)
+    scores = context.scores_of(models)
+    prefix = "" if context.config.share_labels else context.members[teachers[0].member].prefix
+    labels = context.make(
+        Labels(
+            name=f"{prefix}cycle-{cycle}/labels-for-{form}",
+            scores=scores,
+            policy=tuple(context.members[model.member].policy for model in models),
+            weights=tuple(weights),
+            teachers=tuple(models),
+            pairs=context.data.rows,
+        )
+    )
+    if cycle == 1 and form == "cross":
+        _warn_of_narrow(labels)
+    seconds = labels.seconds + sum(each.seconds for each in scores)
+    members = {teacher.member for teacher in teachers}
+    strangers = [teacher for teacher in all_teachers if teacher.member not in members]
+    return _Supervision(cycle, labels, seconds, teachers, strangers)
+
+
+def _weighted(context: CycleContext, form: Form, teachers: Sequence[Model]) -> tuple[list[Model], list[float]]:
+    """Return the teachers and, with their share in a bi-encoder's labels, their base models; and everybody's weight."""
+    start_weight = context.config.start_weight if form == "bi" else 0.0
+    total = sum(context.members[teacher.member].weight for teacher in teachers)
+    shares = [context.members[teacher.member].weight / total for teacher in teachers]
+    models, weights = list(teachers), [(1.0 - start_weight) * share for share in shares]
+    if start_weight:
+        models += [context.members[teacher.member].bi for teacher in teachers]
+        weights += [start_weight * share for share in shares]
+    return models, weights
+
+
+def _warn_of_narrow(labels: StageRecord) -> None:
+    """Warn at once where the base models hardly tell the pairs apart."""
+    low, high = labels.result.get("middle", (0.0, 1.0))  # absent from labels of earlier versions
+    if high - low < _NARROW:
+        logger.warning(
+            "nine of ten labels of the start lie between %.2f and %.2f: it hardly tells these pairs apart, and the "
+            "cross-encoder will learn slowly. Mix in more and less alike pairs, or take label_policy quantile",
+            low,
+            high,
+        )
+
+
+def _student(context: CycleContext, member: ContextMember, form: Form, supervision: _Supervision) -> Student:
+    """Return the stage of a member's student.
+
+    Refreshing, it starts from the member's base models; sequential, with the encoder of its own teacher (section 5.2).
+    """
+    config, data, teachers = context.config, context.data, supervision.teachers
+    is_sequential = config.initialisation == "sequential"
+    shared: dict[str, Any] = {
+        "name": f"{member.prefix}cycle-{supervision.cycle}/{form}-encoder",
+        "labels": supervision.labels,
+        "dev": data.dev,
+        "analysis": tuple(data.tests) if config.test_every_eval else (),
+        "teacher": next(each for each in teachers if each.member == member.bi.member) if is_sequential else None,
+        "gold": data.gold,
+        "strangers": () if context.held_out is None else tuple(supervision.strangers),
+        "fit": member.fits[form],
+        "initialisation": config.initialisation,
+        "seed": config.seed,
+        "precision": config.precision,
+        "n_processes": distributed.world_size(),
+        "allow_outside": context.may_leave_range,
+        "held_out": context.held_out,
+        "chosen_by": context.criteria.get(form),
+        "pairs": data.rows,
+        "references": _references(context, member, [*teachers, *supervision.strangers]),
+        "prompts": member.bi.prompts,
+    }
+    if form == "bi":
+        return BiStudent(**shared, base=member.bi, pretrained=None, loss=config.bi_loss)
+    return CrossStudent(
+        **shared,
+        base=member.cross,
+        pretrained=member.pretrained,
+        loss=config.cross_loss,
+        head=config.head,
+        both_orders=config.is_symmetric,
+        dev_orders=config.label_both_orders,
+    )
+
+
+def _model(
+    context: CycleContext,
+    member: ContextMember,
+    form: Form,
+    supervision: _Supervision,
+    stage: Student,
+    record: StageRecord,
+) -> Model:
+    """Return a student that was trained."""
+    return Model(
+        form,
+        record.folder / "model",
+        record.key,
+        record.name,
+        supervision.cycle,
+        fitted=record.result,
+        seconds=supervision.seconds + record.seconds,
+        prompts=member.bi.prompts if form == "bi" else OWN_PROMPTS,
+        member=member.bi.member,
+        chosen_by="dev" if context.data.dev is not None else context.criteria.get(form),
+        n_parameters=stage.base.n_parameters,
+    )
+
+
+def _references(
+    context: CycleContext, member: ContextMember, teachers: Sequence[Model]
+) -> dict[str, tuple[StageRecord, ...]]:
+    """Return the scores that criteria compare a student's with: its base model's, and those of others' teachers."""
+    if context.held_out is None:
+        return {}
+    others = [each for each in teachers if each.member != member.bi.member]
+    compared = {"start": [member.bi]} | ({"member": others} if others else {})
+    return {name: context.scores_of(models) for name, models in compared.items()}
+
+
+def _learners(context: CycleContext, cycle: int) -> Sequence[int]:
+    """Return all members or, where they alternate, the one whose turn it is (paper, section 2.4, footnote 5)."""
+    n_members = len(context.members)
+    return [(cycle - 1) % n_members] if context.config.alternate_members else range(n_members)
+
+
+def _is_stale(context: CycleContext, cycles: list[list[Model]]) -> bool:
+    """Return whether by what chooses neither form of any member improved in the last `patience_cycles` cycles."""
+    patience = context.config.patience_cycles
+    if patience is None or len(cycles) <= patience or context.is_plan:
         return False
-    before, recent = _highest(lab, cycles[:-patience]), _highest(lab, cycles[-patience:])
+    before, recent = _highest(context, cycles[:-patience]), _highest(context, cycles[-patience:])
     return bool(recent) and all(value <= before[name] for name, value in recent.items())
 
 
-def _highest(lab: Lab, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
-    """The highest value of what chose, by form and member; members that alternate make one model together."""
+def _highest(context: CycleContext, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
+    """Return the highest value of what chose, by form and member; members that alternate make one model together."""
     highest: dict[tuple[str, int], float] = {}
     for model in (model for cycle in cycles for model in cycle if model.chosen_by is not None):
-        name = (model.form, 0 if lab.settings.alternate_members else model.member)
+        name = (model.form, 0 if context.config.alternate_members else model.member)
         value = -math.inf if model.best is None else model.best
         highest[name] = max(highest.get(name, -math.inf), value)
     return highest

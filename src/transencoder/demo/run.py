@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from transencoder.methods.training import Trained
+    from transencoder.training import Trained
 
 DATA = Path(__file__).parent / "data"
 
@@ -40,8 +40,8 @@ def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | 
     """
     import rich
 
-    from transencoder.methods.training import train
     from transencoder.report import notes_of, summary_table, verdict_of
+    from transencoder.training import train
 
     show = show or rich.print
     trained = train(demo_config(output))

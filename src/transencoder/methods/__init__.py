@@ -1,6 +1,4 @@
-"""One paper a file; a method is a frozen config with `run`. No heavy imports."""
-
-from typing import Any
+"""One paper a file; a method is a frozen config. No heavy imports."""
 
 from transencoder.methods.ckd import CKD
 from transencoder.methods.congen import ConGen
@@ -10,14 +8,14 @@ from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.embedding_mse import EmbeddingMSE
-from transencoder.methods.method import Method, Outcome_co
+from transencoder.methods.method import Method
 from transencoder.methods.mirror_bert import MirrorBERT
 from transencoder.methods.mlm import MLM
 from transencoder.methods.sct import SCT
 from transencoder.methods.simcse import SimCSE
 from transencoder.methods.trans_encoder import TransEncoder
 
-METHODS: dict[str, type[Method[Any]]] = {
+METHODS: dict[str, type[Method]] = {
     "trans-encoder": TransEncoder,
     "simcse": SimCSE,
     "mirror-bert": MirrorBERT,
@@ -49,22 +47,4 @@ __all__ = [
     "MirrorBERT",
     "SimCSE",
     "TransEncoder",
-    "train",
 ]
-
-
-def train(config: Method[Outcome_co], *, recipe: str | None = None) -> Outcome_co:
-    """Train as a method's config says, or go on with a run that was interrupted.
-
-    Args:
-        config: The method's config; fields left empty take the paper's values.
-        recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
-
-    Returns:
-        The best models, their scores, and the run's path.
-
-    Raises:
-        InputError: Data or an option cannot be used.
-        RunError: The run folder is locked, foreign, or its disk is full.
-    """
-    return config.run(recipe)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from transencoder.config import Precision
 from transencoder.errors import InputError
@@ -12,15 +11,15 @@ from transencoder.errors import InputError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Outcome_co = TypeVar("Outcome_co", covariant=True)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC, Generic[Outcome_co]):
+class Method:
     """A method's config; a subclass is one paper."""
 
     about: ClassVar[str]
     """What the method does, in a sentence or two, for reports and model cards."""
+    pipeline: ClassVar[Literal["pairs", "encoder", "language-model"]]
+    """Which kind of run the engine builds for it."""
 
     output: str
     """The run folder. The same command on the same folder goes on where it stopped."""
@@ -73,22 +72,3 @@ class Method(ABC, Generic[Outcome_co]):
     def has_evaluations(self) -> bool:
         """Whether checkpoints are evaluated during training; else the last one is kept."""
         return self.dev is not None
-
-    @abstractmethod
-    def run(self, recipe: str | None = None) -> Outcome_co:
-        """Train, or go on with a run that was interrupted.
-
-        Args:
-            recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
-
-        Returns:
-            The best models, their scores, and the run's path.
-
-        Raises:
-            InputError: Data or an option cannot be used.
-            RunError: The run folder is locked, foreign, or its disk is full.
-        """
-
-    @abstractmethod
-    def plan(self) -> Any:
-        """What `run` would do and about what it would cost, as something to print; reads the data, trains nothing."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from transencoder.config import FitConfig
 from transencoder.errors import InputError
 from transencoder.methods.method import Method
 from transencoder.methods.start import Sentences
-
-if TYPE_CHECKING:
-    from transencoder.methods.mlm_training import MLMPlan, TrainedMLM
-
 
 _SHORTEST_BLOCK = 8
 _HEAD_WIDTH = 64
@@ -36,12 +31,13 @@ class MLMFit(FitConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLM(Sentences, Method["TrainedMLM"]):
+class MLM(Sentences, Method):
     """Masked language modelling: a pretrained model learns the words of a domain, or a small one is made from nothing.
 
     No bi-encoder yet: the run's folder is the start of one.
     """
 
+    pipeline = "language-model"
     about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."
 
     start: str | None = None
@@ -104,15 +100,3 @@ class MLM(Sentences, Method["TrainedMLM"]):
         for setting in fields(self):
             if setting.name in ("layers", "width", "vocabulary") and getattr(self, setting.name) != setting.default:
                 raise InputError(f"{setting.name} is for from_scratch; a start has its own")
-
-    def run(self, recipe: str | None = None) -> TrainedMLM:
-        """Train, or go on with a run that was interrupted."""
-        from transencoder.methods.mlm_training import train_mlm
-
-        return train_mlm(self, recipe=recipe)
-
-    def plan(self) -> MLMPlan:
-        """What `run` would do and about what it would cost."""
-        from transencoder.methods.mlm_training import plan_mlm
-
-        return plan_mlm(self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import Tensor, nn
 
-    from transencoder.methods.start_planning import StartPlan
-    from transencoder.methods.start_training import TrainedStart
     from transencoder.views import PairMaker
 
 
 @dataclass(frozen=True, kw_only=True)
-class StartMethod(Method["TrainedStart"]):
+class StartMethod(Method, ABC):
     """A bi-encoder from a pretrained model and unlabelled text."""
+
+    pipeline = "encoder"
 
     start: str
     """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
@@ -251,18 +251,6 @@ class StartMethod(Method["TrainedStart"]):
     def rivals(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Other encoders that the loss trains, which are kept where they do better on dev; usually none."""
         return ()
-
-    def run(self, recipe: str | None = None) -> TrainedStart:
-        """Train, or go on with a run that was interrupted."""
-        from transencoder.methods.start_training import train_start
-
-        return train_start(self, recipe=recipe)
-
-    def plan(self) -> StartPlan:
-        """What `run` would do and about what it would cost."""
-        from transencoder.methods.start_planning import plan_start
-
-        return plan_start(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,17 +23,15 @@ from transencoder.methods.method import Method
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder.methods.planning import Plan
-    from transencoder.methods.training import Trained
-
 
 @dataclass(frozen=True, kw_only=True)
-class TransEncoder(Method["Trained"]):
+class TransEncoder(Method):
     """Bi- and cross-encoders teach each other on unlabelled pairs: self-distillation, with several starts mutual.
 
     Paper, section 2.
     """
 
+    pipeline = "pairs"
     about = (
         "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
         "and a bi-encoder learns from it."
@@ -262,15 +260,3 @@ class TransEncoder(Method["Trained"]):
             raise InputError("alternate_members learn each from the one before; take share_labels true")
         if self.initialisation == "sequential":
             raise InputError("alternate_members changes the model from cycle to cycle; take initialisation refreshing")
-
-    def run(self, recipe: str | None = None) -> Trained:
-        """Train, or go on with a run that was interrupted."""
-        from transencoder.methods.training import train
-
-        return train(self, recipe=recipe)
-
-    def plan(self) -> Plan:
-        """What `run` would do and about what it would cost."""
-        from transencoder.methods.planning import plan
-
-        return plan(self)

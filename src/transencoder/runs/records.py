@@ -58,6 +58,21 @@ class StageRecord:
     reused: bool
     """Whether it was done before this call; not stored."""
 
+    @classmethod
+    def planned(cls, name: str, key: str) -> "StageRecord":
+        """Return the record that stands in a plan for a stage that is not computed: without result or outputs."""
+        return cls(
+            key=key,
+            name=name,
+            folder=Path(stage_folder_name(name, key)),
+            result={},
+            outputs={},
+            started="",
+            seconds=0.0,
+            environment={},
+            reused=False,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class StageDraft:

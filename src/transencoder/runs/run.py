@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from transencoder.errors import RunError
 from transencoder.runs.canonical import plain, stage_key
-from transencoder.runs.crew import Crew
 from transencoder.runs.disk_full import disk_full_error, disk_full_explained
 from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, remove_folder
@@ -34,8 +33,6 @@ from transencoder.runs.records import (
 
 _logger = logging.getLogger(__name__)
 
-_WAIT_SECONDS = 0.1
-
 
 class Run:
     """An open run folder; use it as `with Run.open(...) as run:`.
@@ -53,14 +50,11 @@ class Run:
         """The name of the method, for instance `trans-encoder`."""
         self.environment: dict[str, Any] = {}
         """What the run runs on: the content of environment.json."""
-        self.crew: Crew | None = None
-        """Who else computes stages of this run."""
         self._ranks = ranks
         self._recipe_hash = ""
         self._lock: int | None = None
         self._log: LogWriter | None = None
         self._records: dict[str, StageRecord] = {}
-        self._opened = now()
         self._lenders: list[Path] = []
         self._outputs: Sequence[str] = ()
 
@@ -112,7 +106,6 @@ class Run:
         folder: str | Path,
         place: str,
         method: str,
-        crew: Crew,
         *,
         details: Mapping[str, object] | None = None,
         lenders: Sequence[str | Path] = (),
@@ -123,7 +116,6 @@ class Run:
             folder: the run folder.
             place: a folder in it that this process locks, so that it is the only one in its part.
             method: the method's name.
-            crew: which stages others compute.
             details: what else belongs in the environment of these stages.
             lenders: other run folders, as for `open`.
 
@@ -137,7 +129,6 @@ class Run:
         run._lock = take_lock(own)
         run._log = LogWriter(run.folder)
         run.environment = {"method": method, **describe_environment(details)}
-        run.crew = crew
         return run
 
     def stage(
@@ -164,8 +155,6 @@ class Run:
         """
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
-        if self.crew is not None and self.crew.is_elsewhere(name):
-            return self._records.setdefault(key, self._awaited(self.crew, name, key, folder))
         with self._failure_noted("stage", name=name, key=key):
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
@@ -184,13 +173,26 @@ class Run:
         self._records.setdefault(key, record)
         return record
 
-    def is_elsewhere(self, name: str) -> bool:
-        """Whether another process computes the stage of that name; then there is other work to do first."""
-        return self.crew is not None and self.crew.is_elsewhere(name)
+    def adopt(self, name: str, key: str, *, reused: bool) -> StageRecord:
+        """Take over a stage that a worker process has done, after checking every output.
 
-    def done(self, name: str) -> StageRecord | None:
-        """The record of a stage of this session, or None where there is none of that name."""
-        return next((record for record in self._records.values() if record.name == name), None)
+        Args:
+            name: The stage's.
+            key: Its key.
+            reused: Whether it was done before the worker came to it.
+
+        Raises:
+            RunError: when it is not there, or no longer whole.
+        """
+        record = read_record(self.folder / STAGES_NAME / stage_folder_name(name, key), key)
+        if record is None:
+            raise RunError(f"the stage {name} of {self.folder} is gone; run the command again")
+        return self._records.setdefault(key, replace(record, reused=reused))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes: rank 0 under torchrun."""
+        return self._ranks.is_first
 
     @property
     def stages(self) -> list[dict[str, Any]]:
@@ -287,18 +289,6 @@ class Run:
                 self.log("stage_borrowed", name=name, key=key, lender=str(lender))
                 return record
         return None
-
-    def _awaited(self, crew: Crew, name: str, key: str, folder: Path) -> StageRecord:
-        """The record of a stage that another process computes, as soon as it is whole."""
-        while True:
-            try:
-                record = read_record(folder, key)
-            except (DamagedStageError, FileNotFoundError):
-                record = None  # whose stage it is does it again
-            if record is not None:
-                return replace(record, reused=record.started < self._opened)
-            crew.check(name)
-            time.sleep(_WAIT_SECONDS)
 
     def _conclude(self, folder: Path, draft: StageDraft, result: Mapping[str, Any]) -> StageRecord:
         """Write the record of a stage that was just computed."""

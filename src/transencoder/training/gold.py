@@ -5,7 +5,6 @@ Neither paper has it.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,17 @@ import numpy as np
 from datasets import Dataset, Value, concatenate_datasets
 
 from transencoder import tasks
+from transencoder.context import Gold, Scored
 from transencoder.errors import InputError
-from transencoder.methods.labelled import Scored, data_record, source_name
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.report.result import DataRecord
+from transencoder.training.labelled import data_record, source_name
 from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class Gold:
-    """Which training pairs have gold scores."""
-
-    scores: np.ndarray
-    """float32 (n pairs,), in [0, 1]; NaN where there is none."""
-    fingerprint: str
 
 
 def read_gold(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:

@@ -10,10 +10,10 @@ from datasets import Dataset, Value, concatenate_datasets
 from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
-from transencoder.methods.gold import read_scores, task_named
-from transencoder.methods.labelled import data_record, reading_options, source_name
 from transencoder.pairs import ClassPairs, read_classes
 from transencoder.report.result import DataRecord
+from transencoder.training.gold import read_scores, task_named
+from transencoder.training.labelled import data_record, reading_options, source_name
 
 
 def read_labelled_rows(config: DvBERT, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:

@@ -1,6 +1,6 @@
 """What a run reads: the unlabelled training text, the dev set, the test sets."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,44 +8,28 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
-from transencoder.config import Texts
+from transencoder.context import Data, Scored
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
-from transencoder.methods.gold import Gold, apart, read_gold, with_gold
-from transencoder.methods.labelled import Scored, data_record, read_labelled, reading_options, source_name
-from transencoder.methods.labelled_rows import read_labelled_rows
 from transencoder.methods.method import Method
-from transencoder.methods.mined import Miner
 from transencoder.methods.mlm import MLM
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
-from transencoder.report.result import DataRecord, RunData
+from transencoder.report.result import DataRecord, MiningRecord
 from transencoder.runs import stage_seed
+from transencoder.training.gold import apart, read_gold, with_gold
+from transencoder.training.labelled import data_record, read_labelled, reading_options, source_name
+from transencoder.training.labelled_rows import read_labelled_rows
+
+Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
+"""Sentences, `text`, and documents, where they are paired with such, to pairs and how they were mined; None: they are
+only as many as would be."""
+
+BAD_ROWS = "bad-rows.tsv"
 
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
 """In the run folder, beside the bad rows of the training text itself."""
-
-
-@dataclass(frozen=True)
-class Data:
-    """Everything a run reads."""
-
-    training: Dataset
-    """Pairs, `sentence1` and `sentence2`, for DvBERT `label` too; or sentences or documents, `text`."""
-    record: DataRecord
-    """Of the training text."""
-    kind: Literal["pairs"] | Texts
-    """What the training text's rows are."""
-    dev: Scored | None
-    tests: list[Scored]
-    gold: Gold | None = None
-    """Of the training pairs, where the user gave some."""
-
-    def as_record(self) -> RunData:
-        """For result.json."""
-        labelled = {"dev": self.dev.record if self.dev else None, "tests": {t.name: t.record for t in self.tests}}
-        return {self.kind: self.record} | labelled  # type: ignore[return-value]
 
 
 def read_data(config: TransEncoder, bad_rows_file: Path | None, mine: Miner | None = None) -> Data:
@@ -265,14 +249,14 @@ def _training_texts(
     return texts, _with_bad_rows(data_record(source_name(source), texts), skipped)
 
 
-def _reading(config: Method[Any], bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
+def _reading(config: Method, bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
     """How training text is read from a file, and where its bad rows go if they are skipped."""
     _check_exclusion(config)
     skipped = bad_rows_file if config.skip_bad_rows else None
     return reading_options(config, skipped), skipped
 
 
-def _check_exclusion(config: Method[Any]) -> None:
+def _check_exclusion(config: Method) -> None:
     if config.exclude_test_sentences and not config.tests:
         raise InputError(
             "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"

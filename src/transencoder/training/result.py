@@ -1,22 +1,23 @@
-"""What the runs of all methods share: how they are opened, the record's common parts, where the models go."""
+"""What a run leaves: result.json, the models where the user finds them, and the report."""
+
+from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.config import Form
-from transencoder.cycles import Model
-from transencoder.methods.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, Data
-from transencoder.methods.evidence import keep_gold, keep_texts
+from transencoder.context import Context, Model
 from transencoder.methods.method import Method
-from transencoder.methods.scoring import Metrics
 from transencoder.report import PLOTS, model_card, write_report
 from transencoder.report.evidence import Evidence
 from transencoder.report.intervals import drawn_intervals, intervals_record
@@ -25,11 +26,13 @@ from transencoder.report.result import Best, Cycle, Environment, Result
 from transencoder.report.text import shown_source
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
+from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
+from transencoder.training.evidence import keep_gold, keep_texts
+from transencoder.training.scoring import Metrics
+from transencoder.training.workers import spent
 
 FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
 """Where in the run folder the best model of each form lies."""
-
-BAD_ROWS = "bad-rows.tsv"
 
 MEMBERS = "members"
 """Where in the run folder the models of each of several members lie: `members/2/bi-encoder`."""
@@ -53,18 +56,39 @@ _OUTPUTS = (
 """What belongs to a result besides its record."""
 
 
-def open_run(given: Method[Any], config: Method[Any]) -> Run:
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What the stages of a run came to."""
+
+    cycles: list[dict[Form, Model]]
+    """The models of each cycle, one cycle for methods that have none."""
+    best: Mapping[Form, Model]
+    """The model that is kept of each form."""
+    dev: Metrics | None
+    """Dev metric of the base model and of the kept models."""
+    scores: dict[str, Metrics]
+    """Test metrics of the same."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else stands in result.json."""
+    notes: list[str] = field(default_factory=list)
+    """What else to know before trusting the numbers."""
+    members: Sequence[Mapping[Form, Model]] = ()
+    """The kept models of each of several members."""
+    teachers: Mapping[int, tuple[Path, str]] = field(default_factory=dict)
+    """Cross-encoders that learned labels first, by number: their folder, and their card."""
+
+
+def open_run(given: Method, config: Method) -> Run:
     """Open the run folder of a config.
 
     Args:
         given: The config with every default written out, for the run's recipe.
         config: The same with its variables filled in.
     """
-    return Run.open(
+    recipe = dataclasses.replace(given, reuse_from=())  # where stages come from changes no outcome
+    run = Run.open(
         config.output,
-        recipe_toml(
-            dataclasses.replace(given, reuse_from=())
-        ),  # where stages come from changes no outcome: it is no other recipe
+        recipe_toml(recipe),
         method_name(type(given)),
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
@@ -73,12 +97,13 @@ def open_run(given: Method[Any], config: Method[Any]) -> Run:
         barrier=distributed.barrier,
         broadcast=distributed.broadcast,
     )
+    if run.is_first and not (run.folder / "result.json").exists():
+        _remove_unfinished(run)
+    return run
 
 
-def remove_unfinished(run: Run) -> None:
+def _remove_unfinished(run: Run) -> None:
     """Remove what a run left that was killed before its result was written: it must not pass for this one's."""
-    if distributed.rank() != 0 or (run.folder / "result.json").exists():
-        return
     for path in (run.folder / name for name in _OUTPUTS):
         if path.is_dir():
             shutil.rmtree(path)
@@ -88,34 +113,28 @@ def remove_unfinished(run: Run) -> None:
 
 def result_of(
     run: Run,
-    given: Method[Any],
-    data: Data,
-    cycles: list[dict[Form, Model]],
-    best: Mapping[Form, Model],
+    given: Method,
+    context: Context[Any],
+    outcome: Outcome,
     *,
-    dev: Metrics | None,
-    scores: dict[str, Metrics],
-    seconds: float,
+    started: float,
+    n_workers: int,
     recipe: str | None,
-    notes: list[str],
 ) -> Result:
-    """The content of result.json.
+    """Return the content of result.json.
 
     Args:
         run: The run, its stages done.
         given: The config with every default written out.
-        data: What was read.
-        cycles: The models of each cycle, one cycle for methods that have none.
-        best: The model that is kept of each form.
-        dev: Dev metric of the start and of the kept models.
-        scores: Test metrics of the same.
-        seconds: Wall time of this process.
+        context: What the run was built with.
+        outcome: What its stages came to.
+        started: When this process began with it, by the monotonic clock.
+        n_workers: How many processes trained members.
         recipe: Name of the recipe that the config comes from.
-        notes: What else to know before trusting the numbers.
     """
-    texts = keep_texts(run, data)
-    keep_gold(run, data)
-    stages = run.stages
+    texts = keep_texts(context)
+    keep_gold(context)
+    data = context.data
     result: Result = {
         "method": method_name(type(given)),
         "about": given.about,
@@ -126,48 +145,50 @@ def result_of(
         "data": data.as_record(),
         "texts": texts,
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
-        "cycles": cycle_records(cycles),
-        "best": best_records(best, ""),
-        "dev": dev,
-        "scores": scores,
-        "analysis": analysis_of(cycles) if given.test_every_eval else None,
-        "stages": stages,  # type: ignore[typeddict-item]
-        "seconds": max(seconds, sum(stage["seconds"] for stage in stages)),
-        "notes": notes,
+        "cycles": cycle_records(outcome.cycles),
+        "best": best_records(outcome.best, ""),
+        "dev": outcome.dev,
+        "scores": outcome.scores,
+        "analysis": analysis_of(outcome.cycles) if given.test_every_eval else None,
+        "stages": run.stages,  # type: ignore[typeddict-item]
+        "seconds": max(time.monotonic() - started, spent(run.stages, n_workers)),
+        "notes": outcome.notes,
     }
     if recipe is not None:
         result["recipe"] = recipe
-    return result
+    return cast(Result, {**result, **outcome.details})
 
 
-def finish(run: Run, result: Result, best: Mapping[Form, Model], members: Sequence[Mapping[Form, Model]] = ()) -> None:
+def finish(run: Run, result: Result, outcome: Outcome) -> None:
     """Put the models where the user finds them, write the record, then the report.
 
     Args:
         run: The run, its stages done.
         result: The content of result.json.
-        best: The model that is kept of each form.
-        members: The same of each member, where the result has several.
+        outcome: What the stages came to.
     """
     run.set_outdated_result_aside()
-    if distributed.rank() == 0:
-        for form, model in best.items():
-            _export(run, _of_model(result, form), form, model, run.folder / FOLDERS[form])
-        for number, models in enumerate(members if "members" in result else (), 1):
+    if run.is_first:
+        for form, model in outcome.best.items():
+            _export(model.folder, model_card(_of_model(result, form), form), run.folder / FOLDERS[form])
+        for number, models in enumerate(outcome.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
-                target = run.folder / MEMBERS / str(number) / FOLDERS[form]
-                _export(run, _of_model(own, form, number), form, model, target)
+                card = model_card(_of_model(own, form, number), form)
+                _export(model.folder, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
+        shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
+        for number, (folder, card) in outcome.teachers.items():
+            _export(folder, card, run.folder / TEACHERS / str(number))
     result["intervals"] = distributed.broadcast(
-        intervals_record(drawn_intervals(Evidence(run.folder, result))) if distributed.rank() == 0 else {}
+        intervals_record(drawn_intervals(Evidence(run.folder, result))) if run.is_first else {}
     )
     run.finish(result)
-    if distributed.rank() == 0:
+    if run.is_first:
         write_report(run.folder)
 
 
 def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
-    """What the card of one model of several members is written from: the config names that member alone."""
+    """Return what the card of one model of several members is written from: the config names that member alone."""
     number = number or result["best"][form].get("member")
     if number is None:
         return result
@@ -181,7 +202,7 @@ def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:
-    """Where the stages were computed; for a run that went on elsewhere, all commits, devices and so on."""
+    """Return where the stages were computed; for a run that went on elsewhere, all commits, devices and so on."""
     commits = [
         each["git"]["commit"] + ("-dirty" if each["git"]["is_changed"] else "") for each in recorded if each["git"]
     ]
@@ -199,7 +220,7 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
-    """Each cycle's models for result.json."""
+    """Return each cycle's models for result.json."""
     return [
         {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
         for i, models in enumerate(cycles, 1)
@@ -207,7 +228,7 @@ def cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
 
 
 def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
-    """The kept models for result.json, exported below `parent`."""
+    """Return the kept models for result.json, exported below `parent`."""
     return {
         form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": f"{parent}{folder}"}
         for form, folder in FOLDERS.items()
@@ -226,34 +247,35 @@ def _form_record(model: Model) -> Any:
 
 
 def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, int, dict[str, float | None]]]]:
-    """What `test_every_eval` recorded, for result.json."""
+    """Return what `test_every_eval` recorded, for result.json."""
     curves: dict[str, list[tuple[int, int, dict[str, float | None]]]] = {}
     for form, model in (item for models in cycles for item in models.items()):
         curves.setdefault(form, []).extend((model.cycle, step, values) for step, values in model.others("test_"))
     return curves
 
 
-def _plain(config: Method[Any]) -> dict[str, Any]:
-    """The config for result.json: no token, a Dataset by its number of rows."""
+def _plain(config: Method) -> dict[str, Any]:
+    """Return the config for result.json: no token, a Dataset by its number of rows."""
     values = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
+    for each in dataclasses.fields(config):
+        value = getattr(config, each.name)
         if isinstance(value, Dataset):
             value = f"a Dataset of {len(value)} rows"
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = dataclasses.asdict(value)
-        elif field.name == "members":
+        elif each.name == "members":
             value = [dataclasses.asdict(member) for member in value]
-        values[field.name] = value
+        values[each.name] = value
     values["token"] = None
     return values
 
 
-def _export(run: Run, result: Result, form: Form, model: Model, target: Path) -> None:
-    unfinished = run.folder / f".tmp-{FOLDERS[form]}"
+def _export(folder: Path, card: str, target: Path) -> None:
+    """Copy a model, with its card, to where the user finds it."""
+    unfinished = target.with_name(f".tmp-{target.name}")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(model.folder, unfinished)
-    atomic_write_text(unfinished / "README.md", model_card(result, form))
-    shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(folder, unfinished)
+    atomic_write_text(unfinished / "README.md", card)
+    shutil.rmtree(target, ignore_errors=True)
     unfinished.rename(target)

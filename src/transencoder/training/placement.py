@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
@@ -17,7 +17,7 @@ from transencoder.settings import expanded
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
 """Those whose package has the tracker's name."""
 
-Config = TypeVar("Config", bound=Method[Any])
+Config = TypeVar("Config", bound=Method)
 
 
 def placed(config: Config) -> tuple[Config, Config]:
@@ -34,7 +34,7 @@ def placed(config: Config) -> tuple[Config, Config]:
     """
     usable = expanded(config)
     _check_trackers(usable.report_to)
-    device = _checked_device(usable.device) if usable.device else _device()
+    device = _checked_device(usable.device) if usable.device else default_device()
     precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
     return replace(config, precision=precision), replace(usable, precision=precision, device=device)
 
@@ -61,5 +61,6 @@ def _check_trackers(names: tuple[str, ...]) -> None:
             raise InputError(f"report_to has {name}, which is not installed; pip install {name}, or leave it out")
 
 
-def _device() -> str:
+def default_device() -> str:
+    """Return the device that is taken where none is named: the present GPU, else the CPU."""
     return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,267 @@
+"""What the stages of a run work with: its config and data, the models in it, and who computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+
+from transencoder.config import Form, Pooling, Precision, Texts
+from transencoder.encoders import count_parameters, gives_logits, load_bi, load_trained, weights_fingerprint
+from transencoder.evaluation import LabelledSet, measure
+from transencoder.fit import Session
+from transencoder.pairs import fingerprint
+from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.report.result import DataRecord, RunData
+from transencoder.runs import Executor, Planner, Stage, StageRecord, stage_seed
+from transencoder.scorers import BiScorer, CrossScorer, Scorer
+from transencoder.tokens import Encoder, TokenCache
+
+ConfigT = TypeVar("ConfigT")
+
+_PAIR_TOKENS = 32
+"""Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A data set, and the key by which stages know its content."""
+
+    data: Dataset
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(LabelledSet):
+    """A labelled set of a run: dev, or a test."""
+
+    name: str
+    record: DataRecord
+
+    @property
+    def key(self) -> str:
+        """Of the data and of how it is measured."""
+        more = [] if self.classes is None else [fingerprint(self.classes["train"]), fingerprint(self.classes["dev"])]
+        return " ".join([self.metric, self.record["fingerprint"], *more])
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Which training pairs have gold scores."""
+
+    scores: np.ndarray
+    """float32 (n pairs,), in [0, 1]; NaN where there is none."""
+    key: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """Everything a run reads."""
+
+    training: Dataset
+    """Pairs, `sentence1` and `sentence2`, with `label` where they are labelled; or sentences or documents, `text`."""
+    record: DataRecord
+    """Of the training text."""
+    kind: Literal["pairs"] | Texts
+    """What the training text's rows are."""
+    dev: Scored | None
+    tests: list[Scored]
+    gold: Gold | None = None
+    """Of the training pairs, where the user gave some."""
+
+    @property
+    def rows(self) -> Rows:
+        """The training text with its key."""
+        return Rows(self.training, self.record["fingerprint"])
+
+    def as_record(self) -> RunData:
+        """Return the data sets for result.json."""
+        labelled = {"dev": self.dev.record if self.dev else None, "tests": {t.name: t.record for t in self.tests}}
+        return {self.kind: self.record} | labelled  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model on disk and what it is: a base model, or what a stage made."""
+
+    form: Form
+    folder: Path
+    key: str
+    """Fingerprint of a base model, key of a stage."""
+    name: str
+    cycle: int = 0
+    """0: a base model."""
+    fitted: dict[str, Any] | None = None
+    """The fit's record: best, best_step, curve, n_steps, seconds."""
+    seconds: float = 0.0
+    pooling: Pooling | None = None
+    """Of a base model; None: its own."""
+    prompts: Prompts = OWN_PROMPTS
+    """Of a bi-encoder."""
+    member: int = 0
+    """Whose it is: position among the run's members."""
+    chosen_by: str | None = "dev"
+    """What chose its checkpoint: dev, or a criterion that needs no labels; None: nothing, it is the last one."""
+    n_parameters: int = 0
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What decides how it reads texts besides its folder, for a stage's key."""
+        return {"pooling": self.pooling} | self.prompts.outcome
+
+    @property
+    def dev(self) -> float | None:
+        """Best dev metric, where there is a dev set."""
+        return self.best if self.chosen_by == "dev" else None
+
+    @property
+    def best(self) -> float | None:
+        """The highest value of what chose its checkpoint, where anything did."""
+        return self.fitted["best"] if self.fitted else None
+
+    @property
+    def criteria(self) -> dict[str, float | None]:
+        """What held-out pairs say of it without labels, by criterion; empty where none are held out."""
+        return {} if not self.fitted else dict(self.others("criterion_")).get(self.fitted["best_step"], {})
+
+    def others(self, prefix: str) -> list[tuple[int, dict[str, float | None]]]:
+        """Return (step, metrics besides dev) of each evaluation that recorded some of a kind.
+
+        Args:
+            prefix: The kind, which their names begin with and lose: `test_` or `criterion_`.
+        """
+        found = self.fitted.get("others", []) if self.fitted else []
+        named = [
+            (step, {name.removeprefix(prefix): v for name, v in each.items() if name.startswith(prefix)})
+            for step, each in found
+        ]
+        return [(step, values) for step, values in named if values]
+
+
+def base_model(
+    folder: Path,
+    name: str = "start",
+    *,
+    form: Form = "bi",
+    pooling: Pooling | None = None,
+    prompts: Prompts = OWN_PROMPTS,
+    member: int = 0,
+) -> Model:
+    """Return the base model in a folder."""
+    return Model(
+        form,
+        folder,
+        weights_fingerprint(folder),
+        name,
+        pooling=pooling,
+        prompts=prompts,
+        member=member,
+        n_parameters=count_parameters(folder),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Where and with what a stage is computed; nothing in it changes what comes out."""
+
+    folder: Path
+    """The stage's."""
+    run_folder: Path
+    device: str
+    cache: TokenCache
+    report_to: tuple[str, ...] = ()
+    """Trackers that trainings report to."""
+
+    def load(self, model: Model, max_length: int | None = None) -> Encoder:
+        """Load a base model or a trained one, with another maximal length than its own where one is given."""
+        if model.cycle:
+            return load_trained(model.folder, self.device, max_length=max_length)
+        return load_bi(
+            model.folder, max_length=max_length, pooling=model.pooling, prompts=model.prompts, device=self.device
+        )
+
+    def scorer(
+        self, model: Encoder, precision: Precision, *, prompts: Prompts = OWN_PROMPTS, both_orders: bool = False
+    ) -> Scorer:
+        """Return the scorer of a model in memory; prompts are a bi-encoder's, both orders a cross-encoder's."""
+        if isinstance(model, SentenceTransformer):
+            return BiScorer(
+                model, precision=precision, cache=self.cache, prompt=prompts.query, document_prompt=prompts.document
+            )
+        return CrossScorer(
+            model, precision=precision, cache=self.cache, both_orders=both_orders, as_logit=gives_logits(model)
+        )
+
+    def session(self, name: str, seed: int, precision: Precision) -> Session:
+        """Return how the training of a stage runs.
+
+        Args:
+            name: The stage's.
+            seed: The run's.
+            precision: Decides, with the seed, what is learned.
+        """
+        return Session(
+            folder=self.folder / "checkpoints",
+            seed=stage_seed(seed, name),
+            precision=precision,
+            cache=self.cache,
+            report_to=self.report_to,
+            log_folder=self.run_folder / "tensorboard" / name.replace("/", "-"),
+        )
+
+
+@dataclass
+class Context(Generic[ConfigT]):
+    """What a run is built with."""
+
+    config: ConfigT
+    """With its device and precision, every default filled in."""
+    executor: Executor
+    """Who computes the stages."""
+    data: Data
+    made: dict[str, StageRecord] = field(default_factory=dict)
+    """The stages so far, by name."""
+
+    @property
+    def is_plan(self) -> bool:
+        """Whether nothing is computed, only planned: results are then empty."""
+        return isinstance(self.executor, Planner)
+
+    def make(self, stage: Stage[Work]) -> StageRecord:
+        """Return the record of a stage, which is computed where it is not done."""
+        return self.make_all([stage])[0]
+
+    def make_all(self, stages: Sequence[Stage[Work]]) -> list[StageRecord]:
+        """Return the records of stages that do not depend on each other, which may be computed side by side."""
+        records = self.executor.make(stages)
+        self.made |= {record.name: record for record in records}
+        return records
+
+
+def operations(n_parameters: float, n_trained: float, n_scored: float = 0) -> float:
+    """Return the floating-point operations to train on pairs and to score pairs.
+
+    Scoring takes 2 for each token and parameter but those of the vocabulary's table; training three times that.
+
+    Args:
+        n_parameters: Of the model.
+        n_trained: Pairs in all steps.
+        n_scored: Pairs in all evaluations.
+    """
+    return n_parameters * _PAIR_TOKENS * (3 * n_trained + n_scored)
+
+
+def metrics_of(scorer: Scorer, dev: Scored | None, tests: Sequence[Scored]) -> dict[str, float]:
+    """Return the metrics of an evaluation during training: dev's, and in analysis mode the tests'."""
+    found = {} if dev is None else {"dev": measure(scorer, dev)}
+    return found | {f"test_{test.name}": measure(scorer, test) for test in tests}
+
+
+def as_references(records: Mapping[str, Sequence[StageRecord]]) -> dict[str, list[np.ndarray]]:
+    """Return the scores that stages keep, float32 (n,) each, by who gave them."""
+    return {name: [np.load(each.folder / "scores.npy") for each in theirs] for name, theirs in records.items()}

@@ -1,0 +1,136 @@
+"""Who takes part in a Trans-Encoder run, and what its stages are built with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from transencoder import distributed
+from transencoder.config import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
+from transencoder.context import Context, Model
+from transencoder.cycles.stages import Criteria, Pretraining, TeacherScores
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.report import weak_start_notes
+from transencoder.runs import StageRecord
+from transencoder.selection import LEAST_PAIRS, HeldOut, hold_out
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ContextMember:
+    """Where the models of one member start, how they are trained, and how their scores count."""
+
+    prefix: str
+    """Of the names of its stages: `member-2/`; empty for the only member."""
+    bi: Model
+    cross: Model
+    fits: Mapping[Form, FitConfig]
+    """How its bi- and cross-encoders are trained."""
+    pretraining: PretrainingConfig
+    """Of the cross-encoders' base model."""
+    weight: float = 1.0
+    """Share in labels and ensembles, above 0; they are normalised."""
+    policy: LabelPolicy = "clip"
+    """How its scores become targets."""
+    pretrained: StageRecord | None = None
+    """The stage that made the encoder of the cross-encoders' base model from `cross`, where there is one."""
+
+
+@dataclass
+class CycleContext(Context[TransEncoder]):
+    """What the cycles are built with."""
+
+    members: tuple[ContextMember, ...] = ()
+    held_out: HeldOut | None = None
+    """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
+    criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
+    """By which of these checkpoints are chosen; none where there is a dev set, or the last one is kept."""
+
+    @property
+    def labels_both_orders(self) -> bool:
+        """Whether cross-encoders score both orders when they label and are measured."""
+        return self.config.label_both_orders and self.config.is_symmetric
+
+    @property
+    def may_leave_range(self) -> bool:
+        """Whether targets may lie outside [0, 1], as the released code's do."""
+        return any(member.policy == "raw" for member in self.members)
+
+    def base_length(self, model: Model) -> int | None:
+        """Return the tokens that a base model reads of a text; None for a trained model, which has its own length."""
+        return None if model.cycle else self.config.bi.max_length
+
+    def scores_stage(self, model: Model) -> TeacherScores:
+        """Return the stage of a model's scores of the training pairs."""
+        return TeacherScores(
+            name=f"{model.name}/scores",
+            pairs=self.data.rows,
+            model=model,
+            both_orders=model.form == "cross" and self.labels_both_orders,
+            max_length=self.base_length(model),
+            precision=self.config.precision,
+        )
+
+    def scores_of(self, models: Iterable[Model]) -> tuple[StageRecord, ...]:
+        """Return the stages of models' scores of the training pairs."""
+        return tuple(self.make_all([self.scores_stage(model) for model in models]))
+
+
+def with_pretraining(context: CycleContext) -> CycleContext:
+    """Return the context whose cross-encoders start from masked language models of its pairs, where members want it."""
+    wanted = [position for position, member in enumerate(context.members) if member.pretraining.epochs]
+    records = context.make_all([_pretraining(context, context.members[position]) for position in wanted])
+    made = dict(zip(wanted, records, strict=True))
+    members = [replace(member, pretrained=made.get(i)) for i, member in enumerate(context.members)]
+    return replace(context, members=tuple(members))
+
+
+def base_criteria(context: CycleContext, members: Sequence[ContextMember]) -> list[StageRecord | None]:
+    """Return the stages of what some of the pairs say of members' base models without labels; None where pairs are few.
+
+    These are the held-out pairs, or, where dev chooses and nothing is held out, those that would be.
+    """
+    held_out, gold = context.held_out, context.data.gold
+    n_unlabelled = len(context.data.training) if gold is None else int(np.isnan(gold.scores).sum())
+    if held_out is None and n_unlabelled >= LEAST_PAIRS:
+        held_out = hold_out(context.data.training, None if gold is None else gold.scores)
+    if held_out is None:
+        return [None] * len(members)
+    return [*context.make_all([_criteria(context, member, held_out) for member in members])]
+
+
+def warn_of_weak_bases(context: CycleContext) -> None:
+    """Warn, before anything is trained, of base models that look too weak to teach."""
+    records = base_criteria(context, context.members)
+    for member, record in zip(context.members, records, strict=True):
+        for note in weak_start_notes(record.result) if record is not None else ():
+            logger.warning("%s: %s", member.bi.name, note)
+
+
+def _criteria(context: CycleContext, member: ContextMember, held_out: HeldOut) -> Criteria:
+    return Criteria(
+        name=f"{member.bi.name}/criteria",
+        pairs=context.data.rows,
+        model=member.bi,
+        held_out=held_out,
+        max_length=context.config.bi.max_length,
+        precision=context.config.precision,
+    )
+
+
+def _pretraining(context: CycleContext, member: ContextMember) -> Pretraining:
+    return Pretraining(
+        name=f"{member.prefix}cross-start/pretraining",
+        pairs=context.data.rows,
+        base=member.cross,
+        fit=member.pretraining.as_fit(member.fits["cross"]),
+        mask_ratio=member.pretraining.mask_ratio,
+        both_orders=context.config.is_symmetric,
+        seed=context.config.seed,
+        precision=context.config.precision,
+        n_processes=distributed.world_size(),
+    )

@@ -1,0 +1,337 @@
+"""The stages of Trans-Encoder: scores of teachers, labels made of them, students, and what surrounds these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import AutoModel
+
+from transencoder.config import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
+from transencoder.context import Gold, Model, Rows, Scored, Work, as_references, metrics_of, operations
+from transencoder.encoders import as_logits, load_bi, load_cross, transplant
+from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain, steps_in_all
+from transencoder.labels import as_record, combine, score_on_ranks
+from transencoder.losses import (
+    ClippedCosineCrossEntropyLoss,
+    CosineCrossEntropyLoss,
+    CosineLoss,
+    CosineRegressionLoss,
+    LogCoshLoss,
+    LogitLoss,
+    LogitRegressionLoss,
+    SoftCrossEntropyLoss,
+)
+from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
+from transencoder.scorers import Scorer
+from transencoder.selection import HeldOut
+from transencoder.tokens import Encoder
+
+_CROSS_LOSSES: dict[CrossLoss, type[LogitLoss]] = {"bce": SoftCrossEntropyLoss, "mse": LogitRegressionLoss}
+
+_BI_LOSSES: dict[BiLoss, type[CosineLoss]] = {
+    "mse": CosineRegressionLoss,
+    "log_cosh": LogCoshLoss,
+    "bce": CosineCrossEntropyLoss,
+    "bce_clipped": ClippedCosineCrossEntropyLoss,
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Criteria(Stage[Work]):
+    """What held-out pairs say of a base model without labels."""
+
+    pairs: Rows = made_of()
+    model: Model = made_of(reading=True)
+    held_out: HeldOut = setting(lambda held_out: held_out.about)
+    max_length: int | None
+    precision: Precision
+
+    def compute(self, work: Work) -> dict[str, float]:
+        """Score the held-out pairs."""
+        scorer = work.scorer(work.load(self.model, self.max_length), self.precision, prompts=self.model.prompts)
+        return self.held_out.criteria(scorer, {})
+
+    def write(self, work: Work, computed: dict[str, float]) -> dict[str, Any]:
+        """Return the criteria."""
+        return {name: None if np.isnan(value) else value for name, value in computed.items()}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pretraining(Stage[Work]):
+    """Masked language modelling over the pairs: the encoder that a cross-encoder starts from."""
+
+    pairs: Rows = made_of()
+    base: Model = made_of()
+    fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
+    mask_ratio: float
+    both_orders: bool
+    seed: int
+    precision: Precision
+    n_processes: int
+
+    def compute(self, work: Work) -> tuple[Any, Pretrained]:
+        """Train."""
+        return pretrain(
+            self.base.folder,
+            self.pairs.data,
+            self.fit,
+            self.mask_ratio,
+            work.session(self.name, self.seed, self.precision),
+            device=work.device,
+            both_orders=self.both_orders,
+        )
+
+    def write(self, work: Work, computed: tuple[Any, Pretrained]) -> dict[str, Any]:
+        """Save the model."""
+        model, record = computed
+        model.save_pretrained(work.folder / "model")
+        return asdict(record)
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps."""
+        return steps_in_all(len(self.pairs.data), self.fit, both_orders=self.both_orders)
+
+    def cost(self) -> Cost:
+        """Return the training's cost, and the model's."""
+        return _training_cost(self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TeacherScores(Stage[Work]):
+    """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
+
+    pairs: Rows = made_of()
+    model: Model = made_of(reading=True)
+    both_orders: bool
+    max_length: int | None
+    precision: Precision
+
+    def compute(self, work: Work) -> np.ndarray:
+        """Score the pairs, each rank its share."""
+        model = work.load(self.model, self.max_length)
+        scorer = work.scorer(model, self.precision, prompts=self.model.prompts, both_orders=self.both_orders)
+        return score_on_ranks(scorer, self.pairs.data)
+
+    def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
+        """Write `scores.npy`, float32 (n,)."""
+        np.save(work.folder / "scores.npy", computed)
+        return {}
+
+    def cost(self) -> Cost:
+        """Return the cost of scoring all pairs."""
+        n_pairs = len(self.pairs.data)
+        n_scored = n_pairs * (2 if self.both_orders else 1)
+        return Cost(operations=operations(self.model.n_parameters, 0, n_scored), disk_bytes=4 * n_pairs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labels(Stage[Work]):
+    """The labels that teachers make together: the weighted mean of their targets (section 2.4)."""
+
+    scores: tuple[StageRecord, ...] = made_of()
+    policy: tuple[LabelPolicy, ...] = setting(lambda each: each[0] if len(set(each)) == 1 else each)
+    """Of each teacher: how its raw scores become targets."""
+    weights: tuple[float, ...]
+    """Of each teacher."""
+    teachers: tuple[Model, ...] = implied()
+    pairs: Rows = implied()
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write `labels.parquet`, as any sentence-transformers trainer takes it, and the raw scores."""
+        names = [teacher.name for teacher in self.teachers]
+        labels = combine(
+            {name: np.load(each.folder / "scores.npy") for name, each in zip(names, self.scores, strict=True)},
+            dict(zip(names, self.policy, strict=True)),
+            dict(zip(names, self.weights, strict=True)),
+            {teacher.name: teacher.key for teacher in self.teachers},
+        )
+        labels.write(work.folder / "labels.parquet", self.pairs.data)
+        labels.write_raw(work.folder / "raw.parquet")
+        low, high = np.percentile(labels.targets, [5, 95])
+        return {"teachers": as_record(labels.provenance), "middle": [float(low), float(high)]}
+
+    def cost(self) -> Cost:
+        """Return what the labels and the texts beside them take on disk."""
+        return Cost(disk_bytes=100 * len(self.pairs.data))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Student(Stage[Work]):
+    """A member's bi- or cross-encoder, trained on what teachers say of the pairs."""
+
+    labels: StageRecord = made_of()
+    dev: Scored | None = made_of(absent="")
+    analysis: tuple[Scored, ...] = made_of()
+    """Tests that are scored at each evaluation, never used to choose."""
+    base: Model = made_of()
+    pretrained: StageRecord | None = made_of()
+    """The stage that made the encoder that the student starts from, where `base` is pretrained further."""
+    teacher: Model | None = made_of()
+    """Whose encoder the student starts from (initialisation sequential, section 5.2)."""
+    gold: Gold | None = made_of()
+    strangers: tuple[Model, ...] = made_of()
+    """Teachers that criteria compare with and that have no part in the labels."""
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    initialisation: str
+    seed: int
+    precision: Precision
+    n_processes: int
+    allow_outside: bool
+    """Whether targets may lie outside [0, 1], as the released code's do."""
+    held_out: HeldOut | None = setting(lambda held_out: held_out.about, default=None)
+    """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
+    chosen_by: Criterion | None = setting(default=None)
+    """By which of these the checkpoint is chosen."""
+    pairs: Rows = implied()
+    references: Mapping[str, tuple[StageRecord, ...]] = implied()
+    """Stages with scores that criteria compare the student's with, by whose they are: `start`, `member`."""
+    prompts: Prompts = implied()
+    """Of the member's bi-encoders."""
+
+    def compute(self, work: Work) -> tuple[Encoder, Fitted]:
+        """Train."""
+        session = work.session(self.name, self.seed, self.precision)
+        student = self._initialised(work, session.seed)
+        if self.teacher is not None:
+            transplant(work.load(self.teacher), student)
+        labels = read_targets(self.labels.folder / "labels.parquet")
+        n_pairs = len(self.pairs.data)
+        material = Material(
+            pairs=self.pairs.data,
+            targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
+            rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.rows),
+            both_orders=self._in_both_orders,
+            prompts=self.prompts,
+        )
+        evaluate = self._evaluation(work, labels) if self.dev is not None or self.chosen_by is not None else None
+        return student, fit(student, self._loss, material, evaluate, self.fit, session)
+
+    def write(self, work: Work, computed: tuple[Encoder, Fitted]) -> dict[str, Any]:
+        """Save the model."""
+        student, fitted = computed
+        student.save_pretrained(str(work.folder / "model"), create_model_card=False)
+        return asdict(fitted)
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps."""
+        return steps_in_all(len(self.pairs.data), self.fit, both_orders=self._in_both_orders)
+
+    def cost(self) -> Cost:
+        """Return the cost of the training, of dev evaluations, and of the model."""
+        n_evaluations = self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)
+        n_scored = n_evaluations * len(self.dev.pairs) * self._n_dev_orders if self.dev is not None else 0
+        return _training_cost(self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored)
+
+    def _evaluation(self, work: Work, labels: np.ndarray) -> DevMetrics:
+        """Return what is measured of the student at each evaluation."""
+        references = {"teacher": [labels], **as_references(self.references)}
+        if self.held_out is not None:
+            references = {name: [each[self.held_out.rows] for each in them] for name, them in references.items()}
+
+        def metrics(model: Encoder) -> dict[str, float]:
+            scorer = self._scorer(work, model)
+            found = metrics_of(scorer, self.dev, self.analysis)
+            if self.held_out is None:
+                return found
+            criteria = self.held_out.criteria(scorer, references)
+            chosen = {} if self.dev is not None else {"dev": criteria[str(self.chosen_by)]}
+            return chosen | found | {f"criterion_{name}": value for name, value in criteria.items()}
+
+        return metrics
+
+    def _scorer(self, work: Work, model: Encoder) -> Scorer:
+        return work.scorer(model, self.precision, prompts=self.prompts)
+
+    def _initialised(self, work: Work, seed: int) -> Encoder:
+        raise NotImplementedError
+
+    def _loss(self, student: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def _in_both_orders(self) -> bool:
+        return False
+
+    @property
+    def _n_dev_orders(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BiStudent(Student):
+    """A bi-encoder, which learns labels by its cosine."""
+
+    base: Model = made_of(reading=True)
+    loss: BiLoss = setting(default="mse")
+
+    def _initialised(self, work: Work, seed: int) -> SentenceTransformer:
+        return load_bi(
+            self.base.folder,
+            max_length=self.fit.max_length,
+            pooling=self.base.pooling,
+            prompts=self.base.prompts,
+            device=work.device,
+        )
+
+    def _loss(self, student: SentenceTransformer) -> CosineLoss:
+        return _BI_LOSSES[self.loss](student, allow_outside=self.allow_outside)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CrossStudent(Student):
+    """A cross-encoder, which learns labels by its logit."""
+
+    loss: CrossLoss = setting(default="bce")
+    head: Head
+    both_orders: bool
+    """Train on (a, b) and (b, a)."""
+    dev_orders: bool
+    """Score both orders when the student is evaluated."""
+
+    def _initialised(self, work: Work, seed: int) -> CrossEncoder:
+        student = load_cross(
+            self.base.folder, max_length=self.fit.max_length, head=self.head, seed=seed, device=work.device
+        )
+        if self.loss == "mse":
+            as_logits(student)
+        if self.pretrained is not None:
+            transplant(AutoModel.from_pretrained(self.pretrained.folder / "model"), student)
+        return student
+
+    def _loss(self, student: CrossEncoder) -> LogitLoss:
+        return _CROSS_LOSSES[self.loss](student, allow_outside=self.allow_outside)
+
+    def _scorer(self, work: Work, model: Encoder) -> Scorer:
+        return work.scorer(model, self.precision, prompts=OWN_PROMPTS, both_orders=self._n_dev_orders == 2)
+
+    @property
+    def _in_both_orders(self) -> bool:
+        return self.both_orders
+
+    @property
+    def _n_dev_orders(self) -> int:
+        return 2 if self.dev_orders and self.both_orders else 1
+
+
+def read_targets(path: Path) -> np.ndarray:
+    """Return the targets of a labels file, float32 (n,)."""
+    targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
+    return targets
+
+
+def _training_cost(n_parameters: int, n_trained: int, n_scored: int = 0) -> Cost:
+    """Return the cost of training an encoder: its model stays, checkpoints with Adam's moments lie beside it."""
+    return Cost(
+        operations=operations(n_parameters, n_trained, n_scored),
+        disk_bytes=4 * n_parameters,
+        scratch_bytes=16 * n_parameters,
+    )

@@ -1,0 +1,202 @@
+"""A run as a graph: stages that declare what they are made of, from which keys, plans and computations follow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cached_property
+from typing import Any, Generic, Protocol, TypeVar
+
+from transencoder.runs.canonical import stage_key, stage_seed
+from transencoder.runs.records import StageRecord
+
+WorkT = TypeVar("WorkT")
+
+VERSIONS = {
+    "Blocks": 1,
+    "Criteria": 1,
+    "Cut": 3,
+    "EncoderTraining": 4,
+    "Fresh": 1,
+    "KeptGold": 1,
+    "LabelTeacher": 1,
+    "LanguageModel": 1,
+    "Labels": 5,
+    "Mining": 1,
+    "Pretraining": 2,
+    "Sample": 1,
+    "Scores": 1,
+    "Similarities": 1,
+    "Sizes": 1,
+    "Student": 5,
+    "TeacherEmbeddings": 3,
+    "TeacherLabels": 1,
+    "TeacherScores": 5,
+    "Texts": 1,
+    "Views": 3,
+}
+"""The code version of every kind of stage: raised when a change of the code changes what such a stage computes."""
+
+
+class Keyed(Protocol):
+    """What a stage can be made of: a finished stage, a model, or data; the key names its content."""
+
+    @property
+    def key(self) -> str:
+        """Hexadecimal digits, or a fingerprint of data."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a stage takes, roughly."""
+
+    operations: float = 0.0
+    """Floating-point operations."""
+    disk_bytes: float = 0.0
+    """What stays on disk."""
+    scratch_bytes: float = 0.0
+    """What lies on disk besides, while the stage is computed: of several stages the largest counts."""
+
+    def __add__(self, other: Cost) -> Cost:
+        """Return the cost of both, one after the other."""
+        return Cost(
+            operations=self.operations + other.operations,
+            disk_bytes=self.disk_bytes + other.disk_bytes,
+            scratch_bytes=max(self.scratch_bytes, other.scratch_bytes),
+        )
+
+
+def made_of(*, absent: str | None = None, reading: bool = False) -> Any:
+    """Declare an input of a stage: something with a key, a tuple or a mapping of such, or None.
+
+    Args:
+        absent: The key that stands for None; None: a missing input has no key.
+        reading: Whether it is a model whose way of reading texts is a setting of the stage.
+    """
+    return field(metadata={"role": "input", "absent": absent, "reading": reading})
+
+
+def setting(form: Callable[[Any], Any] | None = None, *, default: Any = MISSING) -> Any:
+    """Declare a setting of a stage that is recorded in another form, or not at all at its default.
+
+    Args:
+        form: Gives what is recorded of the value.
+        default: At this value it is left out of the key, so that stages from before there was such a setting keep
+            theirs.
+    """
+    return field(default=default, metadata={"role": "setting", "form": form})
+
+
+def implied(default: Any = MISSING, *, reading: bool = False) -> Any:
+    """Declare a field that follows from the others, and is therefore left out of the key.
+
+    Args:
+        default: Of the field.
+        reading: As for `made_of`.
+    """
+    return field(default=default, metadata={"role": "implied", "reading": reading})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stage(ABC, Generic[WorkT]):
+    """One step of a run.
+
+    The fields of a subclass are all that its result depends on, and all that its computation sees: inputs
+    (`made_of`), and settings, which are every other field. So no setting can be missing from the key.
+    """
+
+    name: str
+    """Letters, digits, `.`, `_`, `-`, in parts separated by `/`: `cycle-1/bi-encoder`."""
+
+    def compute(self, work: WorkT) -> Any:
+        """Compute, on every rank, what takes all of them; nothing unless a subclass says what."""
+        return None
+
+    @abstractmethod
+    def write(self, work: WorkT, computed: Any) -> Mapping[str, Any]:
+        """Write the outputs, on the first rank alone, and return the result, which JSON can hold.
+
+        Args:
+            work: Where they are written, and what else the computation works with.
+            computed: What `compute` returned.
+        """
+
+    def cost(self) -> Cost:
+        """Return what the stage takes, roughly; next to nothing unless a subclass says what."""
+        return Cost()
+
+    @cached_property
+    def key(self) -> str:
+        """The stage's address: 64 hex digits, of its name, settings and inputs."""
+        return stage_key(self.name, self.key_settings, self.key_inputs)
+
+    @property
+    def key_settings(self) -> dict[str, Any]:
+        """The settings by name, as the key and the record have them."""
+        found: dict[str, Any] = {"version": _version(type(self))}
+        for each, value in self._of_role("setting"):
+            if each.default is MISSING or value != each.default:
+                form = each.metadata.get("form")
+                found[each.name] = value if form is None else form(value)
+        found |= {each.name: list(value) for each, value in self._of_role("input") if isinstance(value, Mapping)}
+        for each, value in (*self._of_role("input"), *self._of_role("implied")):
+            if each.metadata["reading"]:
+                found |= value.reading
+        return found
+
+    @property
+    def key_inputs(self) -> list[str]:
+        """The keys of the inputs, in the order of their declaration."""
+        keys: list[str] = []
+        for each, value in self._of_role("input"):
+            if value is None:
+                keys += [] if each.metadata["absent"] is None else [each.metadata["absent"]]
+            elif isinstance(value, tuple):
+                keys += [one.key for one in value]
+            elif isinstance(value, Mapping):
+                keys += [one.key for one in value.values()]
+            else:
+                keys.append(value.key)
+        return keys
+
+    def seed_of(self, seed: int) -> int:
+        """Return the stage's own seed, in [0, 2**31), from the run's."""
+        return stage_seed(seed, self.name)
+
+    def _of_role(self, role: str) -> Iterator[tuple[Field[Any], Any]]:
+        for each in fields(self):
+            if each.name != "name" and each.metadata.get("role", "setting") == role:
+                yield each, getattr(self, each.name)
+
+
+def _version(kind: type[Stage[Any]]) -> int:
+    """Return the code version of a kind of stage, or of the kind that it is a variant of."""
+    return next(VERSIONS[base.__name__] for base in kind.__mro__ if base.__name__ in VERSIONS)
+
+
+class Executor(Protocol):
+    """Who computes stages: this process, several, or nobody, for a plan."""
+
+    def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
+        """Return the records of stages that do not depend on each other, computing those that are not done."""
+        ...
+
+
+class Planner:
+    """An executor that computes nothing: it keeps the stages of a run, and what they cost together."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, Stage[Any]] = {}
+        """The stages that were asked for, by key."""
+
+    def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
+        """Return records without results."""
+        self.stages |= {stage.key: stage for stage in stages}
+        return [StageRecord.planned(stage.name, stage.key) for stage in stages]
+
+    @property
+    def cost(self) -> Cost:
+        """What all stages cost."""
+        return sum((stage.cost() for stage in self.stages.values()), Cost())

@@ -1,0 +1,341 @@
+"""A run of a method that makes a starting encoder: pairs made of text, a teacher's embeddings, one training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from transencoder import distributed
+from transencoder.context import Context, Model, Rows, Scored, base_model
+from transencoder.encoders import check_layers, check_length, check_prunable, fetch, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.fit import check_lora
+from transencoder.methods.start import Sentences, StartMethod
+from transencoder.report.evidence import DEV
+from transencoder.report.result import SizeRecord
+from transencoder.runs import Executor, Planner, stage_seed
+from transencoder.settings import method_name
+from transencoder.training.data import read_start_data
+from transencoder.training.encoder_stages import (
+    PAIRS,
+    Cut,
+    EncoderTraining,
+    Sizes,
+    TeacherEmbeddings,
+    Views,
+    Weights,
+)
+from transencoder.training.label_teachers import (
+    LabelTeacher,
+    Teacher,
+    check_teachers,
+    label_teachers,
+    teachers_to_export,
+)
+from transencoder.training.pipeline import Pipeline, settings_in_words
+from transencoder.training.placement import placed
+from transencoder.training.result import Outcome
+from transencoder.training.scoring import Metrics, Scores, score_base_as_is
+from transencoder.wording import plural
+
+_N_MEASURED = 256
+"""Sentences of the training text that a student and what it is compared with encode."""
+
+
+@dataclass
+class EncoderContext(Context[StartMethod]):
+    """What the stages of an encoder are built with."""
+
+    base: Model = field(kw_only=True)
+    """What is trained: the base model, or the smaller model that is cut from it."""
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What training came to."""
+
+    model: Model
+    teachers: list[Teacher]
+    n_pairs: int
+
+
+class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
+    """A run that makes a bi-encoder.
+
+    Raises:
+        InputError: A model that cannot be had or that the method cannot use, found before the text is read.
+    """
+
+    def __init__(self, config: StartMethod) -> None:
+        given, usable = placed(config)
+        self.folder = folder = fetch(
+            usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
+        )
+        check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
+        if usable.fit.lora_rank:
+            check_lora()
+        _check_cut(usable, folder)
+        for helper in usable.helpers:
+            if _vocabulary(usable.fetch_helper(helper)) != _vocabulary(folder):
+                raise InputError(
+                    f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give "
+                    "one that was made from the same pretrained model"
+                )
+        check_teachers(usable)
+        self.teacher = None if usable.taught_by is None else _fetched_teacher(usable)
+        if self.teacher is not None:
+            check_length(self.teacher, usable.fit.max_length, "fit.max_length", str(usable.taught_by))
+        usable.check_start(folder)
+        self.given, self.config = given.filled(folder), usable.filled(folder)
+
+    def open(self, executor: Executor, bad_rows_file: Path | None) -> EncoderContext:
+        """Read the data and cut the model that is trained."""
+        data = read_start_data(self.config, bad_rows_file)
+        _check_held_out(self.config, len(data.training))
+        config = self.config.informed(data.record.get("classes", []))
+        base = base_model(self.folder, pooling=config.pooling)
+        context = EncoderContext(config, executor, data, base=base)
+        context.base = _cut(context, base)
+        return context
+
+    def train(self, context: EncoderContext) -> _Trained:
+        """Build the pairs, what teachers say of them, and the training."""
+        config, data = context.config, context.data
+        pairs = _training_pairs(context)
+        labels = label_teachers(context.make, config, data.dev, pairs) if config.cross_teachers else []
+        embeddings = None if self.teacher is None else context.make(_embeddings_stage(config, self.teacher, pairs))
+        stage = EncoderTraining(
+            name="bi-encoder",
+            pairs=pairs,
+            embeddings=embeddings,
+            teachers=tuple(each.labels for each in labels),
+            base=context.base,
+            helpers=tuple(Weights(weights_fingerprint(config.fetch_helper(name))) for name in config.helpers),
+            dev=data.dev,
+            analysis=tuple(data.tests) if config.test_every_eval else (),
+            method=method_name(type(config)),
+            settings=_own_settings(config),
+            fit=config.fit,
+            pooling=config.pooling,
+            seed=config.seed,
+            precision=config.precision,
+            n_processes=distributed.world_size(),
+            config=config,
+            teacher=self.teacher,
+            n_texts=len(data.training),
+        )
+        record = context.make(stage)
+        model = Model(
+            "bi",
+            record.folder / "model",
+            record.key,
+            record.name,
+            cycle=1,
+            fitted=record.result,
+            seconds=record.seconds,
+            n_parameters=context.base.n_parameters,
+        )
+        return _Trained(model, labels, len(pairs.data))
+
+    def measure(self, context: EncoderContext, trained: _Trained) -> Outcome:
+        """Score base model and student, and measure how small and fast the student is."""
+        model, fitted = trained.model, trained.model.fitted or {}
+        scores, dev = _scores(context, model), _dev(context, model)
+        sizes = _sizes(context, self.folder, self.teacher, model)
+        details: dict[str, Any] = {"about": context.config.account}
+        if "uniformity" in fitted:  # not in stages of earlier versions
+            details["uniformity"] = fitted["uniformity"]
+        if sizes is not None:
+            details["sizes"] = sizes
+        return Outcome(
+            cycles=[{"bi": model}],
+            best={"bi": model},
+            dev=dev,
+            scores=scores,
+            details=details,
+            teachers=teachers_to_export(trained.teachers, trained.n_pairs),
+        )
+
+    def lines(self, context: EncoderContext, planner: Planner) -> list[str]:
+        """Return texts, steps and settings."""
+        config = context.config
+        (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
+        n_texts = plural(len(context.data.training), "pair" if config.is_paired else config.text[0][:-1])
+        return [
+            f"{n_texts}; train a bi-encoder {plural(stage.n_steps, 'step')} on "
+            f"{plural(stage.n_trained, config.row_name)}",
+            *_teacher_lines(context, planner),
+            settings_in_words(config.fit),
+        ]
+
+    def extra_disk_bytes(self, context: EncoderContext, planner: Planner) -> float:
+        """Return what the exported models, views and tokens take."""
+        (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
+        teachers = sum(each.base.n_parameters for each in planner.stages.values() if isinstance(each, LabelTeacher))
+        weights = context.base.n_parameters * context.config.n_encoders + teachers
+        return 4 * weights + stage.n_trained * 600 * context.config.relative_length
+
+
+def _cut(context: EncoderContext, base: Model) -> Model:
+    """Return the base model, or the smaller model that a stage makes of it."""
+    config = context.config
+    layers, is_pruned = config.student_layers, config.prune_vocabulary
+    if not layers and not is_pruned:
+        return base
+    stage = Cut(
+        name="student",
+        base=base,
+        texts=context.data.rows if is_pruned else None,
+        layers=layers,
+        is_pruned=is_pruned,
+    )
+    record = context.make(stage)
+    n_parameters = config.n_parameters(base.folder)
+    if context.is_plan:  # its tokens and its way of pooling are the base model's
+        return replace(base, n_parameters=n_parameters)
+    return replace(base_model(record.folder / "model", pooling=config.pooling), n_parameters=n_parameters)
+
+
+def _training_pairs(context: EncoderContext) -> Rows:
+    """Return the rows to train on: pairs that were given or that a stage makes of text, or the texts."""
+    given = context.data.rows
+    if "text" not in given.data.column_names:
+        return given
+    maker = context.config.pair_maker(AutoTokenizer.from_pretrained(context.base.folder).mask_token)
+    if maker is None:
+        return Rows(given.data.select_columns("text").rename_column("text", "sentence1"), given.key)
+    seed = stage_seed(context.config.seed, "pairs")
+    record = context.make(Views(name="pairs", texts=given, maker=maker, seed=seed))
+    if context.is_plan:
+        n_rows = len(given.data) * context.config.rows_per_text
+        return Rows(Dataset.from_dict({"sentence1": [""] * n_rows}), record.key)
+    return Rows(Dataset.from_file(str(record.folder / PAIRS)), record.key)
+
+
+def _embeddings_stage(config: StartMethod, teacher: Path, pairs: Rows) -> TeacherEmbeddings:
+    return TeacherEmbeddings(
+        name="teacher-embeddings",
+        pairs=pairs,
+        teacher=base_model(teacher, "teacher", pooling=config.teacher_pooling),
+        max_length=config.fit.max_length,
+        precision=config.precision,
+        relative_length=config.relative_length,
+    )
+
+
+def _own_settings(config: StartMethod) -> dict[str, Any]:
+    """Return what the method itself adds to the settings of all encoders, less what is in the key by other means."""
+    shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
+    shared |= {*config.text_fields, *config.helpers, *config.teacher_fields}
+    return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
+
+
+def _scores(context: EncoderContext, trained: Model) -> dict[str, Metrics]:
+    """Return the test metrics of the base model, of this as it is, and of the student."""
+    tests = {test.name: test for test in context.data.tests}
+    if not tests:
+        return {}
+    scores = {"start": _score(context, context.base, "start", tests)}
+    as_is = score_base_as_is(context, context.base, tests, max_length=context.config.fit.max_length)
+    if as_is is not None:
+        scores["start_as_is"] = as_is.result
+    return scores | {"bi": _score(context, trained, "bi", tests)}
+
+
+def _dev(context: EncoderContext, trained: Model) -> Metrics | None:
+    """Return the dev metrics of the base model and of the student."""
+    dev = context.data.dev
+    if dev is None:
+        return None
+    start = _score(context, context.base, f"{DEV}/start", {DEV: dev})
+    if not context.data.tests:
+        _score(context, trained, f"{DEV}/bi", {DEV: dev})  # the report's intervals are drawn from its scores
+    return {"start": start[DEV], "bi": trained.dev}
+
+
+def _score(context: EncoderContext, model: Model, name: str, sets: Mapping[str, Scored]) -> Metrics:
+    stage = Scores(
+        name=f"scores/{name}",
+        model=model,
+        sets=sets,
+        precision=context.config.precision,
+        max_length=None if model.cycle else context.config.fit.max_length,
+    )
+    return context.make(stage).result
+
+
+def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained: Model) -> SizeRecord | None:
+    """Compare the student with its teacher, or with what it was cut from; None where there is nothing to compare."""
+    if teacher is not None:
+        whose, other = "teacher", teacher
+    elif context.base.folder != folder:
+        whose, other = "start", folder
+    else:
+        return None
+    stage = Sizes(
+        name="sizes",
+        student=trained,
+        other=base_model(other, whose),
+        texts=context.data.rows,
+        sentences=min(len(context.data.training), _N_MEASURED),
+        whose=whose,
+    )
+    return context.make(stage).result  # type: ignore[return-value]
+
+
+def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
+    """Return classes and cross-encoders that teach, as a person reads them."""
+    lines, config = [], context.config
+    if config.classes:
+        counts = Counter(context.data.training["label"])
+        named = (f"{name} ({counts[float(number)]:,})" for number, name in enumerate(config.classes))
+        lines.append(f"classes: {', '.join(named)}")
+    learners = [each for each in planner.stages.values() if isinstance(each, LabelTeacher)]
+    n_ready = len(config.cross_teachers) - len(learners)
+    teachers = []
+    if learners:
+        steps = plural(learners[0].n_steps, "step")
+        teachers.append(f"{plural(len(learners), 'cross-encoder')} trained for {steps} each")
+    if n_ready:
+        teachers.append(f"{plural(n_ready, 'cross-encoder')} as it was trained before")
+    return [*lines, f"before that, teachers: {', '.join(teachers)}"] if teachers else lines
+
+
+def _check_cut(config: StartMethod, folder: Path) -> None:
+    """Refuse a smaller model that cannot be made of the base model."""
+    if config.student_layers:
+        check_layers(folder, config.student_layers)
+    if config.prune_vocabulary and config.helpers:
+        raise InputError(
+            f"prune_vocabulary would give the student another vocabulary than its {' and '.join(config.helpers)}, "
+            "which must have the same; leave it out"
+        )
+    if config.prune_vocabulary:
+        check_prunable(folder)
+
+
+def _check_held_out(config: StartMethod, n_texts: int) -> None:
+    """Refuse a queue that leaves less than a batch of rows to train on."""
+    n_rows = n_texts * (1 if config.is_paired else config.rows_per_text)
+    n_held_out = config.n_held_out if config.taught_by else 0
+    if n_held_out and n_rows - n_held_out < (config.fit.batch_size or 1):
+        raise InputError(
+            f"queue_size is {n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and at least a "
+            f"batch, {config.fit.batch_size}, must be left to train on; give a smaller one, such as half of the rows, "
+            "or more text"
+        )
+
+
+def _fetched_teacher(config: StartMethod) -> Path:
+    return fetch(str(config.taught_by), form="bi", token=config.token, cache_folder=config.cache_dir)
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
+    return vocabulary

@@ -1,0 +1,296 @@
+"""The stages of an encoder's run: a smaller model, pairs made of text, a teacher's embeddings, the training, sizes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from transformers import set_seed
+
+from transencoder import distributed
+from transencoder.config import FitConfig, Pooling, Precision
+from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations
+from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
+from transencoder.fit import Fitted, Material, fit, steps_in_all
+from transencoder.methods.start import StartMethod
+from transencoder.prompts import default_prompt
+from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
+from transencoder.scorers import BiScorer
+from transencoder.selection.criteria import uniformity
+from transencoder.tokens import allocate
+from transencoder.training.label_teachers import targets_of
+from transencoder.views import PairMaker
+
+PAIRS = "pairs.arrow"
+"""The rows that `Views` makes."""
+
+_EMBEDDINGS = "embeddings.npy"
+_TEXTS_AT_ONCE = 1 << 14
+_LOOKED_AT = 512
+"""Training texts, at most, that tell whether embeddings have become all alike."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A model that a loss needs, known by the fingerprint of its weights."""
+
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut(Stage[Work]):
+    """A smaller model, of some layers or word pieces of a base model."""
+
+    base: Model = made_of()
+    texts: Rows | None = made_of()
+    """The training text, where word pieces are left out that it lacks."""
+    layers: tuple[int, ...]
+    is_pruned: bool
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write the model."""
+        truncated = work.folder / ("truncated" if self.is_pruned else "model")
+        for left in (truncated, work.folder / "model"):  # by an attempt that was interrupted
+            shutil.rmtree(left, ignore_errors=True)
+        if self.layers:
+            truncate(self.base.folder, self.layers, truncated)
+        if self.texts is not None:
+            rows = self.texts.data
+            source = truncated if self.layers else self.base.folder
+            prune_vocabulary(source, _texts(rows), len(rows) * len(rows.column_names), work.folder / "model")
+            shutil.rmtree(truncated, ignore_errors=True)
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Views(Stage[Work]):
+    """Training pairs that are made of text."""
+
+    texts: Rows = made_of()
+    maker: PairMaker = setting(repr)
+    seed: int
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write the pairs."""
+        self.maker(self.texts.data, work.folder / PAIRS, self.seed)
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TeacherEmbeddings(Stage[Work]):
+    """A teacher's embeddings of the pairs' distinct sentences.
+
+    The stage knows nothing of the student: another run with the same pairs and teacher takes it over (`reuse_from`).
+    """
+
+    pairs: Rows = made_of()
+    teacher: Model = made_of(reading=True)
+    max_length: int | None
+    precision: Precision
+    relative_length: float = implied()
+    """Tokens of a row, those of a pair of sentences being 1."""
+
+    def compute(self, work: Work) -> None:
+        """Embed the sentences, each rank its share, into one file."""
+        model = work.load(self.teacher, self.max_length)
+        scorer = work.scorer(model, self.precision)
+        assert isinstance(scorer, BiScorer) and isinstance(model, SentenceTransformer), "teachers are bi-encoders"
+        tokens = work.cache.sentences(model, self.pairs.data, scorer.prompt).tokens
+        path = work.folder / _EMBEDDINGS
+        if distributed.rank() == 0:
+            allocate(path, np.float32, (len(tokens), model.get_embedding_dimension() or 0))
+        distributed.barrier()
+        embeddings = np.load(path, mmap_mode="r+")
+        rows, own = tokens.share(distributed.rank(), distributed.world_size())
+        scorer.embed_into(embeddings[rows], own)
+        embeddings.flush()
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Return nothing: the embeddings are written."""
+        return {}
+
+    def cost(self) -> Cost:
+        """Return the cost of embedding, and the embeddings' size: of a row's two texts, or of its one."""
+        n_rows = len(self.pairs.data) * self.relative_length
+        return Cost(
+            operations=operations(self.teacher.n_parameters, 0, n_rows),
+            disk_bytes=4 * 2 * n_rows * _width(self.teacher.folder),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EncoderTraining(Stage[Work]):
+    """The training of a bi-encoder by a method's loss."""
+
+    pairs: Rows = made_of()
+    embeddings: StageRecord | None = made_of()
+    """A teacher's, of the pairs' sentences."""
+    teachers: tuple[StageRecord, ...] = made_of()
+    """What cross-encoders say of the pairs."""
+    base: Model = made_of()
+    helpers: tuple[Weights, ...] = made_of()
+    """Models that the loss needs besides."""
+    dev: Scored | None = made_of(absent="")
+    analysis: tuple[Scored, ...] = made_of()
+    """Tests that are scored at each evaluation, never used to choose."""
+    method: str
+    settings: Mapping[str, Any]
+    """The method's own."""
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    pooling: Pooling | None
+    seed: int
+    precision: Precision
+    n_processes: int
+    config: StartMethod = implied()
+    teacher: Path | None = implied()
+    n_texts: int = implied()
+
+    def compute(self, work: Work) -> tuple[SentenceTransformer, Fitted, dict[str, float | None]]:
+        """Train."""
+        config, pairs = self.config, self.pairs.data
+        session = work.session(self.name, self.seed, self.precision)
+        student = work.load(self.base, self.fit.max_length)
+        assert isinstance(student, SentenceTransformer), "a bi-encoder is trained"
+        before = self._uniformity(student)
+        taught = rows = None
+        if self.embeddings is not None:
+            taught = np.load(self.embeddings.folder / _EMBEDDINGS, mmap_mode="r")
+            rows, texts = self._held_out(work, student)
+            queue = torch.from_numpy(taught[texts])
+            set_seed(session.seed)  # a projection is new
+            student = config.projected(student, taught.shape[1])
+
+        def loss(model: SentenceTransformer) -> Any:
+            set_seed(session.seed)  # a projector is new
+            return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1], queue)
+
+        has_labels = "label" in pairs.column_names
+        fitted = fit(
+            student,
+            loss,
+            Material(
+                pairs=pairs,
+                targets=targets_of(pairs, self.teachers, len(config.classes))
+                if has_labels
+                else np.zeros(len(pairs), np.float32),
+                rows=rows,
+                taught=taught,
+            ),
+            None
+            if self.dev is None
+            else lambda model: metrics_of(work.scorer(model, self.precision), self.dev, self.analysis),
+            self.fit,
+            session,
+            rivals=config.rivals,
+        )
+        return student, fitted, {"start": before, "bi": self._uniformity(student)}
+
+    def write(
+        self, work: Work, computed: tuple[SentenceTransformer, Fitted, dict[str, float | None]]
+    ) -> dict[str, Any]:
+        """Save the model."""
+        student, fitted, evenness = computed
+        student.save_pretrained(str(work.folder / "model"), create_model_card=False)
+        return asdict(fitted) | {"uniformity": evenness}
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that are made of the texts."""
+        return self.n_texts * (1 if self.config.is_paired else self.config.rows_per_text)
+
+    @property
+    def n_trained(self) -> int:
+        """Rows that are trained on."""
+        return self.n_rows - (self.config.n_held_out if self.teacher is not None else 0)
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps."""
+        return steps_in_all(self.n_trained, self.fit, both_orders=False)
+
+    def cost(self) -> Cost:
+        """Return the cost of encoder and loss, of dev evaluations, and of the model and its checkpoint."""
+        config, n_rows = self.config, self.n_steps * (self.fit.batch_size or 1)
+        n_scored = 0
+        if self.dev is not None:
+            n_scored = (self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)) * len(self.dev.pairs)
+        n_parameters = self.base.n_parameters
+        width, dimension = _width(self.base.folder), None if self.teacher is None else _width(self.teacher)
+        encoder = operations(n_parameters, n_rows * config.relative_length, n_scored) * config.relative_cost
+        weights = 4 * n_parameters * config.n_encoders
+        checkpoint = 4 * weights + 4 * config.loss_state(width, dimension)
+        return Cost(
+            operations=encoder + n_rows * config.loss_operations(width, dimension),
+            disk_bytes=weights,
+            scratch_bytes=2 * checkpoint,  # two lie side by side for a moment
+        )
+
+    def _held_out(self, work: Work, student: SentenceTransformer) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return the rows to train on, and which distinct sentences are the first texts of the others."""
+        n_held_out, pairs = self.config.n_held_out, self.pairs.data
+        if not n_held_out:
+            return None, np.empty(0, np.int64)
+        order = np.random.default_rng(stage_seed(self.seed, "queue")).permutation(len(pairs))
+        sentences = work.cache.sentences(student, pairs, default_prompt(student))
+        return np.sort(order[n_held_out:]), sentences.index[order[:n_held_out], 0]
+
+    def _uniformity(self, model: SentenceTransformer) -> float | None:
+        """Return the uniformity of embeddings of some training texts, from -8 to 0, all alike; None for one text."""
+        pairs = self.pairs.data
+        rows = np.unique(np.linspace(0, len(pairs) - 1, _LOOKED_AT).astype(int))
+        texts = Dataset.from_dict({"sentence1": list(dict.fromkeys(pairs.select(rows)["sentence1"]))})
+        (embeddings,) = BiScorer(model, precision=self.precision).embed_sides(texts)
+        return uniformity(embeddings) if len(texts) > 1 else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sizes(Stage[Work]):
+    """Parameters, file size and speed of a student, and of its teacher or of what it was cut from."""
+
+    student: Model = made_of()
+    other: Model = made_of()
+    texts: Rows = made_of()
+    sentences: int
+    """How many both encode."""
+    whose: str = implied()
+    """`teacher`, or `start`."""
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Measure."""
+        column = "text" if "text" in self.texts.data.column_names else "sentence1"
+        sentences = self.texts.data[: self.sentences][column]
+        folders = {"student": self.student.folder, self.whose: self.other.folder}
+        models = {name: SentenceTransformer(str(path), device=work.device) for name, path in folders.items()}
+        speeds = encoding_speeds(models, sentences)
+        measured: dict[str, Any] = {
+            name: {
+                "parameters": count_parameters(path),
+                "megabytes": sum(file.stat().st_size for file in path.rglob("*.safetensors")) / 1e6,
+                "sentences_a_second": speeds[name],
+            }
+            for name, path in folders.items()
+        }
+        return {
+            "whose": self.whose,
+            "student": measured["student"],
+            "other": measured[self.whose],
+            "sentences": len(sentences),
+            "device": work.device,
+            "threads": torch.get_num_threads(),
+        }
+
+
+def _texts(rows: Dataset) -> Iterator[list[str]]:
+    for i in range(0, len(rows), _TEXTS_AT_ONCE):
+        yield from rows[i : i + _TEXTS_AT_ONCE].values()
+
+
+def _width(folder: Path) -> int:
+    return load_bi(folder, device="cpu").get_embedding_dimension() or 0

@@ -1,0 +1,334 @@
+"""Cross-encoders that learn labelled pairs and teach a bi-encoder (DvBERT, section 2.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Dataset
+from scipy.optimize import linear_sum_assignment
+from sentence_transformers import CrossEncoder
+
+from transencoder import distributed
+from transencoder.config import FitConfig, Precision
+from transencoder.context import Model, Rows, Scored, Work, base_model, metrics_of, operations
+from transencoder.encoders import (
+    check_cross_start,
+    check_length,
+    classes_of,
+    fetch,
+    gives_logits,
+    is_cross,
+    load_cross,
+    load_trained,
+)
+from transencoder.errors import InputError
+from transencoder.fit import Fitted, Material, check_lora, fit, steps_in_all
+from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
+from transencoder.runs import Cost, Stage, StageRecord, made_of, setting
+from transencoder.scorers import CrossScorer, class_probabilities
+from transencoder.wording import plural
+
+logger = logging.getLogger(__name__)
+
+_LABELS = "labels.parquet"
+_CHUNK = 1 << 13
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A cross-encoder that teaches."""
+
+    labels: StageRecord
+    """The stage of what it says of the pairs."""
+    model: Path | None
+    """Where it is, if it learned the labels in this run; None: it had before."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LabelTeacher(Stage[Work]):
+    """The training of a cross-encoder on gold labels."""
+
+    pairs: Rows = made_of()
+    base: Model = made_of()
+    dev: Scored | None = made_of(absent="")
+    """What chooses the checkpoint; without it the last one is kept."""
+    classes: tuple[str, ...]
+    """None: it learns scores."""
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    new_head: bool
+    seed: int
+    precision: Precision
+    n_processes: int
+
+    def compute(self, work: Work) -> tuple[CrossEncoder, Fitted]:
+        """Train."""
+        session = work.session(self.name, self.seed, self.precision)
+        model = load_cross(
+            self.base.folder,
+            class_names=self.classes,
+            seed=session.seed,
+            device=work.device,
+            new_head=self.new_head,
+        )
+
+        def metrics(student: Any) -> dict[str, float]:
+            return metrics_of(CrossScorer(student, precision=self.precision, cache=work.cache), self.dev, ())
+
+        fitted = fit(
+            model,
+            ClassCrossEntropyLoss if self.classes else SoftCrossEntropyLoss,
+            Material(pairs=self.pairs.data, targets=targets_of(self.pairs.data, [], 0)),
+            None if self.dev is None else metrics,
+            self.fit,
+            session,
+        )
+        return model, fitted
+
+    def write(self, work: Work, computed: tuple[CrossEncoder, Fitted]) -> dict[str, Any]:
+        """Save the model."""
+        model, fitted = computed
+        model.save_pretrained(str(work.folder / "model"), create_model_card=False)
+        return asdict(fitted)
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps."""
+        return steps_in_all(len(self.pairs.data), self.fit, both_orders=False)
+
+    def cost(self) -> Cost:
+        """Return the cost of the training, and of the model and its checkpoints."""
+        n_parameters, n_trained = self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1)
+        return Cost(
+            operations=operations(n_parameters, n_trained),
+            disk_bytes=4 * n_parameters,
+            scratch_bytes=2 * 16 * n_parameters,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TeacherLabels(Stage[Work]):
+    """What a cross-encoder says of labelled pairs."""
+
+    pairs: Rows = made_of()
+    teacher: Model = made_of()
+    classes: tuple[str, ...]
+    """None: it gives scores."""
+    max_length: int | None
+    precision: Precision
+
+    def compute(self, work: Work) -> np.ndarray:
+        """Ask the teacher, each rank about its share: (n, classes), of scores (n, 1).
+
+        Raises:
+            InputError: Its outputs, which have no names, mean the classes in another order.
+        """
+        folder, pairs = self.teacher.folder, self.pairs.data
+        model = load_trained(folder, work.device, max_length=self.max_length)
+        assert isinstance(model, CrossEncoder), "a teacher is one"
+        n_ranks = distributed.world_size()
+        share = pairs if n_ranks == 1 else pairs.shard(n_ranks, distributed.rank(), contiguous=True)
+        labels = distributed.concatenate(self._said_by(model, share, work))
+        if not self.teacher.cycle and _is_unnamed(classes_of(folder)):
+            _check_order(self.classes, folder, labels, pairs)
+        return labels
+
+    def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
+        """Write texts, gold, and what the teacher says: a list of each class's probability, or of the score."""
+        text, width = pa.string(), computed.shape[1]
+        schema = pa.schema(
+            {"sentence1": text, "sentence2": text, "gold": pa.float64(), "label": pa.list_(pa.float32(), width)}
+        )
+        with pq.ParquetWriter(work.folder / _LABELS, schema) as writer:
+            for i in range(0, len(self.pairs.data), _CHUNK):
+                rows = self.pairs.data[i : i + _CHUNK]
+                labels = pa.FixedSizeListArray.from_arrays(pa.array(computed[i : i + _CHUNK].reshape(-1)), width)
+                texts = {name: rows[name] for name in ("sentence1", "sentence2")}
+                writer.write_table(pa.table(texts | {"gold": rows["label"], "label": labels}, schema=schema))
+        return {}
+
+    def cost(self) -> Cost:
+        """Return the cost of scoring the pairs."""
+        return Cost(operations=operations(self.teacher.n_parameters, 0, len(self.pairs.data)))
+
+    def _said_by(self, model: CrossEncoder, pairs: Dataset, work: Work) -> np.ndarray:
+        options: Any = {"precision": self.precision, "cache": work.cache}
+        if self.classes:
+            return class_probabilities(model, pairs, **options)
+        scores = CrossScorer(model, as_logit=gives_logits(model), **options).score(pairs)
+        clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs may be anything
+        if outside := np.mean(clipped != scores):
+            logger.warning(
+                "the teacher %s: %.1f %% of its scores lie outside 0 to 1, cut off",
+                self.teacher.folder,
+                100 * outside,
+            )
+        return clipped[:, None]
+
+
+def label_teachers(
+    make: Callable[[Stage[Work]], StageRecord], config: Any, dev: Scored | None, pairs: Rows
+) -> list[Teacher]:
+    """Have each teacher label the pairs; teachers that have not learned the labels do so first.
+
+    Args:
+        make: Computes a stage.
+        config: Of a method with labels.
+        dev: The dev set.
+        pairs: With `label`.
+
+    Raises:
+        InputError: A teacher that cannot be had, or with other classes.
+    """
+    are_ready = learned_teachers(config)  # all of them are looked at before the first is trained
+    teachers = []
+    for number, (name, is_ready) in enumerate(zip(config.cross_teachers, are_ready, strict=True), 1):
+        model = base_model(_fetched(config, name), f"teacher-{number}", form="cross")
+        learned = None
+        if not is_ready:
+            record = make(
+                LabelTeacher(
+                    name=f"teacher-{number}/cross-encoder",
+                    pairs=pairs,
+                    base=model,
+                    dev=dev if config.label_kind == "scores" else None,  # it scores pairs as dev does
+                    classes=config.class_names,
+                    fit=config.cross,
+                    new_head=config.new_head,
+                    seed=config.seed,
+                    precision=config.precision,
+                    n_processes=distributed.world_size(),
+                )
+            )
+            learned = record.folder / "model"
+            model = Model("cross", learned, record.key, record.name, cycle=1, n_parameters=model.n_parameters)
+        labels = make(
+            TeacherLabels(
+                name=f"teacher-{number}/labels",
+                pairs=pairs,
+                teacher=model,
+                classes=config.class_names,
+                max_length=config.cross.max_length,
+                precision=config.precision,
+            )
+        )
+        teachers.append(Teacher(labels, learned))
+    return teachers
+
+
+def learned_teachers(config: Any) -> list[bool]:
+    """Return which teachers have learned these classes, or scores, already, and are taken as they are.
+
+    Args:
+        config: With the names of all classes.
+
+    Raises:
+        InputError: A teacher that cannot be had or cannot learn them, or with other classes.
+    """
+    learned = []
+    for name in config.cross_teachers:
+        folder = _fetched(config, name)
+        learned.append(_has_learned(config, folder))
+        if not learned[-1]:
+            check_cross_start(folder, config.class_names, new_head=config.new_head)
+    return learned
+
+
+def check_teachers(config: Any) -> None:
+    """Refuse cross-encoders that cannot be had or that do not read so many tokens."""
+    for name in config.cross_teachers:
+        check_length(_fetched(config, name), config.cross.max_length, "cross.max_length", name)
+    if config.cross_teachers and config.cross.lora_rank:
+        check_lora()
+
+
+def teachers_to_export(teachers: Sequence[Teacher], n_gold: int) -> dict[int, tuple[Path, str]]:
+    """Return folders and cards of the teachers that learned the labels here, by number.
+
+    Args:
+        teachers: What `label_teachers` gave.
+        n_gold: Pairs that they learned.
+    """
+    found = {}
+    for number, teacher in enumerate(teachers, 1):
+        if teacher.model is not None:
+            classes = ", ".join(classes_of(teacher.model))
+            what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
+            found[number] = teacher.model, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
+    return found
+
+
+def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) -> np.ndarray:
+    """Return what the loss takes as labels: gold, then each teacher's: (n, targets * classes), of scores (n, targets).
+
+    Args:
+        pairs: With `label`.
+        labels: The stages of what teachers say.
+        n_classes: 0: scores.
+    """
+    column = pairs.select_columns("label").with_format("arrow")[:]["label"]
+    gold: np.ndarray = column.to_numpy().astype(np.float32)
+    if not labels:
+        return gold
+    columns = [np.eye(n_classes, dtype=np.float32)[gold.astype(np.int64)] if n_classes else gold[:, None]]
+    return np.concatenate([*columns, *(_read_labels(record.folder / _LABELS) for record in labels)], axis=1)
+
+
+def _fetched(config: Any, name: str) -> Path:
+    return fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
+
+
+def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs: Dataset) -> None:
+    """Refuse a teacher whose outputs mean the classes in another order, by the gold labels."""
+    n = len(classes)
+    gold = targets_of(pairs, [], 0).astype(np.int64)
+    agreed = np.bincount(labels.argmax(1) * n + gold, minlength=n * n).reshape(n, n)
+    outputs, theirs = linear_sum_assignment(-agreed)
+    if agreed[outputs, theirs].sum() > agreed.trace():
+        order = ", ".join(classes[i] for i in theirs)
+        raise InputError(
+            f"the outputs of the teacher {folder} agree with the labels best in the order {order}; give class_names in "
+            "the teacher's order, or new_head, with which it learns the classes in yours"
+        )
+
+
+def _has_learned(config: Any, folder: Path) -> bool:
+    """Return whether a teacher is a cross-encoder with such outputs already, and is taken as it is.
+
+    Raises:
+        InputError: It has other classes.
+    """
+    if config.new_head:
+        return False
+    names = classes_of(folder)
+    if not names:
+        return config.label_kind == "scores" and is_cross(folder)
+    if len(names) == len(config.class_names) and (_is_unnamed(names) or _folded(names) == _folded(config.class_names)):
+        return True
+    wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
+    order = "class_names in the teacher's order, or " if config.class_names else ""
+    raise InputError(
+        f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give {order}"
+        "new_head, with which it learns these first"
+    )
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    """Return names in lower case: published teachers write ENTAILMENT."""
+    return [name.casefold() for name in names]
+
+
+def _is_unnamed(names: tuple[str, ...]) -> bool:
+    """Return whether a cross-encoder's classes have transformers' names in the place of their own."""
+    return bool(names) and all(name == f"LABEL_{number}" for number, name in enumerate(names))
+
+
+def _read_labels(path: Path) -> np.ndarray:
+    column = pq.read_table(path, columns=["label"])["label"].combine_chunks()
+    return column.flatten().to_numpy().reshape(len(column), -1)  # type: ignore[no-any-return]

@@ -1,0 +1,289 @@
+"""A run of masked language modelling: a base model or a new one, packed text, one training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from transformers import AutoTokenizer, PreTrainedModel
+
+from transencoder import distributed
+from transencoder.config import FitConfig, Precision
+from transencoder.context import Context, Model, Rows, Work, base_model
+from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
+from transencoder.errors import InputError
+from transencoder.fit import masked_loss, pack, steps_in_all, train_language_model
+from transencoder.methods.mlm import MLM
+from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, implied, made_of, setting, stage_seed
+from transencoder.training.data import read_start_data
+from transencoder.training.pipeline import Pipeline, settings_in_words
+from transencoder.training.placement import placed
+from transencoder.training.result import Outcome
+from transencoder.training.scoring import Metrics, Scores
+from transencoder.wording import plural
+
+_BLOCKS = "blocks.arrow"
+_CHUNK = 1024
+_BYTES_A_TOKEN = 4
+"""Of text, about."""
+
+
+@dataclass
+class LanguageModelContext(Context[MLM]):
+    """What the stages of a language model are built with."""
+
+    base: Model = field(kw_only=True)
+
+
+class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
+    """A run that makes a masked language model.
+
+    Raises:
+        InputError: A base model that cannot be had or trained, found before the text is read.
+    """
+
+    def __init__(self, config: MLM) -> None:
+        default = 5e-4 if config.from_scratch else 5e-5
+        rate = default if config.fit.learning_rate is None else config.fit.learning_rate
+        self.given, self.config = placed(replace(config, fit=replace(config.fit, learning_rate=rate)))
+        self.folder: Path | None = None
+        if (usable := self.config).start is not None:
+            self.folder = fetch(
+                str(usable.start), revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
+            )
+            _check_base(self.folder, usable)
+
+    def open(self, executor: Executor, bad_rows_file: Path | None) -> LanguageModelContext:
+        """Read the text, and make a model where there is none to go on with."""
+        config, data = self.config, read_start_data(self.config, bad_rows_file)
+        if self.folder is not None:
+            base = base_model(self.folder, form="mlm", pooling="mean")
+        else:
+            stage = Fresh(
+                name="fresh",
+                texts=data.rows,
+                vocabulary=config.vocabulary,
+                seed=stage_seed(config.seed, "fresh"),
+                n_layers=config.layers,
+                width=config.width,
+                max_length=config.fit.max_length,
+            )
+            (record,) = executor.make([stage])
+            base = Model(
+                "mlm",
+                record.folder / "model",
+                record.key,
+                "fresh",
+                pooling="mean",
+                n_parameters=12 * config.layers * config.width**2 + config.vocabulary * config.width,
+            )
+        return LanguageModelContext(config, executor, data, base=base)
+
+    def train(self, context: LanguageModelContext) -> StageRecord:
+        """Pack the text and train."""
+        config = self.config
+        blocks = Blocks(name="blocks", texts=context.data.rows, base=context.base, length=config.fit.max_length)
+        return context.make(
+            LanguageModel(
+                name="masked-language-model",
+                blocks=context.make(blocks),
+                base=context.base,
+                fit=config.fit,
+                mask_ratio=config.mask_ratio,
+                held_out=config.held_out,
+                new_head=config.new_head,
+                seed=config.seed,
+                precision=config.precision,
+                n_processes=distributed.world_size(),
+                texts=context.data.rows,
+            )
+        )
+
+    def measure(self, context: LanguageModelContext, trained: StageRecord) -> Outcome:
+        """Score base and trained model as bi-encoders that take the mean over the tokens."""
+        found = trained.result
+        model = Model(
+            "mlm", trained.folder / "model", trained.key, trained.name, 1, found, trained.seconds, pooling="mean"
+        )
+        pretraining = {"steps": found["n_steps"], "losses": found["losses"]}
+        if found["held_out"]:
+            pretraining["held_out"] = found["held_out"]
+        return Outcome(
+            cycles=[{"mlm": model}],
+            best={"mlm": model},
+            dev=None,
+            scores=_scores(context, model),
+            details={"pretraining": pretraining},
+        )
+
+    def lines(self, context: LanguageModelContext, planner: Planner) -> list[str]:
+        """Return texts, steps and settings."""
+        config = self.config
+        model = f"a new BERT of {config.layers} layers x {config.width}" if config.from_scratch else f"{config.start}"
+        (stage,) = (each for each in planner.stages.values() if isinstance(each, LanguageModel))
+        return [
+            f"{plural(len(context.data.training), 'sentence')}; train {model} about {plural(stage.n_steps, 'step')}",
+            settings_in_words(config.fit),
+        ]
+
+    def extra_disk_bytes(self, context: LanguageModelContext, planner: Planner) -> float:
+        """Return what the exported model takes."""
+        return 4 * context.base.n_parameters
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fresh(Stage[Work]):
+    """A model with random weights, its tokenizer made of the text."""
+
+    texts: Rows = made_of()
+    vocabulary: int
+    """Word pieces."""
+    seed: int
+    n_layers: int
+    width: int
+    max_length: int | None
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write model and tokenizer."""
+        assert self.max_length is not None, "a language model's config has a length"
+        tokenizer = fresh_tokenizer(partial(_texts, self.texts.data), self.vocabulary)
+        tokenizer.model_max_length = self.max_length
+        model = fresh_masked(
+            len(tokenizer), n_layers=self.n_layers, width=self.width, max_length=self.max_length, seed=self.seed
+        )
+        model.save_pretrained(work.folder / "model")
+        tokenizer.save_pretrained(work.folder / "model")
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks(Stage[Work]):
+    """The text's tokens, packed into blocks of one length."""
+
+    texts: Rows = made_of()
+    base: Model = made_of()
+    length: int | None
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write the blocks."""
+        tokenizer = AutoTokenizer.from_pretrained(self.base.folder)
+        pack(self.texts.data, tokenizer, self.length or 2, work.folder / _BLOCKS)
+        return {}
+
+    def cost(self) -> Cost:
+        """Return what the blocks take on disk."""
+        return Cost(disk_bytes=5 * _n_tokens(self.texts.data))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LanguageModel(Stage[Work]):
+    """The training of a masked language model."""
+
+    blocks: StageRecord = made_of()
+    base: Model = made_of()
+    fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
+    mask_ratio: float
+    held_out: float
+    """Share of the blocks that is not trained on."""
+    new_head: bool
+    seed: int
+    precision: Precision
+    n_processes: int
+    texts: Rows = implied()
+
+    def compute(self, work: Work) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+        """Train."""
+        session = work.session(self.name, self.seed, self.precision)
+        model, tokenizer = load_masked(self.base.folder, seed=session.seed, new_head=self.new_head)
+        model.to(work.device)  # type: ignore[arg-type]
+        blocks = Dataset.from_file(str(self.blocks.folder / _BLOCKS))
+        training, held_out = _split(blocks, self.held_out, session.seed)
+
+        def loss() -> float:
+            batch_size = self.fit.batch_size or 1
+            return masked_loss(
+                model, tokenizer, held_out, self.mask_ratio, batch_size=batch_size, precision=self.precision
+            )
+
+        before = loss() if len(held_out) else None
+        trained = train_language_model(
+            model, tokenizer, training, self.fit, self.mask_ratio, session, device=work.device
+        )
+        found = {"held_out": None if before is None else [before, loss()], "n_blocks": len(training)}
+        return model, tokenizer, asdict(trained) | found | {"best": None, "curve": [], "others": []}
+
+    def write(self, work: Work, computed: tuple[PreTrainedModel, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Save model and tokenizer."""
+        model, tokenizer, found = computed
+        model.save_pretrained(work.folder / "model")
+        tokenizer.save_pretrained(work.folder / "model")
+        return found
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps, about: how many tokens the text has is not known before it is tokenised."""
+        n_blocks = -(-_n_tokens(self.texts.data) // (self.fit.max_length or 2))
+        return steps_in_all(max(1, n_blocks - round(self.held_out * n_blocks)), self.fit, both_orders=False)
+
+    def cost(self) -> Cost:
+        """Return the cost of the training, and of the model and its checkpoint."""
+        n_parameters = self.base.n_parameters
+        n_tokens = self.n_steps * (self.fit.batch_size or 1) * (self.fit.max_length or 2)
+        return Cost(
+            operations=3 * n_parameters * n_tokens, disk_bytes=4 * n_parameters, scratch_bytes=16 * n_parameters
+        )
+
+
+def _check_base(folder: Path, config: MLM) -> None:
+    """Refuse, before the text is read, a base model that cannot be trained on it."""
+    try:
+        model, tokenizer = load_masked(folder, new_head=config.new_head)
+    except InputError as error:
+        raise InputError(f"{error}, or set new_head where only the head is missing") from error
+    check_length(folder, config.fit.max_length, "fit.max_length", str(config.start))
+    if len(tokenizer) > model.config.vocab_size:
+        raise InputError(
+            f"the tokenizer of {config.start} has {len(tokenizer)} tokens, of which the model knows "
+            f"{model.config.vocab_size}; give a model whose embeddings were resized for its tokenizer"
+        )
+
+
+def _scores(context: LanguageModelContext, trained: Model) -> dict[str, Metrics]:
+    """Return the test metrics of base and trained model."""
+    tests = {test.name: test for test in context.data.tests}
+    if not tests:
+        return {}
+    models = {"start": context.base, "mlm": replace(trained, cycle=0)}  # read as a base model is
+    return {
+        name: context.make(
+            Scores(
+                name=f"scores/{name}",
+                model=model,
+                sets=tests,
+                precision=context.config.precision,
+                max_length=context.config.fit.max_length,
+            )
+        ).result
+        for name, model in models.items()
+    }
+
+
+def _split(blocks: Dataset, held_out: float, seed: int) -> tuple[Dataset, Dataset]:
+    """Return blocks to train on, and the share to measure with; at least one of each, where there are two."""
+    n_held_out = min(len(blocks) - 1, max(1, round(held_out * len(blocks)))) if held_out else 0
+    order = np.random.default_rng(seed).permutation(len(blocks))
+    return blocks.select(np.sort(order[n_held_out:])), blocks.select(np.sort(order[:n_held_out]))
+
+
+def _texts(rows: Dataset) -> Iterator[list[str]]:
+    return (rows[start : start + _CHUNK]["text"] for start in range(0, len(rows), _CHUNK))
+
+
+def _n_tokens(rows: Dataset) -> int:
+    """Return about how many tokens texts have."""
+    return sum(len(text) for chunk in _texts(rows) for text in chunk) // _BYTES_A_TOKEN + len(rows)

@@ -1,0 +1,386 @@
+"""A Trans-Encoder run: the members' base models, mined pairs where only sentences are given, the cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from transencoder import distributed
+from transencoder.config import Criterion, FitConfig, Form, Member, Precision
+from transencoder.context import Data, Model, Rows, Work, base_model, operations
+from transencoder.cycles import ContextMember, CycleContext, distil, warn_of_weak_bases, with_pretraining
+from transencoder.cycles.stages import Student
+from transencoder.encoders import check_length, count_parameters, fetch
+from transencoder.errors import InputError
+from transencoder.fit import check_lora
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.mining import Place, default_n_pairs, mine_pairs
+from transencoder.pairs import fingerprint
+from transencoder.prompts import warn_of_unused_prompts
+from transencoder.report.result import MiningRecord, SelectionRecord
+from transencoder.runs import Cost, Executor, Planner, Stage, made_of
+from transencoder.scorers import BiScorer
+from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
+from transencoder.training.chains import Chain, best_chain, chains_of, ensemble_of, member_record
+from transencoder.training.data import read_data
+from transencoder.training.evidence import keep_sample
+from transencoder.training.pipeline import Pipeline, settings_in_words
+from transencoder.training.placement import placed
+from transencoder.training.result import Outcome, best_records
+from transencoder.training.workers import n_workers
+from transencoder.wording import plural
+
+LARGE_PARAMETERS = 200_000_000
+"""From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
+
+_RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
+_LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
+_SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encoder learns from it."
+
+_SENTENCE_BYTES = 2000
+"""Of a sentence that pairs are mined from, while they are: its embedding and tokens."""
+
+
+class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
+    """A run of Trans-Encoder.
+
+    Raises:
+        InputError: A member that cannot be had or does not read as many tokens, by number where there are several,
+            LoRA without its package, or several workers where there can be one only.
+    """
+
+    def __init__(self, config: TransEncoder) -> None:
+        given, usable = placed(config)
+        folders = []
+        for number, member in enumerate(usable.members, 1):
+            with _numbered(number, usable):
+                folders.append(_fetched(member, usable))
+            warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
+        n_parameters = max(count_parameters(folder) for both in folders for folder in both)
+        self.given, self.config = fill(given, n_parameters), fill(usable, n_parameters)
+        for number, (member, both) in enumerate(zip(usable.members, folders, strict=True), 1):
+            with _numbered(number, usable):
+                _check_lengths(member, *both, self.config)
+        if self.config.bi.lora_rank or self.config.cross.lora_rank:
+            check_lora()
+        self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
+        self.n_workers = n_workers(config)
+
+    def open(self, executor: Executor, bad_rows_file: Path | None) -> CycleContext:
+        """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
+        config = self.config
+        data = read_data(config, bad_rows_file, lambda *texts: self._mined(executor, *texts))
+        criteria = _criteria(config, data)
+        gold = None if data.gold is None else data.gold.scores
+        is_held_out = config.record_criteria or any(criteria.values())
+        return CycleContext(
+            config=config,
+            executor=executor,
+            data=data,
+            members=self.members,
+            held_out=hold_out(data.training, gold) if is_held_out else None,
+            criteria=criteria,
+        )
+
+    def train(self, context: CycleContext) -> tuple[CycleContext, list[list[Model]]]:
+        """Run the cycles."""
+        warn_of_weak_bases(context)
+        context = with_pretraining(context)
+        return context, distil(context, self.config.cycles or 1)
+
+    def measure(self, context: CycleContext, trained: tuple[CycleContext, list[list[Model]]]) -> Outcome:
+        """Measure each member's models, and all together, and keep a sample of what they say."""
+        context, cycles = trained
+        chains = chains_of(context, cycles)
+        ensemble = ensemble_of(context, chains) if len(chains) > 1 else None
+        kept = best_chain(chains)
+        chain = chains[kept]
+        sample = keep_sample(context, chain.start, chain.best)
+        details = _details(context, chain)
+        if context.data.dev is None and context.held_out is None:
+            details["sample_agreement"] = sample.result.get("start_agreement", {})
+        if ensemble is not None:
+            is_analysed = self.config.test_every_eval
+            members = [member_record(each, is_analysed=is_analysed) for each in chains]
+            details |= {"ensemble": ensemble, "member": kept + 1, "members": members}
+        return Outcome(
+            cycles=chain.cycles,
+            best=chain.best,
+            dev=chain.dev,
+            scores=chain.scores,
+            details=details,
+            notes=_notes(context),
+            members=[each.best for each in chains],
+        )
+
+    def lines(self, context: CycleContext, planner: Planner) -> list[str]:
+        """Return pairs, cycles, steps and settings."""
+        config = self.config
+        stages = {stage.name: stage for stage in planner.stages.values()}
+        steps = {
+            form: plural(stage.n_steps, "step")
+            for form in ("bi", "cross")
+            if isinstance(stage := stages.get(f"{self.members[0].prefix}cycle-1/{form}-encoder"), Student)
+        }
+        each = "" if len(config.members) == 1 else f" and each of {len(config.members)} members"
+        if config.alternate_members:
+            each = f", by one of {len(config.members)} members in turn"
+        to_cross = [] if config.same_form else [f"label, train a cross-encoder {steps['cross']}"]
+        lines = [
+            f"{plural(len(context.data.training), 'pair')}; {plural(config.cycles or 1, 'cycle')}; each cycle{each}: "
+            + ", ".join([*to_cross, f"label, train a bi-encoder {steps['bi']}"]),
+            *([] if config.same_form else [f"cross: {settings_in_words(config.cross)}"]),
+            f"bi: {settings_in_words(config.bi)}",
+        ]
+        for number, member in enumerate(config.members, 1):
+            if own := _own_settings(member):
+                lines.append(f"member {number}: {own}")
+        if pretraining := sum(getattr(stage, "n_steps", 0) for stage in stages.values() if "pretraining" in stage.name):
+            lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
+        if isinstance(mining := stages.get(_MINING), Mining):
+            lines.insert(0, mining.description)
+        return lines
+
+    def extra_disk_bytes(self, context: CycleContext, planner: Planner) -> float:
+        """Return what the exported models, pairs and tokens take."""
+        students = [stage for stage in planner.stages.values() if isinstance(stage, Student)]
+        exported = {stage.name.rpartition("/")[2]: stage.base.n_parameters for stage in students}
+        per_member = {stage.base.folder: stage.base.n_parameters for stage in students}
+        members = sum(per_member.values()) if len(self.members) > 1 else 0
+        return 4 * (sum(exported.values()) + members) + 400 * len(context.data.training)
+
+    def _mined(
+        self, executor: Executor, sentences: Dataset, documents: Dataset | None
+    ) -> tuple[Dataset, MiningRecord | None]:
+        """Return pairs that are mined from sentences, and how; in a plan as many pairs, and none of them real."""
+        stage = Mining(
+            name=_MINING,
+            texts=tuple(Rows(each, fingerprint(each)) for each in (sentences, documents) if each is not None),
+            model=self.members[0].bi,
+            n_pairs=self.config.n_pairs,
+            max_length=self.config.bi.max_length,
+            precision=self.config.precision,
+            seed=self.config.seed,
+            n_processes=distributed.world_size(),
+        )
+        (record,) = executor.make([stage])
+        if isinstance(executor, Planner):
+            return Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")}), None
+        return Dataset.from_file(str(record.folder / record.result["file"])), record.result["record"]
+
+
+_MINING = "mining"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mining(Stage[Work]):
+    """Training pairs, mined from sentences with the first member's base model, as it scores them when it labels."""
+
+    texts: tuple[Rows, ...] = made_of()
+    """Sentences; and documents, where these are what they are paired with."""
+    model: Model = made_of(reading=True)
+    n_pairs: int | None
+    """None: a number that follows from that of the sentences."""
+    max_length: int | None
+    precision: Precision
+    seed: int
+    n_processes: int
+
+    def compute(self, work: Work) -> Any:
+        """Mine; the first rank writes the pairs."""
+        scratch = work.folder / "checkpoints"
+        scratch.mkdir(exist_ok=True)
+        scorer = work.scorer(work.load(self.model, self.max_length), self.precision, prompts=self.model.prompts)
+        assert isinstance(scorer, BiScorer), "members start from bi-encoders"
+        return mine_pairs(
+            self.texts[0].data,
+            Place(scorer, work.folder, scratch),
+            documents=self.texts[1].data if len(self.texts) > 1 else None,
+            n_pairs=self.n_pairs,
+            seed=self.seed_of(self.seed),
+        )
+
+    def write(self, work: Work, computed: Any) -> dict[str, Any]:
+        """Write the pairs' cosines, and return the pairs' file and how they were mined."""
+        np.save(work.folder / "scores.npy", computed.scores)
+        return {"file": f"{fingerprint(computed.pairs)}.arrow", "record": computed.record}
+
+    @property
+    def n_wanted(self) -> int:
+        """How many pairs are to be mined."""
+        return self.n_pairs or default_n_pairs(len(self.texts[0].data))
+
+    @property
+    def description(self) -> str:
+        """What it does, as a person reads it."""
+        mined = f"mine {plural(self.n_wanted, 'pair')} from {plural(len(self.texts[0].data), 'sentence')}"
+        if len(self.texts) > 1:
+            mined += f" and {plural(len(self.texts[1].data), 'document')}"
+        return f"{mined}, at most: fewer where sentences repeat or no more can be had"
+
+    def cost(self) -> Cost:
+        """Return the cost of encoding the texts."""
+        n_texts = sum(len(each.data) for each in self.texts)
+        return Cost(
+            operations=operations(self.model.n_parameters, 0, n_texts // 2), disk_bytes=_SENTENCE_BYTES * n_texts
+        )
+
+
+def fill(config: TransEncoder, n_parameters: int) -> TransEncoder:
+    """Return the config with every field left empty filled with Table 16's value for its tasks and the model's size.
+
+    Where the paper is silent on warm-up, the released code's: 10 % of the steps for the cross-encoder, none for the
+    bi-encoder.
+
+    Args:
+        config: A config as the user gave it.
+        n_parameters: Parameters of the largest base model.
+
+    Raises:
+        InputError: Fewer cycles than members that learn in turn.
+    """
+    is_binary = config.task_kind == "binary"
+    is_large = n_parameters >= LARGE_PARAMETERS
+    cross = FitConfig(learning_rate=2e-5, batch_size=32, epochs=3 if is_binary else 1, max_length=64, warmup_ratio=0.1)
+    bi = FitConfig(
+        learning_rate=5e-5,
+        batch_size=64 if is_large else 128,
+        epochs=15 if is_binary else 10,
+        max_length=32,
+        warmup_ratio=0.0,
+    )
+    cycles = config.cycles or (5 if is_binary else 3)
+    if config.alternate_members and cycles < len(config.members):
+        raise InputError(f"{cycles} cycles are too few for {len(config.members)} members in turn; give one for each")
+    return replace(config, cycles=cycles, cross=_filled(config.cross, cross), bi=_filled(config.bi, bi))
+
+
+def _filled(given: FitConfig, table: FitConfig) -> FitConfig:
+    names = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio")
+    return replace(given, **{name: getattr(table, name) for name in names if getattr(given, name) is None})
+
+
+@contextmanager
+def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
+    """Say of which member an error is, where there are several."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
+
+
+def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:
+    """Return the folders of a member's base models, the bi-encoder's and the cross-encoder's."""
+    where = {"token": config.token, "cache_folder": config.cache_dir}
+    start = fetch(member.start, form="bi", revision=member.revision, **where)
+    if member.cross_start is None:
+        return start, start
+    return start, fetch(member.cross_start, form="cross", revision=member.cross_revision, **where)
+
+
+def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
+    check_length(start, config.bi.max_length, "bi.max_length", member.start)
+    if not config.same_form:
+        typed = member.cross_start or member.start
+        check_length(cross_start, config.cross.max_length, "cross.max_length", typed)
+        check_length(cross_start, config.cross_test_length, "cross_test_length", typed)
+
+
+def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Path]) -> ContextMember:
+    member = config.members[position]
+    prefix = f"member-{position + 1}/" if len(config.members) > 1 else ""
+    bi, cross = folders
+    return ContextMember(
+        prefix=prefix,
+        bi=base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position),
+        cross=base_model(cross, f"{prefix}cross-start", form="cross", member=position),
+        fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
+        pretraining=config.pretraining_of(member),
+        weight=member.weight,
+        policy=member.policy or config.label_policy,
+    )
+
+
+def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
+    """Return what chooses the checkpoints of each form without labels; nothing with dev, or where pairs are few.
+
+    Raises:
+        InputError: The tests are to be scored at evaluations, and there are none.
+    """
+    n_pairs = len(data.training)
+    criteria: dict[Form, Criterion | None] = {}
+    if data.dev is None and n_pairs >= LEAST_PAIRS:
+        criteria = {
+            "bi": criterion_of("bi", config.bi.selection),
+            "cross": criterion_of("cross", config.cross.selection),
+        }
+    if config.test_every_eval and data.dev is None and not criteria:
+        raise InputError(
+            f"test_every_eval needs evaluations, and without dev there are none: of {n_pairs} pairs, fewer "
+            f"than {LEAST_PAIRS}, none can be held out to choose by. Give dev or more pairs, or leave it out"
+        )
+    return criteria
+
+
+def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
+    """Return what only this method has in the record of the kept chain."""
+    config = context.config
+    details: dict[str, Any] = {}
+    if context.held_out is not None:
+        data: dict[str, Any] = {**context.data.as_record()}
+        details["data"] = data | {"pairs": data["pairs"] | {"held_out_rows": len(context.held_out.rows)}}
+    if any(context.criteria.values()):
+        details["selection"] = _selection(context)
+    if chain.criteria is not None:
+        details["criteria"] = chain.criteria
+    if chain.pretraining is not None:
+        details["pretraining"] = chain.pretraining
+    about = _SAME_FORM_ABOUT if config.same_form else config.about
+    if len(config.members) > 1:
+        about = f"{about} {_how_members_learn(config)}"
+        details["best"] = {
+            form: record | {"member": chain.best[form].member + 1}
+            for form, record in best_records(chain.best, "").items()
+        }
+        details["start_member"] = chain.start.member + 1
+    return details | {"about": about}
+
+
+def _selection(context: CycleContext) -> SelectionRecord:
+    """Return what chose without labels, and what choosing so cost where there were some."""
+    n_runs, n_starts = measured_on()
+    regrets = {form: regrets_of(form) for form in context.criteria}
+    return {
+        "criteria": {form: criterion or "last" for form, criterion in context.criteria.items()},
+        "left_out_regrets": {form: found["left_out"] for form, found in regrets.items()},
+        "last_regrets": {form: found["last"] for form, found in regrets.items()},
+        "runs": n_runs,
+        "starts": n_starts,
+    }
+
+
+def _notes(context: CycleContext) -> list[str]:
+    config = context.config
+    notes = [_RAW_NOTE] if context.may_leave_range else []
+    return notes + ([_LOGIT_NOTE] if config.cross_loss == "mse" and not config.same_form else [])
+
+
+def _how_members_learn(config: TransEncoder) -> str:
+    if config.alternate_members:
+        return f"{len(config.members)} members learn in turn, one a cycle, each from the one before."
+    if not config.share_labels:
+        return f"{len(config.members)} members do so side by side, each learning from its own scores."
+    return f"{len(config.members)} members learn from the weighted mean of their scores."
+
+
+def _own_settings(member: Member) -> str:
+    """Return what a member has of its own."""
+    names = [f"{form}_{name}" for form in ("cross", "bi") for name in ("learning_rate", "epochs")]
+    own = {name: getattr(member, name) for name in (*names, "pretraining_epochs")}
+    return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in own.items() if value is not None)

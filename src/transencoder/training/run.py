@@ -1,0 +1,173 @@
+"""A run from its config to its models, and its plan: prepare, read, train, measure, report."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from transencoder import distributed
+from transencoder.context import Work
+from transencoder.errors import InputError
+from transencoder.methods.method import Method
+from transencoder.progress import duration
+from transencoder.report.result import Result
+from transencoder.runs import Executor, Planner, Stage, warn_of_absent
+from transencoder.settings import method_name
+from transencoder.training.data import BAD_ROWS
+from transencoder.training.encoder import EncoderPipeline
+from transencoder.training.executors import LocalExecutor
+from transencoder.training.language_model import LanguageModelPipeline
+from transencoder.training.pairs import PairsPipeline
+from transencoder.training.pipeline import Pipeline
+from transencoder.training.result import FOLDERS, finish, open_run, result_of
+from transencoder.training.workers import Workers, parts_of
+
+_PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
+    "pairs": PairsPipeline,
+    "encoder": EncoderPipeline,
+    "language-model": LanguageModelPipeline,
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run leaves: its models, the record, the folder."""
+
+    result: Result
+    """The content of result.json."""
+    folder: Path
+    """The run folder; the models lie in `bi-encoder`, `cross-encoder` and `masked-lm`."""
+    device: str | None = None
+    """Where the models go; None: the best there is."""
+
+    @cached_property
+    def bi_encoder(self) -> SentenceTransformer:
+        """The best bi-encoder.
+
+        Raises:
+            InputError: The run made none.
+        """
+        return SentenceTransformer(str(self._model("bi")), device=self.device)
+
+    @cached_property
+    def cross_encoder(self) -> CrossEncoder:
+        """The best cross-encoder.
+
+        Raises:
+            InputError: The run made none, for instance because its students are of the same form as their teachers.
+        """
+        model: CrossEncoder = CrossEncoder(str(self._model("cross")), device=self.device)
+        return model
+
+    @cached_property
+    def model(self) -> PreTrainedModel:
+        """The masked language model.
+
+        Raises:
+            InputError: The run made none.
+        """
+        return AutoModelForMaskedLM.from_pretrained(self._model("mlm"))  # type: ignore[no-any-return]
+
+    def _model(self, form: Any) -> Path:
+        if form not in self.result["best"]:
+            why = (
+                " (same_form); take its bi_encoder, or same_form false"
+                if self.result["config"].get("same_form")
+                else ""
+            )
+            raise InputError(f"{self.folder} made no {FOLDERS[form]}{why}")
+        return self.folder / FOLDERS[form]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do, and about what it would cost."""
+
+    config: Method
+    """With every default filled in."""
+    lines: list[str]
+    """What it would do, as a person reads it."""
+    stages: dict[str, Stage[Work]]
+    """The stages up to the trained models, by name."""
+    seconds: float
+    """Rough estimate: floating-point operations of all stages at the speed of two cores or one GPU."""
+    disk_bytes: int
+    """Of all stages, of the largest stage's checkpoints, and of what the run leaves besides."""
+
+    def __str__(self) -> str:
+        """Return the plan as a person reads it."""
+        config = self.config
+        cost = (
+            f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
+            f"{self.disk_bytes / 1e9:.1f} GB of disk in {config.output}"
+        )
+        return "\n".join([*self.lines, cost])
+
+
+def train(config: Method, *, recipe: str | None = None) -> Trained:
+    """Train as a method's config says, or go on with a run that was interrupted.
+
+    Args:
+        config: The method's config; fields left empty take the paper's values.
+        recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
+
+    Returns:
+        The best models, their scores, and the run's path.
+
+    Raises:
+        InputError: Data or an option cannot be used.
+        RunError: The run folder is locked, foreign, or its disk is full.
+    """
+    distributed.start()
+    started = time.monotonic()
+    pipeline = _PIPELINES[config.pipeline](config)
+    given, usable = pipeline.given, pipeline.config
+    with ExitStack() as stack:
+        run = stack.enter_context(open_run(given, usable))
+        local = LocalExecutor(run, str(usable.device), usable.report_to)
+        executor: Executor = local
+        if pipeline.n_workers > 1:
+            parts = parts_of(usable, config.device, method_name(type(config)), pipeline.n_workers)
+            executor = stack.enter_context(Workers(local, parts))
+        context = pipeline.open(executor, run.folder / BAD_ROWS)
+        outcome = pipeline.measure(context, pipeline.train(context))
+        result = result_of(run, given, context, outcome, started=started, n_workers=pipeline.n_workers, recipe=recipe)
+        finish(run, result, outcome)
+    distributed.barrier()
+    return Trained(result, Path(usable.output), usable.device)
+
+
+def plan(config: Method) -> Plan:
+    """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
+
+    Raises:
+        InputError: Data or an option cannot be used.
+    """
+    pipeline, planner = _PIPELINES[config.pipeline](config), Planner()
+    usable = pipeline.config
+    warn_of_absent(usable.reuse_from)
+    context = pipeline.open(planner, None)
+    pipeline.train(context)
+    cost = planner.cost
+    disk_bytes = cost.disk_bytes + cost.scratch_bytes + pipeline.extra_disk_bytes(context, planner)
+    return Plan(
+        config=usable,
+        lines=pipeline.lines(context, planner),
+        stages={stage.name: stage for stage in planner.stages.values()},
+        seconds=cost.operations / _operations_a_second(usable),
+        disk_bytes=round(disk_bytes),
+    )
+
+
+def _operations_a_second(config: Method) -> float:
+    """Return roughly what one GPU or two cores compute in a second."""
+    if str(config.device).startswith("cuda"):
+        return 1e14
+    return 2.5e11 if config.precision == "bf16" else 1e11

@@ -1,0 +1,219 @@
+"""What a run's models score on its labelled sets: each set once a model, as stages of the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from transencoder.config import Precision
+from transencoder.context import Context, Model, Scored, Work, operations
+from transencoder.cycles import CycleContext
+from transencoder.encoders import load_bi
+from transencoder.evaluation import agreement, measure
+from transencoder.inference import uses_bf16
+from transencoder.runs import Cost, Stage, StageRecord, made_of, setting
+from transencoder.scorers import BiScorer, KeptScores
+
+Metrics = dict[str, float | None]
+"""Name of a set -> metric times 100; None where it is undefined, for a model that gives all pairs one score."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scores(Stage[Work]):
+    """A model's metrics on labelled sets, and the scores that they are of."""
+
+    model: Model = made_of(reading=True)
+    sets: Mapping[str, Scored] = made_of()
+    """By the names of the files that the scores are kept in."""
+    precision: Precision
+    max_length: int | None
+    """Tokens of a text or pair in the place of the model's own."""
+    both_orders: bool | None = setting(default=None)
+    """Of a cross-encoder: score both orders. None where there can be none."""
+
+    def compute(self, work: Work) -> tuple[Metrics, dict[str, np.ndarray]]:
+        """Score every set."""
+        encoder = work.load(self.model, self.max_length)
+        scorer = work.scorer(encoder, self.precision, prompts=self.model.prompts, both_orders=self.both_orders is True)
+        found, scores = {}, {}
+        for name, scored in self.sets.items():
+            kept = KeptScores(scorer)
+            found[name] = measure(kept, scored)
+            if kept.scores:
+                scores[name] = kept.scores[-1]
+        return _defined(found), scores
+
+    def write(self, work: Work, computed: tuple[Metrics, dict[str, np.ndarray]]) -> Metrics:
+        """Write `NAME.npy` of every set that has a score a pair, and return the metrics."""
+        metrics, scores = computed
+        for name, values in scores.items():
+            np.save(work.folder / f"{name}.npy", values)
+        return metrics
+
+    def cost(self) -> Cost:
+        """Return the cost of scoring all sets."""
+        n_pairs = sum(len(scored.pairs) for scored in self.sets.values())
+        return Cost(operations=operations(self.model.n_parameters, 0, n_pairs))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Similarities(Stage[Work]):
+    """Four similarities of a bi-encoder's embeddings, of the pairs of each set."""
+
+    model: Model = made_of(reading=True)
+    sets: Mapping[str, Scored] = made_of()
+    precision: Precision
+    max_length: int | None
+
+    def compute(self, work: Work) -> dict[str, np.ndarray]:
+        """Embed the sentences of every set."""
+        encoder = work.load(self.model, self.max_length)
+        scorer = work.scorer(encoder, self.precision, prompts=self.model.prompts)
+        assert isinstance(scorer, BiScorer), "only bi-encoders are compared so"
+        return {name: similarities(scorer, scored) for name, scored in self.sets.items()}
+
+    def write(self, work: Work, computed: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Write `NAME.npy`, float64 (4, n), of every set."""
+        for name, values in computed.items():
+            np.save(work.folder / f"{name}.npy", values)
+        return {}
+
+
+def scores_stage(
+    context: CycleContext, model: Model, name: str, sets: Mapping[str, Scored], max_length: int | None = None
+) -> Scores:
+    """Return the stage of a model's metrics in the run's precision and lengths.
+
+    Args:
+        context: What the run works with.
+        model: What is measured.
+        name: Of the stage, after `scores/`.
+        sets: What it is measured on.
+        max_length: Tokens of a text or pair in the place of a trained model's own.
+    """
+    return Scores(
+        name=f"scores/{name}",
+        model=model,
+        sets=sets,
+        precision=context.config.precision,
+        max_length=max_length if model.cycle else context.config.bi.max_length,
+        both_orders=context.labels_both_orders,
+    )
+
+
+def score_base_as_is(
+    context: Context[Any],
+    model: Model,
+    sets: Mapping[str, Scored],
+    *,
+    max_length: int | None,
+    name: str = "start-as-is",
+) -> StageRecord | None:
+    """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
+
+    A run in bf16 or on shortened texts may make its base model look worse than it is; gains are to be counted against
+    the better of the two. None where the run takes the model as it is anyway.
+
+    Args:
+        context: What the run works with.
+        model: The base model.
+        sets: What it is measured on.
+        max_length: Tokens of a sentence in the run.
+        name: Of the stage, after `scores/`.
+    """
+    own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
+    is_shortened = max_length is not None and (own is None or max_length < own)
+    if not is_shortened and not uses_bf16(context.config.device, context.config.precision):
+        return None
+    return context.make(
+        Scores(name=f"scores/{name}", model=model, sets=sets, precision="fp32", max_length=None, both_orders=False)
+    )
+
+
+def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
+    """Return the metrics of the weighted mean of scores that stages keep (paper, section 4).
+
+    Args:
+        records: The stages of each model's scores on these sets.
+        weights: Of each model, above 0; normalised.
+        sets: The labelled sets.
+    """
+    shares = np.array(weights) / sum(weights)
+
+    def metric(name: str, scored: Scored) -> float:
+        if scored.classes is not None:
+            return math.nan  # an ensemble has no embeddings
+        scores = [np.load(record.folder / f"{name}.npy").astype(np.float64) for record in records]
+        return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
+
+    return _defined({name: metric(name, scored) for name, scored in sets.items()})
+
+
+def released_metrics(
+    context: CycleContext, models: Sequence[Model], records: Sequence[StageRecord], sets: Mapping[str, Scored]
+) -> Metrics:
+    """Return the metrics of an ensemble where the released code's differ from those of the mean score.
+
+    That is for bi-encoders alone: on binary sets the mean of the members' AUCs; on graded sets the best of four
+    similarities, each averaged over the members: a choice made on the test set. For cross-encoders there is no
+    difference, and no entry. For parity: it is not what the paper's text says.
+
+    Args:
+        context: What the run works with.
+        models: One of each member, all of one form.
+        records: The stages of their scores on the sets.
+        sets: The labelled sets.
+    """
+    found: Metrics = {}
+    if models[0].form != "bi":
+        return found
+    graded = {name: scored for name, scored in sets.items() if scored.metric == "spearman"}
+    for name in sets.keys() - graded.keys():
+        values = [record.result[name] for record in records]
+        found[name] = None if None in values else float(np.mean([each for each in values if each is not None]))
+    if not graded:
+        return found
+    stages = context.make_all(
+        [
+            Similarities(
+                name=f"similarities/{model.name}",
+                model=model,
+                sets=graded,
+                precision=context.config.precision,
+                max_length=context.base_length(model),
+            )
+            for model in models
+        ]
+    )
+    for name, scored in graded.items():
+        means = np.mean([np.load(stage.folder / f"{name}.npy") for stage in stages], axis=0)
+        found[name] = max(agreement(scored.pairs, similarity, scored.metric) for similarity in means)
+    return found
+
+
+def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
+    """Return, of each pair, the cosine, the negative Manhattan and Euclidean distances, and the dot product.
+
+    Args:
+        scorer: Embeds the sentences.
+        scored: n pairs.
+
+    Returns:
+        float64 (4, n), higher meaning more alike.
+    """
+    pairs = scored.pairs.select_columns(["sentence1", "sentence2"])
+    first, second = (np.array(side, np.float64) for side in scorer.embed_sides(pairs))
+    dots = np.einsum("ij,ij->i", first, second)
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    difference = first - second
+    distances = [-np.abs(difference).sum(axis=1), -np.linalg.norm(difference, axis=1)]
+    return np.stack([dots / np.maximum(norms, 1e-12), *distances, dots])
+
+
+def _defined(found: Mapping[str, float]) -> Metrics:
+    """Return None in the place of NaN, which JSON lacks."""
+    return {name: None if math.isnan(value) else value for name, value in found.items()}

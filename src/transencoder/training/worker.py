@@ -1,0 +1,66 @@
+"""The process of a worker, `python -m transencoder.training.worker FD`: it computes the stages that it is sent."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+
+import torch
+
+from transencoder import progress
+from transencoder.errors import InputError, TransencoderError
+from transencoder.runs import Run
+from transencoder.training.executors import LocalExecutor
+from transencoder.training.placement import default_device
+from transencoder.training.workers import REFUSED, Part
+
+_WATCH_SECONDS = 0.5
+
+
+def main() -> int:
+    """Compute stages until there are no more.
+
+    Returns:
+        Exit code: 0, or, where it said on stderr what went wrong, `REFUSED` or 1.
+    """
+    connection = Connection(int(sys.argv[1]))
+    part: Part = connection.recv()
+    threading.Thread(target=_end_with, args=(part.parent,), daemon=True).start()
+    logging.basicConfig(
+        level=logging.WARNING, format=f"%(asctime)s worker {part.number + 1}: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger(progress.__name__).setLevel(part.log_level)
+    try:
+        with progress.use(progress.Lines()):
+            _work(part, connection)
+    except TransencoderError as error:
+        logging.getLogger(__name__).error("%s", error)
+        return REFUSED if isinstance(error, InputError) else 1
+    return 0
+
+
+def _work(part: Part, connection: Connection) -> None:
+    """Compute each stage that comes, beside the process that has the run, and say whether it was done before."""
+    device = part.device or default_device()
+    details = {"device": device, "threads": torch.get_num_threads()}
+    with Run.join(part.folder, part.place, part.method, details=details, lenders=part.reuse_from) as run:
+        executor = LocalExecutor(run, device, part.report_to)
+        while True:
+            try:
+                stage = connection.recv()
+            except EOFError:
+                return
+            connection.send(executor.make([stage])[0].reused)
+
+
+def _end_with(parent: int) -> None:
+    """End at once when the parent is gone: whoever runs the command again must find nobody in its stages."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
