@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from transencoder import cli
+from transencoder import cli, training
 from transencoder.demo.compose import read_questions
-from transencoder.methods import METHODS, MLM, TransEncoder
+from transencoder.methods import MLM, TransEncoder
 from transencoder.methods.start import StartMethod
 from transencoder.tasks import SUITES, TASKS
 
@@ -107,18 +107,18 @@ def settle(patch, world, folder):
     patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: world.models[hub_id])
     patch.setattr("transencoder.demo.compose.read_questions", lambda: read_questions()[:60])
     patch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
-    for config_class in {each for method in METHODS.values() for each in method.__mro__ if "run" in vars(each)}:
-        patch.setattr(config_class, "run", small(config_class.run))
+    patch.setattr(training, "train", small(training.train))
 
 
-def small(run):
-    """A method's `run` that does as told, but for sizes and how long it trains."""
+def small(train):
+    """A `train` that does as told, but for sizes and how long it trains."""
 
-    def run_small(config, recipe=None):
+    def train_small(config, recipe=None):
         tests = ("stsb",) if set(config.tests) & set(SUITES) else config.tests
-        return run(replace(config, tests=tests, device="cpu", precision="fp32", **sizes(config)), recipe)
+        small_config = replace(config, tests=tests, device="cpu", precision="fp32", **sizes(config))
+        return train(small_config, recipe=recipe)
 
-    return run_small
+    return train_small
 
 
 def sizes(config):
