@@ -18,7 +18,7 @@ from transencoder.errors import InputError
 from transencoder.evaluation import evaluate, spearman
 from transencoder.methods.labelled import Scored
 from transencoder.methods.released import released_metrics
-from transencoder.report.result import read_result
+from transencoder.results import read_result
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
 
@@ -183,7 +183,7 @@ def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_p
 
 
 def test_report_cards_and_page_know_all_members(trained, tmp_path):
-    from transencoder.report import results_page
+    from transencoder.report.results_page import results_page
 
     report = (trained.folder / "report.md").read_text()
     assert "| member 1, test |" in report

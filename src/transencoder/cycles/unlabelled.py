@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from transencoder.cycles.lab import Lab, LabMember, Model, load, make_scorer, own_first
-from transencoder.report import weak_cross_notes, weak_start_notes
+from transencoder.results import weak_cross_notes, weak_start_notes
 from transencoder.runs import StageRecord
 from transencoder.scorers import Scorer
 from transencoder.selection import LEAST_PAIRS, HeldOut, hold_out

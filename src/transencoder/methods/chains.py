@@ -10,8 +10,7 @@ from transencoder.methods.data import Data
 from transencoder.methods.outcome import MEMBERS, analysis_of, best_records, cycle_records
 from transencoder.methods.released import released_metrics
 from transencoder.methods.scoring import Metrics, ensemble_metrics, score, score_start_as_is
-from transencoder.report.evidence import DEV
-from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
+from transencoder.records import DEV, EnsembleRecord, MemberRecord, PretrainingRecord
 from transencoder.runs import StageRecord
 
 

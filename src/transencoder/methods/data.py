@@ -20,7 +20,7 @@ from transencoder.methods.mlm import MLM
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
-from transencoder.report.result import DataRecord, RunData
+from transencoder.records import DataRecord, RunData
 from transencoder.runs import stage_seed
 
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"

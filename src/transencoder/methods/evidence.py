@@ -14,8 +14,8 @@ from transencoder.cycles import Lab, Model, load, make_scorer
 from transencoder.evaluation import gold_of, spearman
 from transencoder.methods.data import Data
 from transencoder.methods.labelled import Scored
-from transencoder.pairs import TextStatistics, text_statistics
-from transencoder.report.evidence import DEV, GOLD, SAMPLE, SAMPLE_FILE
+from transencoder.pairs import text_statistics
+from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
 from transencoder.runs import Run, StageRecord, stage_seed
 
 _CODE_VERSION = 1

@@ -17,7 +17,7 @@ from transencoder.errors import InputError
 from transencoder.methods.labelled import Scored, data_record, source_name
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import fingerprint, read_pairs
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.gold import read_scores, task_named
 from transencoder.methods.labelled import data_record, reading_options, source_name
 from transencoder.pairs import ClassPairs, read_classes
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 
 
 def read_labelled_rows(config: DvBERT, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:

@@ -12,7 +12,7 @@ from transencoder.encoders import load_bi, weights_fingerprint
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import Place, mine_pairs
 from transencoder.pairs import fingerprint
-from transencoder.report.result import MiningRecord
+from transencoder.records import MiningRecord
 from transencoder.runs import Run, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache

@@ -31,7 +31,7 @@ from transencoder.methods.placement import placed
 from transencoder.methods.planning import operations_a_second, settings_in_words
 from transencoder.methods.scoring import Metrics, score_stage
 from transencoder.progress import duration
-from transencoder.report.result import Result
+from transencoder.records import Result
 from transencoder.runs import Run, StageRecord, stage_seed, warn_of_absent
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache

@@ -10,7 +10,7 @@ from transencoder import distributed
 from transencoder.cycles import Model
 from transencoder.encoders import count_parameters, encoding_speeds, fetch, weights_fingerprint
 from transencoder.methods.start_bench import Bench
-from transencoder.report.result import SizeRecord
+from transencoder.records import SizeRecord
 
 _CODE_VERSION = 1
 """Raised when a change of the code changes what is measured."""

@@ -24,7 +24,7 @@ from transencoder.methods.planning import operations_a_second, settings_in_words
 from transencoder.methods.start import StartMethod
 from transencoder.methods.supervision import learned_teachers
 from transencoder.progress import duration
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 from transencoder.runs import warn_of_absent
 from transencoder.wording import plural
 

@@ -33,8 +33,7 @@ from transencoder.methods.start_bench import (
 )
 from transencoder.methods.start_planning import check_held_out, prepare_start
 from transencoder.methods.supervision import TaughtLabels, export_teachers, targets_of, taught_labels
-from transencoder.report.evidence import DEV
-from transencoder.report.result import Result
+from transencoder.records import DEV, Result
 from transencoder.runs import StageRecord
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.selection.criteria import uniformity

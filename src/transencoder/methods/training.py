@@ -21,7 +21,7 @@ from transencoder.methods.outcome import BAD_ROWS, FOLDERS, finish, open_run, re
 from transencoder.methods.planning import prepare
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.methods.workers import Part, join, n_workers, spent, workers
-from transencoder.report.result import EnsembleRecord, Result, SelectionRecord
+from transencoder.records import EnsembleRecord, Result, SelectionRecord
 from transencoder.runs import Run
 from transencoder.scorers import Scorer
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
