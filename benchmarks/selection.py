@@ -24,8 +24,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
-from transencoder.report.result import Cycle, Result, read_result
+from transencoder.records import Cycle, Result
 from transencoder.report.tables import markdown_table
+from transencoder.results import read_result
 
 FORMS: tuple[Literal["bi", "cross"], ...] = ("bi", "cross")
 SCOPES = ("training", "run")

@@ -18,9 +18,9 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from transencoder.report.reading import mean_over, of_ensemble, of_member, tests_by_metric
-from transencoder.report.result import Result, read_result
+from transencoder.records import Result
 from transencoder.report.tables import markdown_table
+from transencoder.results import mean_over, of_ensemble, of_member, read_result, tests_by_metric
 
 FORMS = ("start", "bi", "cross")
 BINARY = ("qqp", "qnli")

@@ -17,7 +17,7 @@ from transencoder.evaluation import LabelledSet, measure
 from transencoder.fit import Session
 from transencoder.pairs import fingerprint
 from transencoder.prompts import OWN_PROMPTS, Prompts
-from transencoder.report.result import DataRecord, RunData
+from transencoder.records import DataRecord, RunData
 from transencoder.runs import Executor, Planner, Stage, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.tokens import Encoder, TokenCache

@@ -52,7 +52,7 @@ def test_results_lists_runs_without_a_result_too(run, folder, tmp_path):
 
 
 def test_a_report_is_written_again(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("transencoder.report.write_report", lambda folder: tmp_path / folder / "report.html")
+    monkeypatch.setattr("transencoder.report.run_report.write_report", lambda folder: tmp_path / folder / "report.html")
     assert run("report", "a")[:2] == (0, f"{tmp_path}/a/report.html\n")
 
 

@@ -9,10 +9,9 @@ import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder.evaluation import spearman
+from transencoder.finished import Evidence, drawn_intervals, intervals_of
 from transencoder.pairs import read_pairs
-from transencoder.report.evidence import Evidence
-from transencoder.report.intervals import drawn_intervals, intervals_of
-from transencoder.report.result import read_result
+from transencoder.results import read_result
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.training import evidence as keeping
 from transencoder.training import train

@@ -17,7 +17,7 @@ from transencoder.context import Scored
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate, spearman
-from transencoder.report.result import read_result
+from transencoder.results import read_result
 from transencoder.training import plan
 from transencoder.training.scoring import released_metrics
 
@@ -184,7 +184,7 @@ def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_p
 
 
 def test_report_cards_and_page_know_all_members(trained, tmp_path):
-    from transencoder.report import results_page
+    from transencoder.report.results_page import results_page
 
     report = (trained.folder / "report.md").read_text()
     assert "| member 1, test |" in report

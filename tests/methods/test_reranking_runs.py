@@ -13,7 +13,7 @@ from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.methods.simcse import SimCSEFit
 from transencoder.recipes import find_recipe, load_recipe
-from transencoder.report import model_card
+from transencoder.report.model_card import model_card
 from transencoder.tasks import load
 from transencoder.training.data import read_data
 

@@ -14,7 +14,8 @@ from transencoder import BiScorer, CrossScorer, Member, PretrainingConfig, read_
 from transencoder.cli import main
 from transencoder.errors import InputError, RunError
 from transencoder.evaluation import evaluate
-from transencoder.report.result import Result, read_result
+from transencoder.records import Result
+from transencoder.results import read_result
 from transencoder.runs import Run
 from transencoder.tokens import TokenCache
 from transencoder.training import plan

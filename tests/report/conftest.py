@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.pairs import text_statistics
-from transencoder.report.result import Cycle, FormCycle, Result
+from transencoder.records import Cycle, FormCycle, Result
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}
 

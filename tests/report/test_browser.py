@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from transencoder.report import write_report
 from transencoder.report.comparison import write_comparison
+from transencoder.report.run_report import write_report
 
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 _PHONE = {"width": 390, "height": 844}

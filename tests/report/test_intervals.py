@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transencoder.report.evidence import Evidence
-from transencoder.report.intervals import drawn_intervals, draws_of
-from transencoder.report.result import read_result
+from transencoder.finished import Evidence, drawn_intervals, draws_of
+from transencoder.results import read_result
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from transencoder.report import model_card
-from transencoder.report.result import Form, Result
+from transencoder.config import Form
+from transencoder.records import Result
+from transencoder.report.model_card import model_card
 from transencoder.report.run_report import report_text
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report import write_report
 from transencoder.report.page import title_of
 from transencoder.report.plots import curve_plots, png
-from transencoder.report.result import read_result
+from transencoder.report.run_report import write_report
+from transencoder.results import read_result
 
 
 class Page(HTMLParser):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report.reading import form_cycle
-from transencoder.report.result import Result, read_result
+from transencoder.records import Result
+from transencoder.results import form_cycle, read_result
 
 MakeRun = Callable[[str, Result | None], Path]
 

@@ -4,8 +4,8 @@ import copy
 from collections.abc import Callable
 from pathlib import Path
 
-from transencoder.report import results_page
-from transencoder.report.result import Result
+from transencoder.records import Result
+from transencoder.report.results_page import results_page
 
 MakeRun = Callable[[str, Result | None], Path]
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report import model_card, notes_of, write_report
+from transencoder.records import Result
+from transencoder.report.model_card import model_card
+from transencoder.report.notes import notes_of
 from transencoder.report.plots.curves import analysis_lines, curve_plots
-from transencoder.report.result import Result
-from transencoder.report.run_report import report_text
+from transencoder.report.run_report import report_text, write_report
 
 MakeRun = Callable[[str, Result | None], Path]
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from transencoder.report import model_card, notes_of, results_page, summary_table
+from transencoder.records import Result
+from transencoder.report.model_card import model_card
+from transencoder.report.notes import notes_of
 from transencoder.report.plots import curve_plots
-from transencoder.report.result import Result
-from transencoder.report.tables import score_rows, score_table
+from transencoder.report.results_page import results_page
+from transencoder.report.tables import score_rows, score_table, summary_table
 
 
 def shown(result: Result) -> str:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from transencoder.report import notes_of, verdict_of
+from transencoder.report.notes import notes_of
 from transencoder.report.run_report import report_text
+from transencoder.report.verdict import verdict_of
 
 
 def shifted(result, **by):

@@ -6,7 +6,7 @@ import pytest
 
 from transencoder import train
 from transencoder.errors import InputError
-from transencoder.report import notes_of
+from transencoder.report.notes import notes_of
 from transencoder.selection import criterion_of, regrets_of
 from transencoder.training import pairs
 

@@ -138,7 +138,7 @@ def _intervals(
 ) -> "dict[str, RowIntervals]":
     """Of the sets whose pairs are scored and, where these are all and of one metric, of their average."""
     from transencoder.bootstrap import metric_draws, row_intervals
-    from transencoder.report.tables import AVERAGE
+    from transencoder.records import AVERAGE
 
     draws = {}
     with progress.task("intervals", len(gold)) as advance:

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from transencoder.bootstrap import Interval, RowIntervals
 from transencoder.evaluation import average
-from transencoder.report.intervals import intervals_record
+from transencoder.finished import intervals_record
+from transencoder.records import AVERAGE
 from transencoder.report.summary import BRACKETS, GAIN_BRACKETS
-from transencoder.report.tables import AVERAGE
-from transencoder.report.text import ABSENT, cannot_be_told
-from transencoder.wording import plural
+from transencoder.report.text import cannot_be_told
+from transencoder.wording import ABSENT, plural
 
 ENSEMBLE = "ensemble"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from transencoder import report, runs
+from transencoder import runs
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show, size
 from transencoder.errors import InputError
@@ -61,7 +61,9 @@ def _clean(args: argparse.Namespace) -> None:
 
 def _report(args: argparse.Namespace) -> None:
     if len(args.runs) == 1 and args.output is None:
-        show(str(report.write_report(args.runs[0])))
+        from transencoder.report.run_report import write_report
+
+        show(str(write_report(args.runs[0])))
         return
     if len(args.runs) == 1:
         raise InputError("--output is for several runs: the report of a single one goes into its folder. Leave it out.")
@@ -74,6 +76,10 @@ def _results(args: argparse.Namespace) -> None:
     if args.expected is None and not args.runs:
         raise InputError("no run is given; give run folders, or --expected FILE for a page of a paper's tables")
     if args.expected is None:
-        show(str(report.results_page(args.runs, args.output)))
+        from transencoder.report.results_page import results_page
+
+        show(str(results_page(args.runs, args.output)))
     else:
-        show(str(report.paper_page(args.expected, args.runs, args.output)))
+        from transencoder.report.paper_page import paper_page
+
+        show(str(paper_page(args.expected, args.runs, args.output)))

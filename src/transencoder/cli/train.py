@@ -92,7 +92,11 @@ def train_or_plan(config: Method, args: argparse.Namespace, recipe: str | None =
 
         show(str(plan(config)))
         return
-    from transencoder.report import notes_of, pretraining_lines, score_rows, summary_table, unlabelled_of, verdict_of
+    from transencoder.report.notes import notes_of
+    from transencoder.report.tables import score_rows, summary_table
+    from transencoder.report.text import pretraining_lines
+    from transencoder.report.unlabelled import unlabelled_of
+    from transencoder.report.verdict import verdict_of
 
     trained = train_for(args, config, recipe)
     if score_rows(trained.result):

@@ -14,7 +14,7 @@ from transencoder.context import Model
 from transencoder.cycles.members import ContextMember, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
 from transencoder.prompts import OWN_PROMPTS
-from transencoder.report import weak_cross_notes
+from transencoder.results import weak_cross_notes
 from transencoder.runs import StageRecord
 
 logger = logging.getLogger(__name__)

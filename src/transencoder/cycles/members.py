@@ -13,7 +13,7 @@ from transencoder.config import Criterion, FitConfig, Form, LabelPolicy, Pretrai
 from transencoder.context import Context, Model
 from transencoder.cycles.stages import Criteria, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.report import weak_start_notes
+from transencoder.results import weak_start_notes
 from transencoder.runs import StageRecord
 from transencoder.selection import LEAST_PAIRS, HeldOut, hold_out
 

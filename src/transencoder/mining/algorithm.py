@@ -17,7 +17,7 @@ from transencoder.mining.piles import Piles, Place, piled
 from transencoder.mining.random_pairs import random_pairs
 from transencoder.mining.records import record_of
 from transencoder.mining.writing import write_pairs
-from transencoder.report.result import MiningRecord
+from transencoder.records import MiningRecord
 from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)

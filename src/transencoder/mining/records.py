@@ -7,7 +7,7 @@ from transencoder.mining.choice import Strata
 from transencoder.mining.distinct import Distinct
 from transencoder.mining.neighbours import is_exact
 from transencoder.mining.piles import Piles
-from transencoder.report.result import MiningRecord, MixRecord, PileRecord
+from transencoder.records import MiningRecord, MixRecord, PileRecord
 
 
 def record_of(piles: Piles, n_near: int, found: Candidates, strata: Strata, chosen: np.ndarray) -> MiningRecord:

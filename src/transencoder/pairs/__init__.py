@@ -13,11 +13,10 @@ from .duplicates import drop_duplicates
 from .fingerprints import fingerprint
 from .read import read_pairs, read_sentences
 from .retrieval import read_documents, read_relevance
-from .statistics import TextStatistics, text_statistics
+from .statistics import text_statistics
 
 __all__ = [
     "ClassPairs",
-    "TextStatistics",
     "drop_duplicates",
     "fingerprint",
     "read_candidates",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 
 from transencoder import progress
+from transencoder.records import TextStatistics
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -21,32 +22,6 @@ _N_BINS = 30
 _SCRIPTLESS = ("Zyyy", "Zinh", "Zzzz")
 """Unicode's Common, Inherited and Unknown."""
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
-
-
-class TextStatistics(TypedDict):
-    """What `text_statistics` counts; lengths are in characters (Unicode code points)."""
-
-    rows: int
-    texts: int
-    """Rows times texts of a row."""
-    distinct_texts: int
-    most_repeated: int
-    """How often the most frequent text occurs."""
-    repeated_rows: int
-    """Rows that repeat an earlier one, text for text."""
-    same_text_rows: int
-    """Rows of several texts that are all the same."""
-    characters: int
-    longest: int
-    median_length: float
-    length_edges: list[int]
-    """Bounds of the histogram's n bins, n + 1 of them; each bin goes up to, not including, the next bound."""
-    length_counts: list[int]
-    """Texts in each bin; the last one has all longer texts too."""
-    letters: dict[str, int]
-    """Name of a Unicode script -> its characters in the text, most frequent first."""
-    other_characters: int
-    """Digits, punctuation, spaces, symbols: what belongs to no single script."""
 
 
 def text_statistics(rows: Dataset) -> TextStatistics:

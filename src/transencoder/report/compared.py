@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from transencoder import progress
 from transencoder.bootstrap import Interval, interval
-from transencoder.report.evidence import Evidence
+from transencoder.finished import Evidence, draws_of
+from transencoder.records import AVERAGE, FORM_TITLES, Result
 from transencoder.report.inputs import data_sets
-from transencoder.report.intervals import draws_of
-from transencoder.report.reading import forms_of, mean_over
-from transencoder.report.result import FORM_TITLES, Result, read_result
-from transencoder.report.tables import AVERAGE
-from transencoder.report.text import NONE, environment_of, metric_mark, settings_of
+from transencoder.report.text import NONE, environment_of, settings_of
+from transencoder.results import forms_of, mean_over, metric_mark, read_result
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from transencoder.report.evidence import Sample
+from transencoder.finished import Sample
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from transencoder.records import Result
 from transencoder.report.notes import missing_rows_note
-from transencoder.report.reading import training_data
-from transencoder.report.result import Result
 from transencoder.report.tables import markdown_table
+from transencoder.results import training_data
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from transencoder.records import Result
 from transencoder.report.plots import Plot, length_plot
-from transencoder.report.reading import training_data
-from transencoder.report.result import Result
 from transencoder.report.text import data_line, gold_or
+from transencoder.results import training_data
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transencoder.report.evidence import IN_A_CYCLE, Evidence, Lesson
+from transencoder.finished import Evidence, Lesson
+from transencoder.records import FORM_TITLES, IN_A_CYCLE, Result
 from transencoder.report.plots import Plot, label_plots
-from transencoder.report.result import FORM_TITLES, Result
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """How pairs were mined: duplicates, the mix of sources, the histogram of the start's scores."""
 
-from transencoder.report.result import MiningRecord, PileRecord
+from transencoder.records import MiningRecord, PileRecord
 from transencoder.report.tables import markdown_table
 from transencoder.wording import plural
 

@@ -6,23 +6,30 @@ from pathlib import Path
 
 from transencoder.config import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
+from transencoder.records import FORM_TITLES, Result
 from transencoder.report.notes import notes_of
-from transencoder.report.reading import best_start, has_cycles, mean_over, scored_tests, tests_by_metric, training_data
-from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.tables import markdown_table, size_table
 from transencoder.report.text import (
     data_line,
     gain,
     gold_or,
-    metric_mark,
     metric_titles,
-    number,
     pretraining_lines,
     reproduce_lines,
     settings_line,
     starts_of,
     transductive_line,
 )
+from transencoder.results import (
+    best_start,
+    has_cycles,
+    mean_over,
+    metric_mark,
+    scored_tests,
+    tests_by_metric,
+    training_data,
+)
+from transencoder.wording import number
 
 _PIPELINE_TAGS: dict[Form, str] = {"bi": "sentence-similarity", "cross": "text-ranking", "mlm": "fill-mask"}
 

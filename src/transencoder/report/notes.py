@@ -3,16 +3,21 @@
 from collections.abc import Iterator, Mapping
 
 from transencoder.config import Form
-from transencoder.report.reading import form_cycle, forms_of, has_cycles, mean_over, tests_by_metric, training_data
-from transencoder.report.result import FORM_TITLES, DataRecord, Result, SelectionRecord
-from transencoder.report.text import metric_mark, number, transductive_line
-from transencoder.report.verdict import comparisons, forgot_its_pairs, looks_weak
-from transencoder.wording import plural
-
-_CLOSE_TOGETHER = -2.0
-"""Uniformity above which a start is taken to be weak. Of six starts on STS pairs the three above had 62.7 to 66.9 on
-STS-B's dev set, the three below 71.4 to 86.6 (LOG.md, 2026-11-22)."""
-
+from transencoder.records import FORM_TITLES, DataRecord, Result, SelectionRecord
+from transencoder.report.text import transductive_line
+from transencoder.report.verdict import comparisons, forgot_its_pairs
+from transencoder.results import (
+    form_cycle,
+    forms_of,
+    has_cycles,
+    mean_over,
+    metric_mark,
+    tests_by_metric,
+    training_data,
+    weak_cross_notes,
+    weak_start_notes,
+)
+from transencoder.wording import number, plural
 
 _ALIKE = -0.5
 """Uniformity above which embeddings are taken to be nearly all alike: a mean cosine of about 0.87. A collapsed SCT
@@ -34,36 +39,6 @@ def notes_of(result: Result) -> list[str]:
         *_collapse_notes(result.get("uniformity", {})),
         *result["notes"],
     ]
-
-
-def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Whether a start looks too weak to teach.
-
-    Args:
-        criteria: What held-out pairs say of it without labels; empty where none were held out.
-    """
-    evenness = criteria.get("uniformity")
-    if evenness is not None and -evenness > _CLOSE_TOGETHER:
-        yield (
-            f"The start looks weak on these texts: its embeddings lie close together (uniformity {-evenness:.2f}; even "
-            "would be -4). Where such starts had labels to be measured by they were the worse ones; "
-            "`transencoder train simcse` on your sentences makes a better start."
-        )
-
-
-def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Whether a cross-encoder looks too weak to teach.
-
-    Args:
-        criteria: What held-out pairs say of it without labels; empty where none were held out.
-    """
-    if looks_weak(criteria):
-        yield (
-            "The cross-encoder looks weak: on pairs that it did not learn, its ranking and its teacher's have a rank "
-            f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
-            "all were worse than their start, and five of eight bi-encoders that learned from them: more pairs or "
-            "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
-        )
 
 
 def _collapse_notes(found: Mapping[str, float | None]) -> Iterator[str]:

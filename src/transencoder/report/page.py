@@ -6,23 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from transencoder.finished import Evidence, intervals_of
 from transencoder.progress import duration
+from transencoder.records import PLOTS, SAMPLE, Result
 from transencoder.report.disagreements import disagreements_of
-from transencoder.report.evidence import SAMPLE, Evidence
 from transencoder.report.inputs import data_sets, texts_of
-from transencoder.report.intervals import intervals_of
 from transencoder.report.lessons import shown_lessons
 from transencoder.report.mining import MIX_HEADER, mined_said, mix_rows
 from transencoder.report.notes import notes_of
-from transencoder.report.plots import PLOTS, Plot, curve_plots, gain_plot, mined_plot, png
-from transencoder.report.reading import forms_of, training_data
+from transencoder.report.plots import Plot, curve_plots, gain_plot, mined_plot, png
 from transencoder.report.rendering import render
-from transencoder.report.result import Result
 from transencoder.report.summary import score_caption, score_remarks, summary_of, why_absent
 from transencoder.report.tables import member_rows, score_rows, shown_metrics, size_cells
 from transencoder.report.text import environment_of, pretraining_lines, reproduce_command, settings_of, starts_of
 from transencoder.report.unlabelled import unlabelled_of
 from transencoder.report.verdict import verdict_of
+from transencoder.results import forms_of, training_data
 from transencoder.runs import atomic_write_bytes
 
 Values = dict[str, Any]

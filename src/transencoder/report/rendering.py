@@ -12,9 +12,9 @@ from markupsafe import Markup, escape
 
 from transencoder.bootstrap import Interval
 from transencoder.progress import duration
+from transencoder.records import FORM_TITLES
 from transencoder.report.plots import shape, strip, svg_of, swatch
-from transencoder.report.result import FORM_TITLES
-from transencoder.report.text import number
+from transencoder.wording import number
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")

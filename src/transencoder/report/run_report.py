@@ -3,26 +3,19 @@
 from pathlib import Path
 
 from transencoder.config import Form
+from transencoder.finished import Evidence
 from transencoder.progress import duration
-from transencoder.report.evidence import Evidence
+from transencoder.records import FORM_TITLES, PLOTS, Result
 from transencoder.report.mining import mining_lines
 from transencoder.report.notes import notes_of
-from transencoder.report.plots import PLOTS, curve_plots
-from transencoder.report.reading import form_cycle, forms_of, has_cycles, training_data
-from transencoder.report.result import FORM_TITLES, Result, read_result
+from transencoder.report.plots import curve_plots
 from transencoder.report.tables import markdown_table, member_table, score_table, shown_metrics, size_table
-from transencoder.report.text import (
-    data_line,
-    gold_or,
-    number,
-    pretraining_lines,
-    reproduce_lines,
-    settings_line,
-    starts_of,
-)
+from transencoder.report.text import data_line, gold_or, pretraining_lines, reproduce_lines, settings_line, starts_of
 from transencoder.report.unlabelled import unlabelled_of
 from transencoder.report.verdict import verdict_of
+from transencoder.results import form_cycle, forms_of, has_cycles, read_result, training_data
 from transencoder.runs import atomic_write_text
+from transencoder.wording import number
 
 _FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
 """In the order in which a cycle trains them."""
@@ -38,7 +31,7 @@ def write_report(run_folder: str | Path) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     # Imported here: `--help` must not wait for what draws and counts.
-    from transencoder.report.intervals import drawn_intervals, intervals_record
+    from transencoder.finished import drawn_intervals, intervals_record
     from transencoder.report.page import write_page
 
     folder = Path(run_folder)

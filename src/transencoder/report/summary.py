@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from transencoder.bootstrap import LEVEL, N_RESAMPLES, RowIntervals
 from transencoder.config import Form
-from transencoder.report.evidence import GOLD
-from transencoder.report.reading import tests_by_metric
-from transencoder.report.result import Result
-from transencoder.report.tables import AVERAGE, ScoreRow, shown_metrics
-from transencoder.report.text import metric_mark, metric_title
+from transencoder.records import AVERAGE, GOLD, Result
+from transencoder.report.tables import ScoreRow, shown_metrics
+from transencoder.report.text import metric_title
+from transencoder.results import metric_mark, tests_by_metric
 from transencoder.wording import plural
 
 BRACKETS = f"Brackets hold {100 * LEVEL:.0f} % of {N_RESAMPLES:,} bootstrap samples of the test's pairs"

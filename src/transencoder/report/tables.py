@@ -10,13 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from transencoder.config import Form
-from transencoder.report.reading import best_start, forms_of, mean_over, of_ensemble, of_member, tests_by_metric
-from transencoder.report.result import Result, SizeRecord
-from transencoder.report.text import ABSENT, gain, metric_mark, metric_titles, number
-from transencoder.wording import plural
-
-AVERAGE = "average"
-"""How the name of a row begins that is the mean of several."""
+from transencoder.records import AVERAGE, Result, SizeRecord
+from transencoder.report.text import gain, metric_titles
+from transencoder.results import best_start, forms_of, mean_over, metric_mark, of_ensemble, of_member, tests_by_metric
+from transencoder.wording import ABSENT, number, plural
 
 _GAIN = "gain"
 

@@ -1,16 +1,16 @@
 """How numbers, sources and settings are worded, in the report, the results page and the model card."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from transencoder.errors import InputError
-from transencoder.report.result import DataRecord, Result
+from transencoder.records import DataRecord, Result
+from transencoder.results import metric_mark
 from transencoder.runs import atomic_write_text
-from transencoder.wording import plural
+from transencoder.wording import ABSENT, plural, shown_source
 
-ABSENT = "–"
 NONE = "none"
 """A setting that is not set."""
 
@@ -83,13 +83,6 @@ _SHOWN_FINGERPRINT = 12
 _OWN_RECIPE = "`recipe.toml` has every default written out; its paths start where the run was made."
 
 
-def number(value: float | None) -> str:
-    """A metric with two decimals; a dash where there is none."""
-    if value is None:
-        return ABSENT
-    return "nan" if math.isnan(value) else f"{value:.2f}"
-
-
 def gain(value: float | None, start: float | None) -> str:
     """The signed difference of two unrounded metrics, with two decimals."""
     if value is None or start is None:
@@ -119,19 +112,6 @@ def metric_titles(metrics: Iterable[str]) -> str:
     """What the numbers of a table are, with the word that marks its rows where there are several metrics."""
     metrics = list(dict.fromkeys(metrics))
     return " / ".join(metric_title(metric) + metric_mark(metric, metrics) for metric in metrics)
-
-
-def metric_mark(metric: str, metrics: Sized) -> str:
-    """What tells a set of this metric from others where there are several metrics: ` (map)`."""
-    return f" ({metric})" if len(metrics) > 1 else ""
-
-
-def shown_source(source: str) -> str:
-    """A data set's or model's id as it is; of a path outside the current folder only the last two parts."""
-    path = PurePath(source)
-    if path.is_absolute() or ".." in path.parts or len(path.parts) > 3:
-        return "/".join(part for part in path.parts[-2:] if part not in (path.anchor, ".."))
-    return source
 
 
 def data_line(record: DataRecord) -> str:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from transencoder.report.reading import forms_of
-from transencoder.report.result import FORM_TITLES, Result
+from transencoder.records import FORM_TITLES, Result
 from transencoder.report.tables import markdown_table
-from transencoder.report.text import number
-from transencoder.wording import plural
+from transencoder.results import forms_of
+from transencoder.wording import number, plural
 
 _ABOUT = {
     "self_retrieval": "mean reciprocal rank at which half of a sentence's words find it among all",

@@ -1,22 +1,25 @@
 """Whether to use what a run made: one sentence, from whatever was measured."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from transencoder.config import Form
-from transencoder.report.evidence import DEV
-from transencoder.report.reading import best_start, forms_of, mean_over, tests_by_metric
-from transencoder.report.result import FORM_TITLES, Result
-from transencoder.report.tables import AVERAGE
-from transencoder.report.text import cannot_be_told, gain, metric_mark, number
+from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result
+from transencoder.report.text import cannot_be_told, gain
+from transencoder.results import (
+    ENOUGH_AGREEMENT,
+    best_start,
+    forms_of,
+    looks_weak,
+    mean_over,
+    metric_mark,
+    tests_by_metric,
+)
+from transencoder.wording import number
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
 
 _ON_DEV = "on dev"
-
-ENOUGH_AGREEMENT = 60.0
-"""Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs. Of runs that had a dev set
-all 24 cross-encoders below it were worse than their start, and 15 of the 24 bi-encoders that learned from them."""
 
 FALLEN_RETRIEVAL = 3.5
 """Points of self-retrieval by which a bi-encoder is below its start. Of 26 bi-encoders of these runs the 6 that fell so
@@ -102,16 +105,6 @@ def _unmeasured(result: Result) -> Verdict:
         f"{leave} {models} cannot be told: nothing was measured. Label a hundred pairs or more and run "
         "`transencoder evaluate` on them, the start first.",
     )
-
-
-def looks_weak(cross: Mapping[str, float | None]) -> bool:
-    """Whether a cross-encoder did not learn its teacher's ranking.
-
-    Args:
-        cross: What held-out pairs say of it without labels; empty where none were held out.
-    """
-    agreement = cross.get("teacher_agreement", ENOUGH_AGREEMENT)
-    return agreement is None or agreement < ENOUGH_AGREEMENT
 
 
 def forgot_its_pairs(result: Result) -> bool:

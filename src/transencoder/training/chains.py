@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from transencoder.config import Form
 from transencoder.context import Model
 from transencoder.cycles import CycleContext, base_criteria
-from transencoder.report.evidence import DEV
-from transencoder.report.result import EnsembleRecord, MemberRecord, PretrainingRecord
+from transencoder.records import DEV, EnsembleRecord, MemberRecord, PretrainingRecord
 from transencoder.runs import StageRecord
 from transencoder.training.result import MEMBERS, analysis_of, best_records, cycle_records
 from transencoder.training.scoring import (

@@ -16,7 +16,7 @@ from transencoder.methods.mlm import MLM
 from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
-from transencoder.report.result import DataRecord, MiningRecord
+from transencoder.records import DataRecord, MiningRecord
 from transencoder.runs import stage_seed
 from transencoder.training.gold import apart, read_gold, with_gold
 from transencoder.training.labelled import data_record, read_labelled, reading_options, source_name

@@ -17,8 +17,7 @@ from transencoder.encoders import check_layers, check_length, check_prunable, fe
 from transencoder.errors import InputError
 from transencoder.fit import check_lora
 from transencoder.methods.start import Sentences, StartMethod
-from transencoder.report.evidence import DEV
-from transencoder.report.result import SizeRecord
+from transencoder.records import DEV, SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
 from transencoder.settings import method_name
 from transencoder.training.data import read_start_data

@@ -14,8 +14,8 @@ from transencoder.config import Form, Precision
 from transencoder.context import Context, Model, Rows, Scored, Work
 from transencoder.cycles import CycleContext
 from transencoder.evaluation import gold_of, spearman
-from transencoder.pairs import TextStatistics, text_statistics
-from transencoder.report.evidence import DEV, GOLD, SAMPLE, SAMPLE_FILE
+from transencoder.pairs import text_statistics
+from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
 from transencoder.runs import Stage, StageRecord, implied, made_of, setting, stage_seed
 
 _SAMPLE_ROWS = 2000

@@ -16,7 +16,7 @@ from transencoder.context import Gold, Scored
 from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import fingerprint, read_pairs
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 from transencoder.training.labelled import data_record, source_name
 from transencoder.wording import plural
 

@@ -12,7 +12,7 @@ from transencoder.errors import InputError
 from transencoder.evaluation import agreement
 from transencoder.methods.method import Method
 from transencoder.pairs import fingerprint, read_pairs
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 
 METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
 

@@ -11,7 +11,7 @@ from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
 from transencoder.pairs import ClassPairs, read_classes
-from transencoder.report.result import DataRecord
+from transencoder.records import DataRecord
 from transencoder.training.gold import read_scores, task_named
 from transencoder.training.labelled import data_record, reading_options, source_name
 

@@ -23,7 +23,7 @@ from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import Place, default_n_pairs, mine_pairs
 from transencoder.pairs import fingerprint
 from transencoder.prompts import warn_of_unused_prompts
-from transencoder.report.result import MiningRecord, SelectionRecord
+from transencoder.records import MiningRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner, Stage, made_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of

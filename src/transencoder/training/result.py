@@ -17,19 +17,19 @@ from datasets import Dataset
 from transencoder import distributed
 from transencoder.config import Form
 from transencoder.context import Context, Model
+from transencoder.finished import Evidence, drawn_intervals, intervals_record
 from transencoder.methods.method import Method
-from transencoder.report import PLOTS, model_card, write_report
-from transencoder.report.evidence import Evidence
-from transencoder.report.intervals import drawn_intervals, intervals_record
-from transencoder.report.reading import of_member
-from transencoder.report.result import Best, Cycle, Environment, Result
-from transencoder.report.text import shown_source
+from transencoder.records import PLOTS, Best, Cycle, Environment, Result
+from transencoder.report.model_card import model_card
+from transencoder.report.run_report import write_report
+from transencoder.results import of_member
 from transencoder.runs import Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.evidence import keep_gold, keep_texts
 from transencoder.training.scoring import Metrics
 from transencoder.training.workers import spent
+from transencoder.wording import shown_source
 
 FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
 """Where in the run folder the best model of each form lies."""

@@ -17,7 +17,7 @@ from transencoder.context import Work
 from transencoder.errors import InputError
 from transencoder.methods.method import Method
 from transencoder.progress import duration
-from transencoder.report.result import Result
+from transencoder.records import Result
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
 from transencoder.settings import method_name
 from transencoder.training.data import BAD_ROWS

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from transencoder.records import FORM_TITLES, MiningRecord
 from transencoder.report.plots.plot import Axis, Plot, Rule, Steps, Whiskers, linear_axis, short
-from transencoder.report.result import FORM_TITLES, MiningRecord
 
 if TYPE_CHECKING:
     from transencoder.bootstrap import RowIntervals
-    from transencoder.pairs import TextStatistics
+    from transencoder.records import TextStatistics
     from transencoder.report.tables import ScoreRow
 
 _NAME_LENGTH = 22

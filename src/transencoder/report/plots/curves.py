@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeGuard
 
 from transencoder.config import Form
+from transencoder.records import FORM_TITLES, FormCycle, Result
 from transencoder.report.plots.plot import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, linear_axis, short
-from transencoder.report.reading import form_cycle, forms_of, has_cycles, tests_by_metric
-from transencoder.report.result import FORM_TITLES, FormCycle, Result
 from transencoder.report.text import short_metric
+from transencoder.results import form_cycle, forms_of, has_cycles, tests_by_metric
 
 FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
 """In the order in which a cycle trains them."""

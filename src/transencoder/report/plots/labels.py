@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from transencoder.report.evidence import Lesson
+from transencoder.finished import Lesson
+from transencoder.records import FORM_TITLES
 from transencoder.report.plots.plot import Axis, Plot, Rule, Steps, Style, Whiskers, linear_axis, short
-from transencoder.report.result import FORM_TITLES
 
 if TYPE_CHECKING:
     import numpy as np

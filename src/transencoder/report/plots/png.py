@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PLOTS = "plots"
-"""The folder of a run's PNGs, beside its report."""
-
 COLOURS: dict[Style, str] = {
     "start": "#6b6f76",
     "bi": "#0b63b0",

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from transencoder.config import Form
+from transencoder.records import FORM_TITLES, Result
 from transencoder.report.plots.curves import FORMS, ROOM, cycle_axis, cycle_line, nth_line
 from transencoder.report.plots.plot import Axis, Line, Plot, Points, linear_axis, short
-from transencoder.report.reading import form_cycle, forms_of, has_cycles
-from transencoder.report.result import FORM_TITLES, Result
 from transencoder.report.text import short_metric
+from transencoder.results import form_cycle, forms_of, has_cycles
 
 
 def plots_together(results: Mapping[str, Result]) -> Iterator[Plot]:

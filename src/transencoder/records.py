@@ -1,24 +1,64 @@
-"""The typed reading of a run's records: result.json, which a method writes last, and log.jsonl.
+"""The types of a run's records, first of all of result.json, and the names of what its stages keep: data, no logic.
 
-A method that writes the result annotates it with `Result`; everything in this folder reads it as such. What a
-run may lack (a dev set, test sets, an analysis) is None or empty there and never invented here.
+What a run may lack (a dev set, test sets, an analysis) is None, empty or absent there and never invented.
 """
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from transencoder.config import Form
-from transencoder.errors import RunError
-
-if TYPE_CHECKING:
-    from transencoder.pairs import TextStatistics
 
 FORM_TITLES: dict[Form, str] = {
     "bi": "bi-encoder",
     "cross": "cross-encoder",
     "mlm": "masked language model",
 }
+
+IN_A_CYCLE: tuple[Form, ...] = ("cross", "bi")
+"""The forms that learn labels, in the order in which a cycle trains them."""
+
+AVERAGE = "average"
+"""How the name of a row begins that is the mean of several."""
+
+DEV = "dev"
+"""Name of the dev set where it stands among tests: in rows, and in the stages' files."""
+
+GOLD = "gold"
+"""The stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
+
+SAMPLE = "sample"
+"""The stage that keeps what the start and the kept models say of some training pairs."""
+
+SAMPLE_FILE = "sample.parquet"
+"""`row`, `sentence1`, `sentence2`, and a column of scores for `start` and for each form."""
+
+PLOTS = "plots"
+"""The folder of a run's PNGs, beside its report."""
+
+
+class TextStatistics(TypedDict):
+    """What `text_statistics` counts; lengths are in characters (Unicode code points)."""
+
+    rows: int
+    texts: int
+    """Rows times texts of a row."""
+    distinct_texts: int
+    most_repeated: int
+    """How often the most frequent text occurs."""
+    repeated_rows: int
+    """Rows that repeat an earlier one, text for text."""
+    same_text_rows: int
+    """Rows of several texts that are all the same."""
+    characters: int
+    longest: int
+    median_length: float
+    length_edges: list[int]
+    """Bounds of the histogram's n bins, n + 1 of them; each bin goes up to, not including, the next bound."""
+    length_counts: list[int]
+    """Texts in each bin; the last one has all longer texts too."""
+    letters: dict[str, int]
+    """Name of a Unicode script -> its characters in the text, most frequent first."""
+    other_characters: int
+    """Digits, punctuation, spaces, symbols: what belongs to no single script."""
 
 
 class PileRecord(TypedDict):
@@ -267,7 +307,7 @@ class Result(TypedDict):
     config: dict[str, Any]
     environment: Environment
     data: RunData
-    texts: NotRequired["TextStatistics"]
+    texts: NotRequired[TextStatistics]
     """The training text in numbers; absent from earlier runs."""
     pretraining: NotRequired[PretrainingRecord]
     """Absent when no masked words were guessed."""
@@ -307,31 +347,3 @@ class Result(TypedDict):
     notes: list[str]
     sizes: NotRequired[SizeRecord]
     """Where there is a larger model to compare with."""
-
-
-def read_result(run_folder: str | Path) -> Result:
-    """Read result.json of a finished run.
-
-    Raises:
-        RunError: no such folder, the run is not finished, or the file is not a result of this version.
-    """
-    path = Path(run_folder) / "result.json"
-    if not path.parent.is_dir():
-        raise RunError(f"no run folder at {path.parent}; give the folder that --output named")
-    if not path.exists():
-        raise RunError(
-            f"the run in {path.parent} is not finished (it has no result.json); run the same command again to go on"
-        )
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(
-            f"{path} is damaged ({error}); delete it and run the same command again: finished stages are reused"
-        ) from error
-    absent = sorted(Result.__required_keys__ - set(record)) if isinstance(record, dict) else ["everything"]
-    if absent:
-        raise RunError(
-            f"{path} lacks {', '.join(absent)}; it was not written by this version: run the same command again"
-        )
-    result: Result = record
-    return result
