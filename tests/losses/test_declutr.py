@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.encoders import language_model_head
 from transencoder.losses import DeCLUTRLoss
-from transencoder.losses.masking import mask_tokens
+from transencoder.losses.masked_words import mask_tokens
 
 DOCUMENTS = [
     ["balo bama dalo", "gelo kama", "felo", "memo lelo", "balo", "kama dama felo"],

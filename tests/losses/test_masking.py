@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transencoder.losses.masking import mask_tokens
+from transencoder.losses.masked_words import mask_tokens
 
 N_VOCABULARY, MASK, SPECIAL = 1000, 4, [0, 1, 2, 3, 4]
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from transencoder.losses import InstanceQueue, queue_info_nce, similarity_distributions, similarity_divergence
+from transencoder.losses import InstanceQueue, queue_info_nce, queues, similarity_divergence
 
 
 def cosines(vector: np.ndarray, queue: np.ndarray) -> list[float]:
@@ -45,7 +45,7 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 
 @pytest.fixture(params=[1, 3, 4096])
 def chunk(request, monkeypatch):
-    monkeypatch.setattr(similarity_distributions, "_CHUNK", request.param)
+    monkeypatch.setattr(queues, "_CHUNK", request.param)
 
 
 @pytest.mark.usefixtures("chunk")

@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from transencoder.losses import WeightedInfoNCELoss, elementwise_info_nce, info_nce, weighted_info_nce
-from transencoder.losses.weighted_info_nce import refine_noise
+from transencoder.losses.contrastive import refine_noise
 
 TEXTS = ["balo", "bama dalo", "gelo kama", "felo"]
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from transencoder.batching import joined_rows
+from transencoder.losses.masked_words import replace_chosen
 from transencoder.tokens import Tokens
 
 
@@ -37,13 +38,11 @@ class MaskedPairsCollator:
         rows, features = joined_rows(self.tables, examples)
         features = {name: values for name, values in features.items() if isinstance(values, torch.Tensor)}
         random = np.random.default_rng((self.seed, *rows))
-        ids, is_text = features["input_ids"].numpy(), features["attention_mask"].numpy() == 1
-        is_chosen = self._choose(ids, is_text, random)
-        fate = random.random(ids.shape)
-        masked = np.where(is_chosen & (fate < 0.8), self.mask_id, ids)
-        masked = np.where(is_chosen & (fate >= 0.9), random.integers(self.n_vocabulary, size=ids.shape), masked)
-        labels = np.where(is_chosen, ids, -100)
-        return features | {"input_ids": torch.from_numpy(masked), "labels": torch.from_numpy(labels)}
+        ids, is_text = features["input_ids"], features["attention_mask"].numpy() == 1
+        is_chosen = torch.from_numpy(self._choose(ids.numpy(), is_text, random))
+        fates, anything = random.random(ids.shape), random.integers(self.n_vocabulary, size=ids.shape)
+        masked = replace_chosen(ids, is_chosen, torch.from_numpy(fates), torch.from_numpy(anything), self.mask_id)
+        return features | {"input_ids": masked, "labels": ids.masked_fill(~is_chosen, -100)}
 
     def _choose(self, ids: np.ndarray, is_text: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Which tokens are to guess, bool (batch, longest); never none at all, which would make the loss NaN."""

@@ -10,21 +10,18 @@ from torch import Tensor
 def annealed(
     gold: Float[Tensor, "*shape"], taught: Float[Tensor, "*shape"], gold_share: float
 ) -> Float[Tensor, "*shape"]:
-    """Targets lambda y + (1 - lambda) q (DvBERT, section 2.3).
+    """Return targets lambda y + (1 - lambda) q (DvBERT, section 2.3).
 
     Args:
         gold: y, scores or distributions; NaN where there is none, and the teacher's then stays the target.
         taught: q, a teacher's.
-        gold_share: lambda, in [0, 1].
-
-    Returns:
-        The targets; at 1 the gold ones themselves.
+        gold_share: lambda, in [0, 1]; at 1 the targets are the gold ones themselves.
     """
     return torch.where(gold.isnan(), taught, gold_share * gold + (1.0 - gold_share) * taught)
 
 
 class Annealing:
-    """What losses share that learn from gold and from teachers: how much of each, and the sum over teachers.
+    """A part of losses that learn from gold and from teachers: how much of each, and the sum over teachers.
 
     `transencoder.fit.GoldAnnealing` moves `gold_share` from 0 at the first step to 1 at the last, in our trainers by
     itself, in a plain one as a callback.
@@ -38,11 +35,7 @@ class Annealing:
 
     @staticmethod
     def checked_share(soft_share: float | None) -> float | None:
-        """A value for `soft_share`.
-
-        Raises:
-            ValueError: It is not in [0, 1].
-        """
+        """Return a value for `soft_share`, refused if it is not in [0, 1]."""
         if soft_share is not None and not 0.0 <= soft_share <= 1.0:
             raise ValueError(f"soft_share is {soft_share}; it must be in [0, 1]")
         return soft_share
@@ -53,7 +46,7 @@ class Annealing:
         gold: Float[Tensor, "*shape"],
         taught: Sequence[Float[Tensor, "*shape"]],
     ) -> Float[Tensor, ""]:
-        """Sum over teachers of the loss to lambda y + (1 - lambda) q_k (DvBERT, section 2.3); without any, to gold.
+        """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold.
 
         Args:
             loss: Of the student, to targets.

@@ -9,16 +9,14 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from transencoder.losses.features import embed_pairs
-from transencoder.losses.gathering import gathered
-from transencoder.losses.queues import InstanceQueue
-from transencoder.losses.similarity_distributions import queue_info_nce, similarity_divergence
+from transencoder.losses.features import Loss, check_temperatures, embed_pairs, gathered
+from transencoder.losses.queues import InstanceQueue, queue_info_nce, similarity_divergence
 
 Views = tuple[Tensor, Tensor]
 
 
 class ViewComparison(nn.Module):
-    """What both views' embeddings learn from both views' references, and the queues of these references.
+    """A comparison of both views' embeddings with both views' references, and the queues of these references.
 
     Half of KL(SR(r2, D2), SR(z1, D2)) and half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT with the network itself
     as reference, equation 4 with a teacher. The references are put into their queue first, in the place of its oldest
@@ -49,8 +47,7 @@ class ViewComparison(nn.Module):
         renew: bool = True,
     ) -> None:
         super().__init__()
-        if not (temperature > 0 and (reference_temperature is None or reference_temperature > 0)):
-            raise ValueError(f"temperatures are {temperature} and {reference_temperature}; they must be above 0")
+        check_temperatures(temperature, 1.0 if reference_temperature is None else reference_temperature)
         if objective == "distribution" and reference_temperature is None:
             raise ValueError("the references have a distribution; give reference_temperature, or objective contrastive")
         if objective == "contrastive" and not renew:
@@ -63,7 +60,7 @@ class ViewComparison(nn.Module):
         self.queues = nn.ModuleList(InstanceQueue(queue_size, dimension) for _ in range(n_queues if queue_size else 0))
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Args:
             online: (batch, dim) each, the two views' embeddings that learn.
@@ -80,7 +77,7 @@ class ViewComparison(nn.Module):
         return (first + second) / 2
 
     def _candidates(self, view: int, references: Tensor) -> tuple[Tensor, Tensor]:
-        """What a view's references are compared with, and which of these are its own."""
+        """Return what a view's references are compared with, and which of these are its own."""
         if not self.queues:
             with torch.no_grad():
                 everyones, first = gathered(references)
@@ -98,12 +95,13 @@ class ViewComparison(nn.Module):
         return similarity_divergence(embeddings, references, candidates, self.temperature, self.reference_temperature)
 
 
-class SCTLoss(nn.Module):
+class SCTLoss(Loss):
     """SCT's loss for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views.
 
     Equation 2 where there is no teacher, equation 3, the sum with equation 4, where there is one, and equation 4 alone
     without `own`. The reference of `own` is the encoder itself, without projector and gradient: the embeddings that
-    learn serve as references too, in one forward pass (released code: a second pass with other dropout masks).
+    learn serve as references too, in one forward pass (released code: a second pass with other dropout masks). With a
+    teacher its labels are (batch, 2, dim), the teacher's embeddings of both views.
 
     Args:
         model: The bi-encoder to train.
@@ -126,12 +124,11 @@ class SCTLoss(nn.Module):
         teacher_projector: nn.Module | None = None,
         momentum: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(model)
         if own is None and teacher is None:
             raise ValueError("there is nothing to compare with; give own, teacher or both")
         if momentum is not None and not 0.0 <= momentum < 1.0:
             raise ValueError(f"momentum is {momentum}; it is a share, 0 to below 1")
-        self.model = model
         self.own = own
         self.projector = nn.Identity() if projector is None else projector
         self.teacher = teacher
@@ -140,15 +137,7 @@ class SCTLoss(nn.Module):
         self.follower = None if momentum is None else deepcopy(model).requires_grad_(False)
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
-        """The loss of a batch.
-
-        Args:
-            sentence_features: Token features of the two views.
-            labels: With a teacher: (batch, 2, its dimension), its embeddings of both views.
-
-        Raises:
-            ValueError: There is a teacher, and the labels are not of that shape.
-        """
+        """Return the loss of a batch of views; with a teacher, labels of another shape are refused."""
         left, right = sentence_features
         first, second = embed_pairs(self.model, [dict(left), dict(right)])
         loss = first.new_zeros(())
@@ -167,7 +156,7 @@ class SCTLoss(nn.Module):
         return loss
 
     def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:
-        """The follower's embeddings, once it has made its step; in evaluation it makes none."""
+        """Return the follower's embeddings, once it has made its step; in evaluation it makes none."""
         assert self.follower is not None and self.momentum is not None
         step = 1 - self.momentum if torch.is_grad_enabled() else 0.0
         with torch.no_grad():
@@ -176,7 +165,7 @@ class SCTLoss(nn.Module):
             return embed_pairs(self.follower, [dict(left), dict(right)])
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Settings for the model card."""
+        """Return the settings for the model card."""
         parts = {"own": self.own, "teacher": self.teacher}
         return {
             name: {"temperature": part.temperature, "reference_temperature": part.reference_temperature}

@@ -29,7 +29,7 @@ _CHILD = "drop_head"
 
 
 def add_drop_head(model: SentenceTransformer, share: float) -> None:
-    """Have each attention layer drop heads in training mode; the model's weights, and what it saves, are as before.
+    """Make each attention layer drop heads in training mode; the model's weights, and what it saves, are as before.
 
     Released code of Mirror-BERT: 0.2 for BERT with mean pooling, 0.05 for RoBERTa with cls, all other dropout 0.
 
@@ -76,7 +76,7 @@ class DropHead(nn.Module):
         self.share = share
 
     def forward(self, heads: Float[Tensor, "texts tokens width"]) -> Float[Tensor, "texts tokens width"]:
-        """The heads' outputs, some of them 0.
+        """Return the heads' outputs, some of them 0.
 
         Args:
             heads: What the layer's heads found, one head after the other along the width. One text a row: texts that
@@ -92,7 +92,7 @@ class DropHead(nn.Module):
         return (apart * scales[:, None, :, None].to(heads.dtype)).reshape(heads.shape)
 
     def extra_repr(self) -> str:
-        """The settings, for the model's `repr`."""
+        """Return the settings, for the model's `repr`."""
         return f"n_heads={self.n_heads}, share={self.share}"
 
 

@@ -1,9 +1,13 @@
-"""Token features of a batch -> embeddings: both sides of a pair together, and on CPUs without the padding."""
+"""What losses share: a batch's token features -> embeddings, those of all processes, and their base class.
 
-from typing import Any
+Both sides of a pair go through the encoder together, and on CPUs without the padding.
+"""
+
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
+from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -14,43 +18,59 @@ _WORTH = 0.85
 """Parts are made where they leave less than this share of the tokens, padding included."""
 
 
+class Loss(nn.Module):
+    """A loss for sentence-transformers' trainers, ours and the plain one.
+
+    A bi-encoder's is called with the token features of each column of texts, and with the labels of the rows.
+
+    Args:
+        model: The encoder to train.
+    """
+
+    shown: ClassVar[tuple[str, ...]] = ()
+    """Settings that stand in the model card."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings for the model card."""
+        return {name: getattr(self, name) for name in self.shown}
+
+
+def check_temperatures(*temperatures: float, usual: str = "") -> None:
+    """Refuse temperatures that are not above 0, and say which one is usual."""
+    if not all(each > 0 for each in temperatures):
+        found = " and ".join(map(str, temperatures))
+        raise ValueError(f"temperature is {found}; it must be above 0{', ' if usual else ''}{usual}")
+
+
 def embed_pairs(
     model: nn.Module, features: list[dict[str, Any]]
 ) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
-    """Embed sentence1 and sentence2 of a batch in one forward pass: half the kernel launches, the same numbers.
-
-    Args:
-        model: A SentenceTransformer, wrapped or not.
-        features: The two sides as sentence-transformers' trainer hands them over; padded widths may differ.
-
-    Returns:
-        The embeddings of both sides.
-    """
-    first, second = embed_sides(model, features).chunk(2)
-    return first, second
-
-
-def embed_sides(model: nn.Module, features: list[dict[str, Any]]) -> Float[Tensor, "texts dim"]:
-    """Embed all sides of a batch in one forward pass.
+    """Embed both sides of a batch in one forward pass: half the kernel launches, the same numbers.
 
     Args:
         model: A SentenceTransformer, wrapped or not.
         features: The sides as sentence-transformers' trainer hands them over; padded widths may differ.
 
     Returns:
-        The embeddings, side after side.
+        The embeddings of `sentence1` and of `sentence2`.
     """
+    first, second = embed_sides(model, features).chunk(2)
+    return first, second
+
+
+def embed_sides(model: nn.Module, features: list[dict[str, Any]]) -> Float[Tensor, "texts dim"]:
+    """Embed any number of sides as `embed_pairs` does, and return the embeddings side after side."""
     if any(_settings(side) != _settings(features[0]) for side in features):  # such as prompts of two lengths
         return torch.cat([embed(model, side) for side in features])
     return embed(model, join(features))
 
 
 def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
-    """The texts of all sides as one batch, side after side, padded to the widest.
-
-    Args:
-        sides: Token features of one tokenizer, with one prompt.
-    """
+    """Join the texts of all sides, of one tokenizer and one prompt, into one batch, padded to the widest."""
     width = max(side["input_ids"].shape[1] for side in sides)
     joined = dict(sides[0])
     for name, values in joined.items():
@@ -66,10 +86,6 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
     same embeddings, but for dropout's draws, and up to half the time. GPUs would wait for small parts. Processes may
     have different numbers of parts: DDP must not broadcast buffers in each forward pass (sentence-transformers'
     trainers switch that off).
-
-    Args:
-        model: A SentenceTransformer, wrapped or not.
-        features: Token features, padded to one width.
     """
     mask = features.get("attention_mask")  # none where FlashAttention takes texts without padding
     parts = _parts_of_like_length(mask) if mask is not None and mask.device.type == "cpu" else ()
@@ -80,8 +96,19 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
     return embeddings[torch.cat(parts).argsort()]
 
 
+def gathered(embeddings: Float[Tensor, "batch dim"]) -> tuple[Float[Tensor, "all dim"], int]:
+    """Return all processes' embeddings in the order of ranks, and where this one's begin. Gradients flow to each.
+
+    Under DDP, which takes the mean of all processes' gradients, the mean of their losses is thereby trained. All
+    processes must have as many embeddings.
+    """
+    if not torch.distributed.is_initialized():
+        return embeddings, 0
+    return all_gather_with_grad(embeddings), torch.distributed.get_rank() * len(embeddings)
+
+
 def _parts_of_like_length(mask: Tensor) -> tuple[Tensor, ...]:
-    """The rows of each part; none where padding costs less than parts would."""
+    """Return the rows of each part; none where padding costs less than parts would."""
     lengths = mask.sum(1)
     parts = torch.split(lengths.argsort(stable=True), _PART)
     n_tokens = sum(len(part) * int(lengths[part[-1]]) for part in parts)

@@ -7,11 +7,7 @@ _INITIAL_STD = 0.02
 
 
 def tanh_projector(dimension: int) -> nn.Module:
-    """SimCSE's: a linear layer and tanh (Gao et al., EMNLP 2021, section 3; dropped at test for unlabelled training).
-
-    Args:
-        dimension: Of the embeddings, before and after.
-    """
+    """Make SimCSE's, of the embeddings' dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
     linear = nn.Linear(dimension, dimension)
     nn.init.normal_(linear.weight, std=_INITIAL_STD)
     nn.init.zeros_(linear.bias)
@@ -19,11 +15,7 @@ def tanh_projector(dimension: int) -> nn.Module:
 
 
 def batch_norm_projector(dimension: int) -> nn.Module:
-    """DiffCSE's: two linear layers with batch normalisation (Chuang et al., NAACL 2022, released code).
-
-    Args:
-        dimension: Of the embeddings, before and after; twice as many in between.
-    """
+    """Make DiffCSE's: two linear layers with batch normalisation (Chuang et al., NAACL 2022, released code)."""
     return nn.Sequential(
         nn.Linear(dimension, 2 * dimension, bias=False),
         nn.BatchNorm1d(2 * dimension),
@@ -34,7 +26,7 @@ def batch_norm_projector(dimension: int) -> nn.Module:
 
 
 def mlp_projector(dimension: int, output: int | None = None, *, expansion: int = 10, n_layers: int = 3) -> nn.Module:
-    """SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
+    """Make SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
 
     Args:
         dimension: Of the embeddings, before and between.

@@ -1,0 +1,239 @@
+"""InfoNCE and its kin: each view must find its other view among many (SimCSE, Mirror-BERT, DCLR).
+
+Embeddings are of any length: cosines count. Temperatures are above 0; the scale of sentence-transformers' losses is
+1 / temperature. The modules are for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views, and
+take no labels. Under several processes the views of all of them are candidates, and gradients flow to each.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import cos_sim
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy, cross_entropy, one_hot
+
+from transencoder.losses.features import Loss, check_temperatures, embed, embed_pairs, gathered
+
+_LEAST_NORM = 1e-12
+
+
+def info_nce(
+    queries: Float[Tensor, "queries dim"], keys: Float[Tensor, "keys dim"], temperature: float, first_key: int = 0
+) -> Float[Tensor, ""]:
+    """Return the mean over i of -log(exp(cos(q_i, k_i) / t) / sum_j exp(cos(q_i, k_j) / t)) (SimCSE, equation 4).
+
+    One direction: queries look for keys, and all other keys are negatives. Never negative; log(keys) where all cosines
+    are alike. Its siblings: `nt_xent` looks in both directions and among the queries too, `weighted_info_nce` lets
+    negatives count less.
+
+    Args:
+        queries: Embeddings of the first views.
+        keys: Embeddings of the second views; at least as many.
+        temperature: Above 0; SimCSE: 0.05.
+        first_key: The key of query 0; query i has key `first_key` + i. Other processes' keys stand around them.
+    """
+    own_keys = torch.arange(first_key, first_key + len(queries), device=queries.device)
+    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature, own_keys)
+
+
+class InfoNCELoss(Loss):
+    """`info_nce` as a module. Equal columns are SimCSE: dropout makes the two views differ.
+
+    Args:
+        model: The bi-encoder to train.
+        temperature: Above 0; SimCSE: 0.05.
+        projector: A module (batch, dim) -> (batch, any) put on the embeddings in training only: it is a part of the
+            loss, not of the model that is saved.
+    """
+
+    def __init__(
+        self, model: SentenceTransformer, temperature: float = 0.05, projector: nn.Module | None = None
+    ) -> None:
+        super().__init__(model)
+        check_temperatures(temperature, usual="SimCSE's is 0.05")
+        self.temperature = temperature
+        self.projector = nn.Identity() if projector is None else projector
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch."""
+        queries, keys = (self.projector(side) for side in embed_pairs(self.model, list(sentence_features)))
+        all_keys, first_key = gathered(keys)
+        return info_nce(queries, all_keys, self.temperature, first_key)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings for the model card."""
+        return {"temperature": self.temperature, "projector": type(self.projector).__name__}
+
+
+def nt_xent(
+    first: Float[Tensor, "pairs dim"], second: Float[Tensor, "pairs dim"], temperature: float
+) -> Float[Tensor, ""]:
+    """Return the mean over the 2N views x of -log(exp(cos(x, x') / t) / sum_{y not x} exp(cos(x, y) / t)).
+
+    x' is the other view of x (Mirror-BERT, Liu et al., EMNLP 2021, equation 1; SimCLR). As `info_nce` in both
+    directions, with 2N - 2 negatives: the other texts' views of either kind. Never negative.
+
+    Args:
+        first: Embeddings of the first views.
+        second: Embeddings of the second views, row by row.
+        temperature: Above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
+    """
+    views = torch.cat([first, second]).float()
+    cosines = cos_sim(views, views).fill_diagonal_(-torch.inf)
+    others = torch.arange(len(views), device=views.device).roll(len(first))
+    return cross_entropy(cosines / temperature, others)
+
+
+class NTXentLoss(Loss):
+    """`nt_xent` as a module.
+
+    Args:
+        model: The bi-encoder to train.
+        temperature: Above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
+    """
+
+    shown = ("temperature",)
+
+    def __init__(self, model: SentenceTransformer, temperature: float = 0.04) -> None:
+        super().__init__(model)
+        check_temperatures(temperature, usual="Mirror-BERT's is 0.04")
+        self.temperature = temperature
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch."""
+        first, second = (gathered(side)[0] for side in embed_pairs(self.model, list(sentence_features)))
+        return nt_xent(first, second, self.temperature)
+
+
+def weighted_info_nce(
+    queries: Float[Tensor, "queries dim"],
+    keys: Float[Tensor, "keys dim"],
+    weights: Float[Tensor, "queries keys"],
+    temperature: float,
+    first_key: int = 0,
+) -> Float[Tensor, ""]:
+    """Return the mean over i of -log(exp(cos(q_i, k_i) / t) / sum_j w_ij exp(cos(q_i, k_j) / t)), w_ii = 1.
+
+    `info_nce` where all weights are 1; a weight of 0 takes a negative out. DCLR (Zhou et al., ACL 2022), section 4.
+
+    Args:
+        queries: Embeddings of the first views.
+        keys: Embeddings of the second views, row by row, then of further negatives.
+        weights: Of each key for each query, at least 0; those of a query's own key are taken as 1.
+        temperature: Above 0; DCLR: 0.05.
+        first_key: As in `info_nce`.
+    """
+    own = torch.arange(first_key, first_key + len(queries), device=queries.device)
+    weights = weights.float().masked_fill(one_hot(own, len(keys)).bool(), 1.0)
+    return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature + weights.log(), own)
+
+
+def elementwise_info_nce(
+    queries: Float[Tensor, "queries dim"],
+    keys: Float[Tensor, "keys dim"],
+    weights: Float[Tensor, "queries keys"],
+    temperature: float,
+    first_key: int = 0,
+) -> Float[Tensor, ""]:
+    """Return what DCLR's released code has in the place of `weighted_info_nce`, of the same arguments.
+
+    The weights multiply the logits, so that a weight of 0 makes a cosine of 0 and takes nothing out; the loss is the
+    mean over all queries and keys of the binary cross-entropy of the softmax.
+    """
+    own = one_hot(torch.arange(first_key, first_key + len(queries), device=queries.device), len(keys)).bool()
+    logits = cos_sim(queries.float(), keys.float()) / temperature * weights.float().masked_fill(own, 1.0)
+    return binary_cross_entropy(logits.softmax(1), own.float())
+
+
+class WeightedInfoNCELoss(Loss):
+    """DCLR's loss on two columns of the same sentences: negatives may count less, and some are no text at all.
+
+    Negatives that a frozen model finds too alike to the query are left out; Gaussian vectors, refined to be hard, are
+    negatives too, which spreads the embeddings evenly. Noise is each process's own.
+
+    Args:
+        model: The bi-encoder to train.
+        complement: A frozen bi-encoder of the same tokenizer, which weighs the negatives.
+        temperature: Above 0; DCLR: 0.05.
+        threshold: Negatives whose cosine in `complement` is above it are left out; DCLR: BERT 0.9, RoBERTa 0.85.
+        noise_ratio: Noise vectors for each sentence of the batch; DCLR: BERT-base 1, RoBERTa-base 2.5.
+        n_noise_steps: Steps of gradient ascent for the noise; DCLR: 4.
+        noise_step_size: Length of each step; DCLR: 1e-3.
+        form: `weighted` as in the paper, or `elementwise` as in the released code.
+        projector: Between embeddings and loss, in training only.
+    """
+
+    shown = ("temperature", "threshold", "noise_ratio", "n_noise_steps", "noise_step_size", "form")
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        complement: SentenceTransformer,
+        temperature: float = 0.05,
+        *,
+        threshold: float = 0.9,
+        noise_ratio: float = 1.0,
+        n_noise_steps: int = 4,
+        noise_step_size: float = 1e-3,
+        form: Literal["weighted", "elementwise"] = "weighted",
+        projector: nn.Module | None = None,
+    ) -> None:
+        super().__init__(model)
+        self.complement = complement.requires_grad_(False)
+        self.temperature = temperature
+        self.threshold = threshold
+        self.noise_ratio = noise_ratio
+        self.n_noise_steps = n_noise_steps
+        self.noise_step_size = noise_step_size
+        self.form = form
+        self.projector = nn.Identity() if projector is None else projector
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch, whose features have attention masks."""
+        left, right = sentence_features
+        queries, own_keys = (self.projector(side) for side in embed_pairs(self.model, [dict(left), dict(right)]))
+        keys, first_key = gathered(own_keys)
+        weights = self._weigh(left, right)
+        if n_noise := int(self.noise_ratio * len(queries)):
+            noise = torch.randn(n_noise, queries.shape[1], device=queries.device)
+            steps = (self.temperature, self.n_noise_steps, self.noise_step_size)
+            keys = torch.cat([keys.float(), refine_noise(noise, queries.float(), own_keys.float(), *steps)])
+            weights = torch.cat([weights, weights.new_ones(len(weights), n_noise)], dim=1)
+        loss = weighted_info_nce if self.form == "weighted" else elementwise_info_nce
+        return loss(queries, keys, weights, self.temperature, first_key)
+
+    @torch.no_grad()
+    def _weigh(self, left: dict[str, Any], right: dict[str, Any]) -> Tensor:
+        """Give 0 where the frozen model finds two sentences too alike, 1 elsewhere; without dropout."""
+        self.complement.eval()
+        first = second = embed(self.complement, dict(left))
+        if not torch.equal(left["input_ids"], right["input_ids"]):
+            second = embed(self.complement, dict(right))
+        return (cos_sim(first.float(), gathered(second.float())[0]) <= self.threshold).float()
+
+
+def refine_noise(
+    noise: Float[Tensor, "noise dim"],
+    queries: Float[Tensor, "queries dim"],
+    keys: Float[Tensor, "queries dim"],
+    temperature: float,
+    n_steps: int,
+    step_size: float,
+) -> Float[Tensor, "noise dim"]:
+    """Move noise up the gradient of the loss in which it is negatives (DCLR, equation 5).
+
+    Each step has the length `step_size` whatever the gradient's. Nothing flows back into the encoder.
+    """
+    queries, keys, noise = queries.detach(), keys.detach(), noise.detach()
+    for _ in range(n_steps):
+        noise.requires_grad_()
+        all_keys = torch.cat([keys, noise])
+        with torch.enable_grad():
+            loss = weighted_info_nce(queries, all_keys, queries.new_ones(len(queries), len(all_keys)), temperature)
+            (gradient,) = torch.autograd.grad(loss, noise)
+        length = gradient.norm(dim=1, keepdim=True).clamp(min=_LEAST_NORM)
+        noise = (noise + step_size * gradient / length).detach()
+    return noise

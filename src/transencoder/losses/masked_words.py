@@ -1,0 +1,257 @@
+"""Losses that mask words: DeCLUTR guesses them, DiffCSE must tell which ones a language model has put in their place.
+
+Both are for `SentenceTransformerTrainer`, ours and the plain one, and take no labels.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from transencoder.losses.contrastive import info_nce, nt_xent
+from transencoder.losses.features import Loss, check_temperatures, embed, embed_sides, gathered, join
+
+_MASKED, _RANDOM = 0.8, 0.1
+"""Of the chosen tokens these shares become the mask and any token; the others stay."""
+
+
+def mask_tokens(
+    ids: Int[Tensor, "batch tokens"],
+    attention_mask: Int[Tensor, "batch tokens"],
+    mask_ratio: float,
+    *,
+    mask_token_id: int,
+    special_ids: list[int],
+    n_vocabulary: int,
+) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
+    """Choose tokens to guess, each with the same probability, and put others in their places.
+
+    Args:
+        ids: Token ids.
+        attention_mask: 1 on texts, 0 on padding, which is never chosen.
+        mask_ratio: Probability of each token to be chosen, 0 to 1.
+        mask_token_id: The vocabulary's mask.
+        special_ids: Tokens that are never chosen.
+        n_vocabulary: A random token is one of so many.
+
+    Returns:
+        The ids as `replace_chosen` gives them, which tokens were chosen, and which could have been.
+    """
+    is_text = attention_mask.bool() & ~torch.isin(ids, torch.tensor(special_ids, device=ids.device))
+    is_chosen = is_text & (torch.rand(ids.shape, device=ids.device) < mask_ratio)
+    fates = torch.rand(ids.shape, device=ids.device)
+    anything = torch.randint(n_vocabulary, ids.shape, device=ids.device)
+    return replace_chosen(ids, is_chosen, fates, anything, mask_token_id), is_chosen, is_text
+
+
+def replace_chosen(
+    ids: Int[Tensor, "batch tokens"],
+    is_chosen: Bool[Tensor, "batch tokens"],
+    fates: Float[Tensor, "batch tokens"],
+    anything: Int[Tensor, "batch tokens"],
+    mask_token_id: int,
+) -> Int[Tensor, "batch tokens"]:
+    """Make 80 % of the chosen tokens masks and 10 % any token; 10 % stay as they are (BERT, NAACL 2019, section 3.1).
+
+    Args:
+        ids: Token ids.
+        is_chosen: Which are to guess.
+        fates: Random numbers in [0, 1) that decide which of the three.
+        anything: Random tokens.
+        mask_token_id: The vocabulary's mask.
+    """
+    masked = ids.masked_fill(is_chosen & (fates < _MASKED), mask_token_id)
+    return torch.where(is_chosen & (fates >= 1 - _RANDOM), anything, masked)
+
+
+class DeCLUTRLoss(Loss):
+    """DeCLUTR's loss on columns of spans.
+
+    `nt_xent` between anchors and the means of their positives, plus the cross-entropy of the anchors' masked tokens,
+    with equal weights (Giorgi et al., ACL 2021, equations 2 to 4). The anchors are embedded with their masks. A row is
+    a document: an anchor and its positives, then the next anchor and its positives. Under several processes the spans
+    of all of them are candidates.
+
+    Args:
+        model: The bi-encoder to train.
+        n_positives: Spans that follow each anchor; DeCLUTR: 2.
+        temperature: Above 0; DeCLUTR: 0.05.
+        head: A masked language model whose encoder hands `inputs_embeds` on, so that it maps the model's token
+            embeddings to logits; None: no masks.
+        mask_token_id: The vocabulary's mask; needed with a head.
+        special_ids: Tokens that are never masked.
+        mask_ratio: Share of the anchors' tokens to guess; DeCLUTR: 0.15.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        n_positives: int = 2,
+        temperature: float = 0.05,
+        *,
+        head: nn.Module | None = None,
+        mask_token_id: int | None = None,
+        special_ids: Iterable[int] = (),
+        mask_ratio: float = 0.15,
+    ) -> None:
+        super().__init__(model)
+        check_temperatures(temperature, usual="DeCLUTR's is 0.05")
+        if (head is None) != (mask_token_id is None):
+            raise ValueError("head and mask_token_id belong together; give both, or neither")
+        self.n_positives = n_positives
+        self.temperature = temperature
+        self.head = head
+        self.mask_token_id = mask_token_id
+        self.special_ids = list(special_ids)
+        self.mask_ratio = mask_ratio
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch: each anchor and its positives, one column after the other."""
+        columns, group = list(sentence_features), 1 + self.n_positives
+        anchors = join(columns[::group])
+        positives = join([column for i, column in enumerate(columns) if i % group])
+        n_documents = len(columns[0]["input_ids"])
+        spans = embed(self.model, positives)
+        means = spans.view(-1, self.n_positives, n_documents, spans.shape[1]).mean(1).flatten(0, 1)
+        if self.head is None:
+            return self._contrast(embed(self.model, anchors), means)
+        embeddings, guess = self._guess(anchors)
+        return self._contrast(embeddings, means) + guess
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings for the model card."""
+        ratio = {} if self.head is None else {"mask_ratio": self.mask_ratio}
+        return {"n_positives": self.n_positives, "temperature": self.temperature} | ratio
+
+    def _contrast(self, anchors: Tensor, means: Tensor) -> Tensor:
+        return nt_xent(gathered(anchors)[0], gathered(means)[0], self.temperature)
+
+    def _guess(self, anchors: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """Return the masked anchors' embeddings, and the mean cross-entropy of what is masked; 0 where nothing is."""
+        assert self.head is not None and self.mask_token_id is not None
+        ids = anchors["input_ids"]
+        masked, is_chosen, _ = mask_tokens(
+            ids,
+            anchors["attention_mask"],
+            self.mask_ratio,
+            mask_token_id=self.mask_token_id,
+            special_ids=self.special_ids,
+            n_vocabulary=self.head.config.vocab_size,  # type: ignore[union-attr, arg-type]
+        )
+        output = self.model(anchors | {"input_ids": masked})
+        logits = self.head(inputs_embeds=output["token_embeddings"][is_chosen][None]).logits[0]
+        guess = cross_entropy(logits.float(), ids[is_chosen], reduction="sum") / max(1, len(logits))
+        return output["sentence_embedding"], guess
+
+
+def replaced_token_detection(
+    logits: Float[Tensor, "batch tokens 2"],
+    is_replaced: Bool[Tensor, "batch tokens"],
+    counts: Bool[Tensor, "batch tokens"],
+) -> Float[Tensor, ""]:
+    """Return the mean over the tokens that count of the cross-entropy of "was it replaced?" (DiffCSE, equation 2).
+
+    The released code counts padding too: give `counts` all true for that.
+
+    Args:
+        logits: Of "as it was" and "replaced".
+        is_replaced: Whether the token differs from the sentence's.
+        counts: Which tokens the mean is over; at least one.
+    """
+    return cross_entropy(logits.float()[counts], is_replaced[counts].long())
+
+
+class DiffCSELoss(Loss):
+    """DiffCSE's loss on two columns of the same sentences.
+
+    `info_nce` plus `weight` times `replaced_token_detection` by a discriminator that reads the edited sentence with the
+    embedding in the place of its first token (Chuang et al., NAACL 2022, section 3). Generator, discriminator and
+    projector are no part of the saved model.
+
+    Args:
+        model: The bi-encoder to train.
+        generator: A masked language model of the same vocabulary; it is frozen.
+        discriminator: An encoder of the same vocabulary and the embeddings' size; it is trained.
+        mask_token_id: The vocabulary's mask.
+        special_ids: Tokens that are never masked.
+        temperature: Of `info_nce`, above 0; DiffCSE: 0.05.
+        weight: Of the detection; DiffCSE: 0.005.
+        mask_ratio: Share of the tokens that the generator must guess; DiffCSE: BERT 0.3, RoBERTa 0.2.
+        projector: Between embeddings and loss, in training only.
+        counts_padding: As the released code does.
+    """
+
+    shown = ("temperature", "weight", "mask_ratio", "counts_padding")
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        generator: nn.Module,
+        discriminator: nn.Module,
+        *,
+        mask_token_id: int,
+        special_ids: list[int],
+        temperature: float = 0.05,
+        weight: float = 0.005,
+        mask_ratio: float = 0.3,
+        projector: nn.Module | None = None,
+        counts_padding: bool = False,
+    ) -> None:
+        super().__init__(model)
+        self.generator = generator.requires_grad_(False)
+        self.discriminator = discriminator
+        self.head = nn.Linear(discriminator.config.hidden_size, 2)  # type: ignore[union-attr, arg-type]
+        self.mask_token_id = mask_token_id
+        self.special_ids = special_ids
+        self.temperature = temperature
+        self.weight = weight
+        self.mask_ratio = mask_ratio
+        self.projector = nn.Identity() if projector is None else projector
+        self.counts_padding = counts_padding
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch."""
+        sides = list(sentence_features)
+        views = self.projector(embed_sides(self.model, [dict(side) for side in sides]))
+        first, second = views.chunk(2)
+        all_seconds, first_key = gathered(second)
+        contrast = info_nce(first, all_seconds, self.temperature, first_key)
+        detections = [self._detect(side, view) for side, view in zip(sides, (first, second), strict=True)]
+        return contrast + self.weight * torch.stack(detections).mean()
+
+    def _detect(self, features: dict[str, Any], embeddings: Tensor) -> Tensor:
+        ids, mask = features["input_ids"], features["attention_mask"]
+        edited = self._edit(ids, mask)
+
+        def inject(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+            return torch.cat([embeddings[:, None].to(output.dtype), output[:, 1:]], dim=1)
+
+        hook = self.discriminator.embeddings.register_forward_hook(inject)  # type: ignore[union-attr]
+        try:
+            states = self.discriminator(input_ids=edited, attention_mask=mask).last_hidden_state
+        finally:
+            hook.remove()
+        counts = torch.ones_like(mask, dtype=torch.bool) if self.counts_padding else mask.bool()
+        return replaced_token_detection(self.head(states), edited != ids, counts)
+
+    @torch.no_grad()
+    def _edit(self, ids: Int[Tensor, "batch tokens"], mask: Int[Tensor, "batch tokens"]) -> Tensor:
+        """Fill the sentences in with the generator's first choice everywhere but at special tokens.
+
+        The released code takes its first choice at [SEP] and padding too.
+        """
+        masked, _, is_text = mask_tokens(
+            ids,
+            mask,
+            self.mask_ratio,
+            mask_token_id=self.mask_token_id,
+            special_ids=self.special_ids,
+            n_vocabulary=self.generator.config.vocab_size,  # type: ignore[union-attr, arg-type]
+        )
+        self.generator.eval()
+        guesses = self.generator(input_ids=masked, attention_mask=mask).logits.argmax(-1)
+        return torch.where(is_text, guesses, ids)

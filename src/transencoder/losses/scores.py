@@ -1,0 +1,218 @@
+"""Losses of scores: how Trans-Encoder's students learn pseudo-labels, and what its paper tried in their place.
+
+A bi-encoder's score is a cosine in [-1, 1], a cross-encoder's a raw logit, any real number. Each equation takes scores
+and targets, pseudo-labels in [0, 1], and gives the mean over pairs in fp32. `cosine_regression` for the bi-encoder and
+`soft_cross_entropy` for the cross-encoder are the paper's; its appendix A.2 and Table 8 have the others.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from jaxtyping import Float
+from sentence_transformers import CrossEncoder
+from sentence_transformers.util import batch_to_device
+from torch import Tensor, autocast, nn
+from torch.nn.functional import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cosine_similarity,
+    mse_loss,
+    softplus,
+)
+
+from transencoder.losses.annealing import Annealing
+from transencoder.losses.features import Loss, embed_pairs
+
+_EPSILON = 1e-4
+"""Distance of a probability from 0 and 1, where its logarithm has no bound."""
+
+
+def cosine_regression(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+    """Return the mean of (x - y)^2, x in [-1, 1], y in [0, 1] (Trans-Encoder, equation 3, printed with a minus sign).
+
+    Never negative; its gradient is 2 (x - y) / N. Its siblings: `log_cosh`, nearly the same for differences this
+    small; `cosine_cross_entropy` and `clipped_cosine_cross_entropy`, which the paper's Table 8 finds not to converge;
+    `soft_cross_entropy` works on logits instead.
+    """
+    return mse_loss(cosines.float(), targets.float())
+
+
+def log_cosh(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+    """Return the mean of log(cosh(d)), d = x - y, x in [-1, 1], y in [0, 1] (Trans-Encoder, appendix A.2: no gain).
+
+    Never negative; its gradient is tanh(d) / N. About d^2 / 2 for small differences, so half of `cosine_regression`,
+    and |d| - log 2 for large ones. Written as |d| + log(1 + exp(-2 |d|)) - log 2, which cannot overflow.
+    """
+    difference = (cosines.float() - targets.float()).abs()
+    return (difference + softplus(-2.0 * difference) - math.log(2.0)).mean()
+
+
+def soft_cross_entropy(logits: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+    """Return the mean of -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))) (Trans-Encoder, equation 2).
+
+    Never negative for targets in [0, 1], where its gradient is (sigmoid(x) - y) / N; the paper's equation 4 prints the
+    opposite sign. Unbounded below for targets outside [0, 1]. Its sibling `cosine_regression` punishes any difference
+    of scores; this one forgives at both ends, which keeps student and teacher apart (paper, section 2.3).
+    """
+    return binary_cross_entropy_with_logits(logits.float(), targets.float())
+
+
+def logit_regression(logits: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+    """Return the mean of (x - y)^2, x being the logit (Trans-Encoder, equation 4 and Table 8: MSE for bi -> cross).
+
+    Its gradient is 2 (x - y) / N. The logit itself learns the target in [0, 1]: it is the score, clipped to that where
+    it labels. The paper finds that the student then copies its teacher; `soft_cross_entropy` forgives more.
+    """
+    return mse_loss(logits.float(), targets.float())
+
+
+def cosine_cross_entropy(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
+    """Return `soft_cross_entropy` with the cosine as the logit (Trans-Encoder, Table 8: BCE for cross -> bi).
+
+    sigmoid(x) of a cosine stays in [0.27, 0.73]: targets outside are never reached, and pull cosines to -1 and 1. The
+    paper does not say how the cosine enters; `clipped_cosine_cross_entropy` is the other way. Sibling that works:
+    `cosine_regression`.
+    """
+    return soft_cross_entropy(cosines, targets)
+
+
+def clipped_cosine_cross_entropy(
+    cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]
+) -> Float[Tensor, ""]:
+    """Return the mean of -(y log p + (1 - y) log(1 - p)), p being the cosine clipped to [0.0001, 0.9999].
+
+    The other reading of Trans-Encoder's Table 8, of targets in [0, 1]. A cosine that was clipped has no gradient.
+    """
+    with autocast(cosines.device.type, enabled=False):  # torch refuses this function under autocast
+        return binary_cross_entropy(cosines.float().clamp(_EPSILON, 1.0 - _EPSILON), targets.float())
+
+
+def check_targets(targets: Tensor) -> None:
+    """Refuse targets outside [0, 1], where a cross-entropy has no lower bound.
+
+    Raises:
+        ValueError: A target is outside [0, 1] or not a number.
+    """
+    low, high = targets.aminmax()
+    if not (low >= 0 and high <= 1):
+        raise ValueError(
+            f"targets range from {low.item():g} to {high.item():g}; allowed is [0, 1]. Choose a label policy "
+            "that maps scores there (clip, affine, quantile), or allow_outside=True "
+            "for what the released Trans-Encoder code does"
+        )
+
+
+class ScoreLoss(Annealing, Loss, ABC):
+    """An equation above as a module.
+
+    Its labels are (pairs,) targets in [0, 1]; or (pairs, 1 + teachers), gold ones, NaN where there are none, and each
+    teacher's: see `Annealing`.
+
+    Args:
+        model: The encoder to train; of a cross-encoder, with one output.
+        allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
+        soft_share: Of labels that are gold and teachers': weight of the teachers' losses, in [0, 1], instead of
+            annealing (DvBERT, section 3.6); None: annealing.
+    """
+
+    shown = ("allow_outside", "soft_share")
+
+    def __init__(self, model: nn.Module, allow_outside: bool = False, *, soft_share: float | None = None) -> None:
+        super().__init__(model)
+        self.soft_share = self.checked_share(soft_share)
+        self.allow_outside = allow_outside
+
+    @staticmethod
+    @abstractmethod
+    def equation(scores: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"], /) -> Float[Tensor, ""]:
+        """Return the loss of scores and targets."""
+
+    def learn(self, scores: Float[Tensor, " pairs"], labels: Tensor) -> Float[Tensor, ""]:
+        """Return the loss of a batch's scores."""
+
+        def loss(targets: Tensor) -> Float[Tensor, ""]:
+            if not self.allow_outside:
+                check_targets(targets)
+            return self.equation(scores, targets)
+
+        gold, *taught = labels.view(len(labels), -1).unbind(1)
+        return self.taught_loss(loss, gold, taught)
+
+
+class CosineLoss(ScoreLoss):
+    """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one; see `ScoreLoss`."""
+
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Float[Tensor, ""]:
+        """Return the loss of a batch of pairs, which go through the encoder in one pass."""
+        first, second = embed_pairs(self.model, list(sentence_features))
+        return self.learn(cosine_similarity(first, second), labels)
+
+
+class LogitLoss(ScoreLoss):
+    """A loss of logits and targets for `CrossEncoderTrainer`, ours and the plain one; see `ScoreLoss`."""
+
+    model: CrossEncoder
+
+    def forward(
+        self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None
+    ) -> Float[Tensor, ""]:
+        """Return the loss of a batch as `cross_logits` takes it."""
+        return self.learn(cross_logits(self.model, inputs, prompt, task).view(-1), labels)
+
+
+class CosineRegressionLoss(CosineLoss):
+    """`cosine_regression` as a module; see `ScoreLoss`."""
+
+    equation = staticmethod(cosine_regression)
+
+
+class LogCoshLoss(CosineLoss):
+    """`log_cosh` as a module; see `ScoreLoss`."""
+
+    equation = staticmethod(log_cosh)
+
+
+class CosineCrossEntropyLoss(CosineLoss):
+    """`cosine_cross_entropy` as a module; see `ScoreLoss`."""
+
+    equation = staticmethod(cosine_cross_entropy)
+
+
+class ClippedCosineCrossEntropyLoss(CosineLoss):
+    """`clipped_cosine_cross_entropy` as a module; see `ScoreLoss`."""
+
+    equation = staticmethod(clipped_cosine_cross_entropy)
+
+
+class SoftCrossEntropyLoss(LogitLoss):
+    """`soft_cross_entropy` as a module; see `ScoreLoss`. Outside [0, 1] targets leave it without a lower bound."""
+
+    equation = staticmethod(soft_cross_entropy)
+
+
+class LogitRegressionLoss(LogitLoss):
+    """`logit_regression` as a module; see `ScoreLoss`."""
+
+    equation = staticmethod(logit_regression)
+
+
+def cross_logits(
+    model: CrossEncoder, inputs: list[Any], prompt: str | None, task: str | None
+) -> Float[Tensor, "pairs outputs"]:
+    """Return a cross-encoder's raw outputs for a batch, as trainers hand it over.
+
+    Args:
+        model: The cross-encoder.
+        inputs: The two columns of texts (the plain trainer), or one mapping of token features (`transencoder.fit`).
+        prompt: Prompt put before the texts, as sentence-transformers has it.
+        task: Task for routed models, as sentence-transformers has it.
+    """
+    if isinstance(inputs[0], Mapping):
+        features = dict(inputs[0])
+    else:
+        features = model.preprocess(list(zip(*inputs, strict=True)), prompt=prompt, task=task)
+        features = batch_to_device(features, model.device)
+    scores: Tensor = model(features)["scores"]
+    return scores.view(len(scores), -1)
