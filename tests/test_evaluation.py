@@ -12,11 +12,12 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import RerankingEvaluator
 
-from transencoder import evaluation
+from transencoder import evaluation, tokens
 from transencoder.errors import InputError
-from transencoder.evaluation import average, evaluate, evaluate_tasks, roc_auc, spearman
+from transencoder.evaluation import LabelledSet, average, evaluate, evaluate_tasks, measure, roc_auc, spearman
 from transencoder.scorers import BiScorer
 from transencoder.tasks import TASKS, load
+from transencoder.tokens import TokenCache
 
 
 class FixedScorer:
@@ -134,6 +135,17 @@ def test_evaluate_shows_the_scorer_no_gold() -> None:
     assert evaluate(scorer, pairs_with([0, 2.5, 5])) == pytest.approx(100.0)
     assert scorer.columns == ["sentence1", "sentence2"]
     assert evaluate(scorer, pairs_with([0, 1, 0]), "roc_auc") == pytest.approx(50.0)
+
+
+def test_evaluations_of_one_set_hash_its_rows_once(tiny_bi_encoder, tiny_pairs, tmp_path, monkeypatch):
+    """Was: each evaluation selected the columns anew, and the token cache knows rows by their Dataset."""
+    hashed = []
+    fingerprint = tokens.fingerprint
+    monkeypatch.setattr(tokens, "fingerprint", lambda rows: hashed.append(len(rows)) or fingerprint(rows))
+    model, cache = SentenceTransformer(tiny_bi_encoder, device="cpu"), TokenCache(tmp_path)
+    dev = LabelledSet(tiny_pairs, "spearman")
+    first, again = (measure(BiScorer(model, precision="fp32", cache=cache), dev) for _ in range(2))
+    assert first == again and hashed == [len(tiny_pairs)]
 
 
 def test_evaluate_names_the_pairs_without_a_finite_score() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from transencoder import distributed
+from transencoder.files import sync
 from transencoder.runs import atomic_json
 
 _MARKER = "complete.json"
@@ -107,7 +107,7 @@ class KeepBest(TrainerCallback):
             save_file(own, checkpoint / _LOSS)
         for path in checkpoint.rglob("*"):
             if path.is_file():
-                _sync(path)
+                sync(path)
         record = {"best": self.best, "best_step": self.best_step, "curve": self.curve, "others": self.others}
         atomic_json(checkpoint / _MARKER, record)
         newest_checkpoint(self.folder)
@@ -145,8 +145,3 @@ def _load_own_state(loss: torch.nn.Module, path: Path) -> None:
         for name in saved.keys():  # noqa: SIM118, it is no dict
             if name in state:  # else from an earlier version
                 state[name].copy_(saved.get_tensor(name))
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

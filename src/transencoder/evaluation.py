@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from datasets import Dataset
@@ -141,10 +142,20 @@ def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> floa
             f"this data has {', '.join(dataset.column_names)}. "
             "Name the column that holds them (--score-column)."
         )
-    scores = np.asarray(scorer.score(dataset.select_columns(["sentence1", "sentence2"])), dtype=np.float64)
+    scores = np.asarray(scorer.score(_without_gold(dataset)), dtype=np.float64)
     _check_lengths(len(dataset), scores)
     _check_pairs(dataset, scores)
     return agreement(dataset, scores, metric)
+
+
+_TEXTS: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()
+"""Per data set its texts alone: token caches know rows by their `Dataset`, and a new one would be hashed again."""
+
+
+def _without_gold(dataset: Dataset) -> Dataset:
+    if dataset not in _TEXTS:
+        _TEXTS[dataset] = dataset.select_columns(["sentence1", "sentence2"])
+    return _TEXTS[dataset]
 
 
 def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:

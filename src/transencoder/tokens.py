@@ -25,6 +25,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import progress
+from transencoder.files import whole_folder
 from transencoder.pairs import fingerprint
 
 _CHUNK = 1024
@@ -164,15 +165,12 @@ class TokenCache:
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
         if not folder.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=f".tmp-{kind}-", dir=self.folder))
             try:
-                build(unfinished)
-                os.rename(unfinished, folder)
+                with whole_folder(folder) as draft:
+                    build(draft)
             except OSError:
                 if not folder.exists():  # another rank was quicker otherwise
                     raise
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
         return folder
 
     def _fingerprint(self, pairs: Dataset) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from transencoder import files
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -110,14 +110,11 @@ def whole_file(output: str) -> Iterator[Path]:
     Raises:
         InputError: The file cannot be written.
     """
-    temporary = Path(output).with_name(f".{Path(output).name}.tmp")
     try:
-        yield temporary
-        os.replace(temporary, output)
+        with files.whole_file(Path(output)) as draft:
+            yield draft
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[Batch]:

@@ -1,9 +1,7 @@
 """A smaller model made of some of another's layers: where small students start."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import transformers
@@ -13,6 +11,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from transencoder.encoders.forms import backbone, load_trained
 from transencoder.errors import InputError
+from transencoder.files import whole_folder
 
 
 def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
@@ -75,12 +74,10 @@ def _check_layers(layers: Sequence[int], n_layers: int, folder: Path) -> None:
 def _write(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, output: Path) -> None:
     """Under a temporary name first, so that the output is whole or not there."""
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".tmp-truncated-", dir=output.parent) as temporary:
-        made = Path(temporary) / "model"
+    with whole_folder(output) as made:
         model.save_pretrained(str(made))
         if tokenizer is not None:
             tokenizer.save_pretrained(str(made))
-        os.replace(made, output)
 
 
 def load_model(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:

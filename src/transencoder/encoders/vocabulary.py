@@ -2,11 +2,9 @@
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 from transencoder import progress
 from transencoder.encoders.truncation import load_model
 from transencoder.errors import InputError
+from transencoder.files import whole_folder
 
 _TABLE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
@@ -72,12 +71,10 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
     _cut_embeddings(plain, kept)
     new_ids = {int(old): new for new, old in enumerate(kept)}
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".tmp-pruned-", dir=output.parent) as temporary:
-        made = Path(temporary) / "model"
+    with whole_folder(output) as made:
         model.save_pretrained(str(made))
         tokenizer.save_pretrained(str(made))
         _rewrite_tokenizer(made, table, new_ids)
-        os.replace(made, output)
 
 
 def _table(tokenizer: Any) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """A model's folder for another runtime, written only when its scores are those of PyTorch."""
 
-import secrets
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,8 +13,9 @@ from transencoder.encoders import load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.export.onnx import NEEDS, export_onnx
 from transencoder.export.runtimes import ExportedEncoder, ExportedScorer, Runtime
+from transencoder.files import whole_folder
 from transencoder.prompts import default_prompt
-from transencoder.runs.files import TEMPORARY, atomic_json
+from transencoder.runs.files import atomic_json
 
 Target = Literal["onnx", "openvino"]
 
@@ -62,9 +61,7 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
         raise InputError(f"{output} cannot be written: there is no folder {output.parent}. Make it first")
     model = load_trained(folder, "cpu")
     file, runtime = _FILES[to]
-    draft = output.with_name(f"{TEMPORARY}{output.name}-{secrets.token_hex(4)}")
-    draft.mkdir()
-    try:
+    with whole_folder(output) as draft:
         export_onnx(model, draft / "model.onnx")
         if to == "openvino":
             _convert(draft / "model.onnx", draft / file)
@@ -79,9 +76,6 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
             "agreement": asdict(agreement),
         }
         atomic_json(draft / "export.json", about)
-        draft.rename(output)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return agreement
 
 

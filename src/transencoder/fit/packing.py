@@ -1,6 +1,5 @@
 """Texts in reading order -> blocks of tokens of one length, on disk: what a language model is pretrained on."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
+from transencoder.files import whole_file
 from transencoder.wording import plural
 
 _CHUNK = 1024
@@ -33,10 +33,17 @@ def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Datas
     Raises:
         InputError: The tokenizer finds no word in the texts.
     """
-    unfinished = file.with_name(f".tmp-{file.name}")
+    with whole_file(file) as draft:
+        _write_blocks(texts, tokenizer, block_length, draft)
+        if not len(Dataset.from_file(str(draft))):
+            raise InputError(f"the tokenizer finds no word in the {plural(len(texts), 'text')}; give other text")
+    return Dataset.from_file(str(file))
+
+
+def _write_blocks(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> None:
     schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
     with (
-        pa.OSFile(str(unfinished), "wb") as sink,
+        pa.OSFile(str(file), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as writer,
         progress.task("pack", len(texts)) as advance,
     ):
@@ -51,10 +58,6 @@ def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Datas
         if len(waiting) > 1:  # more than the end of a text
             last = [[tokenizer.cls_token_id, *waiting]]
             writer.write_batch(pa.record_batch([pa.array(last, schema[0].type)], schema))
-    if not len(Dataset.from_file(str(unfinished))):
-        raise InputError(f"the tokenizer finds no word in the {plural(len(texts), 'text')}; give other text")
-    os.replace(unfinished, file)
-    return Dataset.from_file(str(file))
 
 
 def _tokens(texts: list[str], tokenizer: Any) -> Iterator[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
+from transencoder.files import move_into_place
 from transencoder.wording import plural, shorten
 
 from ..errors import InputError
@@ -82,7 +82,7 @@ class BadRows:
             if self._file is not None and self._path is not None:
                 with write_faults(self._path, advice=_ADVICE):
                     self._file.close()
-                    os.replace(self._file.name, self._path)
+                    move_into_place(Path(self._file.name), self._path)
             if self.count:
                 self._report()
 

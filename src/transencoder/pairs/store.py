@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from transencoder.files import move_into_place
 from transencoder.wording import plural
 
 from .checks import BadRows
@@ -93,7 +94,7 @@ def store_rows(
                 os.replace(kept, draft)
                 dataset = Dataset.from_file(str(draft))
         final = folder / f"{fingerprint(dataset)}.arrow"
-        os.replace(draft, final)
+        move_into_place(draft, final)
     return Dataset.from_file(str(final))
 
 

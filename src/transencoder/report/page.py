@@ -1,11 +1,11 @@
 """report.html of a finished run: one file that loads nothing, and a PNG of each of its plots beside it."""
 
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
+from transencoder.files import whole_folder
 from transencoder.finished import Evidence, intervals_of
 from transencoder.progress import duration
 from transencoder.records import PLOTS, SAMPLE, Result
@@ -52,16 +52,13 @@ def write_html(path: Path, text: str) -> None:
 
 def write_plots(plots: Sequence[Plot], folder: Path) -> None:
     """Draw the plots into a folder, in the place of those that were there."""
-    unfinished = folder.with_name(f".tmp-{folder.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    for plot in plots:
-        png.write_png(plot, unfinished / f"{plot.name}.png")
-    shutil.rmtree(folder, ignore_errors=True)
-    if plots:
-        os.replace(unfinished, folder)
-    else:
-        unfinished.rmdir()
+    if not plots:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with whole_folder(folder) as draft:
+        for plot in plots:
+            png.write_png(plot, draft / f"{plot.name}.png")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def title_of(result: Result) -> str:

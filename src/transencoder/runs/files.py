@@ -3,16 +3,16 @@
 import hashlib
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from transencoder.files import TEMPORARY, draft_of, whole_file
+from transencoder.files import sync as sync_folder
 from transencoder.runs.canonical import plain
 from transencoder.runs.disk_full import disk_full_explained
 
-TEMPORARY = ".tmp-"
-"""How the names of unfinished files and of folders on their way out begin."""
+__all__ = ["TEMPORARY", "sync_folder"]
 
 
 def atomic_json(path: str | Path, value: object) -> None:
@@ -40,18 +40,8 @@ def atomic_write_bytes(path: str | Path, content: bytes) -> None:
         RunError: when the disk is full.
     """
     path = Path(path)
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
-    with disk_full_explained(path.parent):
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
+    with disk_full_explained(path.parent), whole_file(path) as draft:
+        draft.write_bytes(content)
 
 
 def remove_file(path: Path) -> None:
@@ -62,7 +52,7 @@ def remove_file(path: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
-    doomed = folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}")
+    doomed = draft_of(folder)
     try:
         os.replace(folder, doomed)
     except FileNotFoundError:
@@ -78,15 +68,6 @@ def remove_temporary(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's list of names to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_and_hash(path: Path) -> tuple[str, int]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from datasets import Dataset
@@ -70,9 +71,15 @@ class HeldOut:
 
     def _scores(self, scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
         """Scores of the pairs, and of each first sentence with its view."""
-        pairs = self.texts.select_columns(["sentence1", "sentence2"])
-        views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
-        return scorer.score(pairs), scorer.score(views)
+        return scorer.score(self._pairs), scorer.score(self._views)
+
+    @cached_property
+    def _pairs(self) -> Dataset:
+        return self.texts.select_columns(["sentence1", "sentence2"])
+
+    @cached_property
+    def _views(self) -> Dataset:
+        return self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
 
     def _of_embeddings(self, scorer: BiScorer) -> dict[str, float]:
         sentences, _, views = (side[self.distinct] for side in scorer.embed_sides(self.texts))

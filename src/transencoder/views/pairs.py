@@ -1,6 +1,5 @@
 """Training pairs made of sentences: two views of each, or each with itself and with others."""
 
-import os
 import random as python_random
 from collections import deque
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
+from transencoder.files import whole_file
 from transencoder.views.texts import View, name_of
 
 CHUNK = 1024
@@ -101,9 +101,9 @@ class Contrasts:
 
 def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
     """Write rows to an Arrow file, chunk by chunk, each a list for every column; the file gets its name at the end."""
-    unfinished = file.with_name(f".tmp-{file.name}")
     with (
-        pa.OSFile(str(unfinished), "wb") as sink,
+        whole_file(file) as draft,
+        pa.OSFile(str(draft), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as writer,
         progress.task("make pairs", total) as advance,
     ):
@@ -114,7 +114,6 @@ def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any],
                 )
             )
             advance(len(columns[0]))
-    os.replace(unfinished, file)
     return Dataset.from_file(str(file))
 
 

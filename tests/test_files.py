@@ -1,0 +1,51 @@
+"""Files and folders come whole under their names, or not at all."""
+
+import os
+
+import pytest
+
+from transencoder import files
+from transencoder.files import whole_file, whole_folder
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_replaces_the_old_one_when_it_is_complete(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with whole_file(path) as draft:
+        draft.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and names(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_gets_its_name_when_it_is_complete_and_never_over_another(tmp_path):
+    for number in range(2):
+        with whole_folder(tmp_path / str(number)) as draft:
+            (draft / "in").mkdir()
+            (draft / "in" / "x").write_text("x")
+            assert not (tmp_path / str(number)).exists()
+    assert names(tmp_path) == ["0", "1"] and (tmp_path / "0" / "in" / "x").read_text() == "x"
+    with pytest.raises(OSError, match="not empty"), whole_folder(tmp_path / "0") as draft:
+        (draft / "y").write_text("y")
+    assert names(tmp_path) == ["0", "1"] and names(tmp_path / "0") == ["in"]
+
+
+@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+def test_an_error_leaves_nothing(whole, tmp_path):
+    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "a") as draft:
+        (draft if whole is whole_file else draft / "x").write_text("a part")
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []
+
+
+def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(files, "sync", lambda path: events.append(path.name))
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", lambda draft, path: events.append("named") or replace(draft, path))
+    with whole_folder(tmp_path / "a") as draft:
+        (draft / "x").write_text("x")
+    assert events == ["x", draft.name, "named", tmp_path.name]
