@@ -32,13 +32,8 @@ def add(commands: Commands) -> None:
         "--output", metavar="FILE", help=f"with several runs: the HTML file to write (default: {_COMPARISON})"
     )
     parser = add_command(commands, "results", _results, "write a results page from the records of runs")
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run folder")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="Markdown file to write")
-    parser.add_argument(
-        "--expected",
-        metavar="FILE",
-        help="set the runs beside a paper's tables, such as those of results/expected.toml",
-    )
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -73,13 +68,6 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _results(args: argparse.Namespace) -> None:
-    if args.expected is None and not args.runs:
-        raise InputError("no run is given; give run folders, or --expected FILE for a page of a paper's tables")
-    if args.expected is None:
-        from transencoder.report.results_page import results_page
+    from transencoder.report.results_page import results_page
 
-        show(str(results_page(args.runs, args.output)))
-    else:
-        from transencoder.report.paper_page import paper_page
-
-        show(str(paper_page(args.expected, args.runs, args.output)))
+    show(str(results_page(args.runs, args.output)))

@@ -1,5 +1,6 @@
 """A paper's tables beside runs: every state, and the real file's rows."""
 
+import importlib
 import json
 import statistics
 from pathlib import Path
@@ -8,8 +9,6 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.recipes import list_recipes, load_recipe
-from transencoder.report.expected import read_expected
-from transencoder.report.paper_page import paper_page
 from transencoder.tasks import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -58,8 +57,15 @@ says = "copies"
 """
 
 
+@pytest.fixture(scope="module")
+def paper_tables():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(RESULTS.parent / "benchmarks")
+        yield importlib.import_module("paper_tables")
+
+
 @pytest.fixture
-def page(tmp_path, result):
+def page(tmp_path, result, paper_tables):
     """Write the expected file and runs, and give the page's lines by their first cell."""
 
     def write(expected, *runs):
@@ -69,7 +75,9 @@ def page(tmp_path, result):
             folder.mkdir()
             (folder / "result.json").write_text(json.dumps(result | changes))
         folders = [tmp_path / f"run-{number}" for number in range(len(runs))]
-        text = paper_page(tmp_path / "expected.toml", [*folders, tmp_path / "no-run"], tmp_path / "page.md").read_text()
+        text = paper_tables.paper_page(
+            tmp_path / "expected.toml", [*folders, tmp_path / "no-run"], tmp_path / "page.md"
+        ).read_text()
         lines, name = {}, ""
         for line in text.splitlines():
             name = "header" if line.startswith("## ") else name
@@ -202,8 +210,8 @@ def test_what_is_not_to_be_read_is_refused(page, old, new, message):
         ("expected-dvbert.toml", 24, "1 2"),
     ],
 )
-def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns(name, n_rows, numbers):
-    expected, recipes = read_expected(RESULTS / name), list_recipes()
+def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns(name, n_rows, numbers, paper_tables):
+    expected, recipes = paper_tables.read_expected(RESULTS / name), list_recipes()
     misprinted = {"3+4 SimCSE-large ensemble", "Base, DCLR", "Base, DiffCSE", "Base, SCT"}
     for table in expected.table:
         for row in table.rows:
@@ -215,6 +223,12 @@ def test_the_papers_rows_name_recipes_and_their_averages_are_of_their_columns(na
         assert set(expected.suites.get(claim.test, [claim.test])) & {*_tests(recipes[claim.recipe])}, claim
     assert sum(len(table.rows) for table in expected.table) == n_rows
     assert {table.number for table in expected.table} == set(numbers.split())
+
+
+def test_the_published_page_is_what_the_script_writes(paper_tables, tmp_path):
+    """No run of a recipe at the paper's size is published yet."""
+    page = paper_tables.paper_page(RESULTS / "expected.toml", [], tmp_path / "paper.md")
+    assert page.read_bytes() == (RESULTS / "paper.md").read_bytes()
 
 
 def _tests(recipe):
