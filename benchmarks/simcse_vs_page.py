@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -78,11 +79,11 @@ def train_page(options: argparse.Namespace) -> None:
 def train_ours(options: argparse.Namespace) -> None:
     """The same by transencoder."""
     from transencoder import SimCSE, train
-    from transencoder.methods.simcse import SimCSEFit
 
     usage = Usage()
     with usage.stage("all"):
-        fit = SimCSEFit(
+        fit = replace(
+            SimCSE.fit,
             learning_rate=LEARNING_RATE,
             batch_size=BATCH_SIZE,
             max_length=MAX_LENGTH,

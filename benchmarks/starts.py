@@ -25,14 +25,7 @@ from typing import Any
 from transformers import AutoModel, AutoTokenizer
 
 from transencoder import DCLR, MLM, ContrastiveTension, DeCLUTR, DiffCSE, MirrorBERT, SimCSE, train
-from transencoder.methods import Method
-from transencoder.methods.contrastive_tension import ContrastiveTensionFit
-from transencoder.methods.dclr import DCLRFit
-from transencoder.methods.declutr import DeCLUTRFit
-from transencoder.methods.diffcse import DiffCSEFit
-from transencoder.methods.mirror_bert import MirrorBERTFit
-from transencoder.methods.mlm import MLMFit
-from transencoder.methods.simcse import SimCSEFit
+from transencoder.configs.run import RunConfig
 from transencoder.models import MINILM, resolve_model
 
 SEEDS = (1, 2, 3)
@@ -105,7 +98,7 @@ def write_first_layers(folder: Path) -> None:
     AutoTokenizer.from_pretrained(source).save_pretrained(folder)
 
 
-def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, Method]:
+def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, RunConfig]:
     """The run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
     has_head = name == "plm-mini"
 
@@ -119,24 +112,24 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
             **on_sentences,
             output=run("mlm"),
             new_head=not has_head,
-            fit=MLMFit(learning_rate=2e-4, batch_size=32, epochs=2),
+            fit=replace(MLM.fit, learning_rate=2e-4, batch_size=32, epochs=2),
         ),
-        "simcse": SimCSE(**on_sentences, output=run("simcse"), pooling="mean", fit=SimCSEFit(**small)),
+        "simcse": SimCSE(**on_sentences, output=run("simcse"), pooling="mean", fit=replace(SimCSE.fit, **small)),
         "mirror-bert": MirrorBERT(
             **on_sentences,
             output=run("mirror-bert"),
-            fit=MirrorBERTFit(**small | {"learning_rate": 2e-5, "eval_steps": 10}),
+            fit=replace(MirrorBERT.fit, **small | {"learning_rate": 2e-5, "eval_steps": 10}),
         ),
         "contrastive-tension": ContrastiveTension(
             **on_sentences,
             output=run("contrastive-tension"),
-            fit=ContrastiveTensionFit(max_length=32, eval_steps=500, checkpoint_steps=1000),
+            fit=replace(ContrastiveTension.fit, max_length=32, eval_steps=500, checkpoint_steps=1000),
         ),
         "contrastive-tension-in-batch": ContrastiveTension(
             **on_sentences,
             output=run("contrastive-tension-in-batch"),
             negatives="in_batch",
-            fit=ContrastiveTensionFit(**small, optimizer="adamw", dropout=0.1),
+            fit=replace(ContrastiveTension.fit, **small, optimizer="adamw", dropout=0.1),
         ),
         "declutr": DeCLUTR(
             documents=str(text / "documents.txt"),
@@ -145,26 +138,26 @@ def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict
             output=run("declutr"),
             document_words=DOCUMENT_WORDS,
             n_samples=4,
-            fit=DeCLUTRFit(learning_rate=1e-4, batch_size=32, max_length=64, eval_steps=20),
+            fit=replace(DeCLUTR.fit, learning_rate=1e-4, batch_size=32, max_length=64, eval_steps=20),
         ),
         "diffcse": DiffCSE(
             **on_sentences,
             output=run("diffcse"),
             pooling="mean",
             generator=str(start) if has_head else run("mlm"),
-            fit=DiffCSEFit(**small | {"epochs": 1}),
+            fit=replace(DiffCSE.fit, **small | {"epochs": 1}),
         ),
         "dclr": DCLR(
             **on_sentences,
             output=run("dclr"),
             pooling="mean",
             complement=run("simcse"),
-            fit=DCLRFit(**small | {"epochs": 1}),
+            fit=replace(DCLR.fit, **small | {"epochs": 1}),
         ),
     }
 
 
-def _dev(config: Method) -> dict[str, Any]:
+def _dev(config: RunConfig) -> dict[str, Any]:
     return {} if isinstance(config, MLM) else {"dev": "stsb"}
 
 

@@ -7,9 +7,9 @@ from datasets import Dataset
 
 from transencoder import train
 from transencoder.config import FitConfig, Member
+from transencoder.configs.encoder import EncoderConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, DvBERT, TransEncoder
-from transencoder.methods.start import StartMethod
 from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, nested_settings, settings_of
@@ -410,7 +410,7 @@ def test_kinds_differ_in_what_decides_a_branch():
         assert as_kind(changed) != as_kind(config)
 
 
-def of_start(config: StartMethod, plm: str, bi_encoder: str, synonyms: str) -> dict[str, object]:
+def of_start(config: EncoderConfig, plm: str, bi_encoder: str, synonyms: str) -> dict[str, object]:
     """A tiny model in the place of each of the recipe's, a small queue, two steps."""
     names = settings_of(type(config))
     models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder, "synonyms": synonyms}
@@ -424,13 +424,13 @@ def of_start(config: StartMethod, plm: str, bi_encoder: str, synonyms: str) -> d
     return changes | {"start": plm, "student_layers": config.student_layers and (0,), "fit": fit}
 
 
-def n_texts(config: StartMethod) -> int:
+def n_texts(config: EncoderConfig) -> int:
     """So many that 64 rows are trained on; on what fills ConGen's queue, nothing is."""
     n_held_out = HELD_OUT if method_name(type(config)) == "congen" else 0
-    return 64 // config.rows_per_text + n_held_out
+    return 64 // config.rows.per_text + n_held_out
 
 
-def text_of(config: StartMethod, sentences: Dataset, pairs: Dataset) -> dict[str, object]:
+def text_of(config: EncoderConfig, sentences: Dataset, pairs: Dataset) -> dict[str, object]:
     """Sentences, documents or views in the place of the recipe's."""
     if "documents" in settings_of(type(config)):
         texts = sentences.select(range(n_texts(config)))

@@ -18,9 +18,9 @@ from mkdocs.structure.files import File, Files
 
 from transencoder import cli
 from transencoder.cli.flags import flag
+from transencoder.configs.encoder import EncoderConfig
+from transencoder.configs.run import RunConfig
 from transencoder.methods import METHODS
-from transencoder.methods.method import Method
-from transencoder.methods.start import StartMethod
 from transencoder.recipes import list_recipes
 from transencoder.settings import Setting, settings_of
 
@@ -89,7 +89,7 @@ def _settings_page(name: str) -> str:
             title = f"`{setting.name}`"
             groups[title] = [_plain(setting.help), ""]
             prefix = "" if setting.is_list else f"{setting.name}."
-            groups[title] += [_entry(each, prefix) for each in settings_of(setting.kind).values()]
+            groups[title] += [_entry(each, prefix) for each in setting.inner.values()]
         else:
             groups.setdefault(_group(method, setting), []).append(_entry(setting))
     order = sorted(groups, key=lambda title: title in (_RUN, _START))
@@ -103,13 +103,15 @@ _RUN, _START = "The run, its data and its device", "The encoder and its text"
 
 _HOW_TO_READ = """`transencoder train {name} SETTING ...` on the command line, `train({method}(...))` in Python,
 or the same names in a recipe. `--bi.learning-rate`, for example, is `learning_rate` in a recipe's table `[bi]`, and
-`bi=FitConfig(learning_rate=...)` in Python. What is not set is chosen when the run starts, as the text says."""
+`bi=FitConfig(learning_rate=...)` in Python; a method with values of its own, such as SimCSE, takes
+`fit=dataclasses.replace(SimCSE.fit, learning_rate=...)`. What is not set is chosen when the run starts, as the text
+says."""
 
 
 def _group(method: type, setting: Setting) -> str:
     """Where a setting stands on its page: by the class that declares it."""
     home = next(each for each in method.__mro__ if is_dataclass(each) and setting.name in get_annotations(each))
-    return {Method: _RUN, StartMethod: _START}.get(home, "The method")
+    return {RunConfig: _RUN, EncoderConfig: _START}.get(home, "The method")
 
 
 def _entry(setting: Setting, prefix: str = "") -> str:

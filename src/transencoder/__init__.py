@@ -4,92 +4,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transencoder.config import FitConfig, Member, PretrainingConfig
-    from transencoder.methods import (
-        CKD,
-        DCLR,
-        MLM,
-        SCT,
-        ConGen,
-        ContrastiveTension,
-        DeCLUTR,
-        DiffCSE,
-        DvBERT,
-        EmbeddingMSE,
-        MirrorBERT,
-        SimCSE,
-        TransEncoder,
-    )
-    from transencoder.mining import Mined, mine
-    from transencoder.pairs import read_pairs, read_sentences
-    from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
-    from transencoder.training import Plan, Trained, plan, train
+    from transencoder.configs import FitConfig as FitConfig
+    from transencoder.configs import Member as Member
+    from transencoder.configs import PretrainingConfig as PretrainingConfig
+    from transencoder.methods import *  # noqa: F403
+    from transencoder.mining import Mined as Mined
+    from transencoder.mining import mine as mine
+    from transencoder.pairs import read_pairs as read_pairs
+    from transencoder.pairs import read_sentences as read_sentences
+    from transencoder.scorers import BiScorer as BiScorer
+    from transencoder.scorers import CrossScorer as CrossScorer
+    from transencoder.scorers import MeanScorer as MeanScorer
+    from transencoder.training import Plan as Plan
+    from transencoder.training import Trained as Trained
+    from transencoder.training import plan as plan
+    from transencoder.training import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "FitConfig": "config",
-    "Member": "config",
-    "PretrainingConfig": "config",
-    "CKD": "methods",
-    "ConGen": "methods",
-    "ContrastiveTension": "methods",
-    "DeCLUTR": "methods",
-    "MLM": "methods",
-    "DCLR": "methods",
-    "DiffCSE": "methods",
-    "DvBERT": "methods",
-    "EmbeddingMSE": "methods",
-    "Mined": "mining",
-    "MirrorBERT": "methods",
-    "SCT": "methods",
-    "SimCSE": "methods",
-    "TransEncoder": "methods",
-    "mine": "mining",
-    "read_pairs": "pairs",
-    "read_sentences": "pairs",
     "BiScorer": "scorers",
     "CrossScorer": "scorers",
+    "FitConfig": "configs",
     "MeanScorer": "scorers",
+    "Member": "configs",
+    "Mined": "mining",
+    "PretrainingConfig": "configs",
     "Plan": "training",
     "Trained": "training",
+    "mine": "mining",
     "plan": "training",
+    "read_pairs": "pairs",
+    "read_sentences": "pairs",
     "train": "training",
 }
-
-__all__ = [
-    "CKD",
-    "DCLR",
-    "BiScorer",
-    "ConGen",
-    "ContrastiveTension",
-    "DeCLUTR",
-    "MLM",
-    "CrossScorer",
-    "DiffCSE",
-    "DvBERT",
-    "EmbeddingMSE",
-    "FitConfig",
-    "MeanScorer",
-    "Member",
-    "Mined",
-    "MirrorBERT",
-    "Plan",
-    "PretrainingConfig",
-    "SCT",
-    "SimCSE",
-    "TransEncoder",
-    "Trained",
-    "mine",
-    "plan",
-    "read_pairs",
-    "read_sentences",
-    "train",
-]
+"""Public name -> the module that has it; all others are in `methods`."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: importing sentence-transformers takes seconds."""
-    if name not in _HOMES:
+    if name == "__all__":
+        return [*_HOMES, *import_module("transencoder.methods").__all__]
+    module = import_module(f"transencoder.{_HOMES.get(name, 'methods')}")
+    if name not in _HOMES and name not in module.__all__:
         raise AttributeError(f"module 'transencoder' has no attribute {name!r}")
-    return getattr(import_module(f"transencoder.{_HOMES[name]}"), name)
+    return getattr(module, name)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transencoder.config import nearest
+from transencoder.configs.names import nearest
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, Method
+from transencoder.methods import METHODS
 from transencoder.settings import build, put, recipe_toml
 
 __all__ = ["Recipe", "chained", "find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml", "variants"]
@@ -34,7 +35,7 @@ class Recipe:
     """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
 
 
-def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Method:
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a recipe into its method's config.
 
     Args:

@@ -16,10 +16,10 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder.bootstrap import metric_draws, row_intervals
 from transencoder.cli.rows import write_rows
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.evaluation import METRICS
 from transencoder.labels import Teacher
-from transencoder.methods.method import Method
 from transencoder.pairs import read_pairs
 from transencoder.ranking import RANKING_METRICS
 from transencoder.scorers import BiScorer, CrossScorer
@@ -240,7 +240,7 @@ def test_evaluate_gives_intervals_and_gains_to_machines(run, hundred):
 
 
 def test_evaluate_draws_as_the_report_of_a_run_with_the_default_seed(run, hundred):
-    draws = metric_draws("spearman", hundred.gold, hundred.scores, name="dev", seed=Method.seed)
+    draws = metric_draws("spearman", hundred.gold, hundred.scores, name="dev", seed=RunConfig.seed)
     expected = row_intervals(draws, ["minilm-1", "bi", "cross"]).gains["cross"]
     found = json.loads(run(*hundred.command, "--json")[1])["intervals"]["dev.tsv"]["gains"]["runs/a/cross-encoder"]
     assert found == [expected.low, expected.high]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from transencoder import cli, training
+from transencoder.configs.encoder import EncoderConfig
 from transencoder.demo.compose import read_questions
 from transencoder.methods import MLM, TransEncoder
-from transencoder.methods.start import StartMethod
 from transencoder.tasks import SUITES, TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ def sizes(config):
     if isinstance(config, MLM):
         small_model = {"vocabulary": 200, "layers": 1, "width": 64} if config.from_scratch else {}
         return small_model | {"fit": fast(config.fit)}
-    assert isinstance(config, StartMethod)
+    assert isinstance(config, EncoderConfig)
     more = {"queue_size": 32} if getattr(config, "queue_size", 0) != 0 else {}
     more |= {"cross": fast(config.cross)} if hasattr(config, "cross") else {}
     return more | {"fit": fast(config.fit)}

@@ -81,26 +81,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch.distributed as dist
 from transencoder import MLM, DeCLUTR, DvBERT, EmbeddingMSE, SimCSE, train
-from transencoder.methods.declutr import DeCLUTRFit
-from transencoder.methods.dvbert import DvBERTFit
-from transencoder.methods.embedding_mse import EmbeddingMSEFit
-from transencoder.methods.mlm import MLMFit
-from transencoder.methods.simcse import SimCSEFit
 
 folder, sentences, documents, labelled, start = sys.argv[1:]
 shared = {"precision": "fp32", "device": "cpu", "seed": 1}
-language = train(MLM(sentences=sentences, start=start, output=folder + "/mlm", fit=MLMFit(batch_size=8, max_length=16),
+language = train(MLM(sentences=sentences, start=start, output=folder + "/mlm", fit=replace(MLM.fit, batch_size=8, max_length=16),
     **shared))
 spans = train(DeCLUTR(documents=documents, start=folder + "/mlm", output=folder + "/declutr", document_words=64,
-    fit=DeCLUTRFit(batch_size=12, max_length=64, learning_rate=1e-3), **shared))
+    fit=replace(DeCLUTR.fit, batch_size=12, max_length=64, learning_rate=1e-3), **shared))
 views = train(SimCSE(sentences=sentences, start=folder + "/mlm", output=folder + "/simcse",
-    fit=SimCSEFit(batch_size=12, max_length=16, learning_rate=1e-3), **shared))
+    fit=replace(SimCSE.fit, batch_size=12, max_length=16, learning_rate=1e-3), **shared))
 student = train(EmbeddingMSE(sentences=sentences, start=folder + "/mlm", teacher=folder + "/simcse",
-    output=folder + "/student", fit=EmbeddingMSEFit(batch_size=12, max_length=16, learning_rate=1e-3), **shared))
+    output=folder + "/student", fit=replace(EmbeddingMSE.fit, batch_size=12, max_length=16, learning_rate=1e-3), **shared))
 (taught,) = Path(folder).glob("student/stages/teacher-embeddings-*/embeddings.npy")
 texts = list(dict.fromkeys(Path(sentences).read_text().splitlines()))
 np.testing.assert_allclose(np.load(taught), views.bi_encoder.encode(texts), atol=1e-5)
-labels = DvBERTFit(batch_size=12, max_length=24, learning_rate=1e-3)
+labels = replace(DvBERT.fit, batch_size=12, max_length=24, learning_rate=1e-3)
 classes = train(DvBERT(labelled=labelled, start=folder + "/mlm", teacher=(folder + "/mlm",), output=folder + "/classes",
     fit=labels, cross=labels, **shared))
 (said,) = Path(folder).glob("classes/stages/teacher-1-labels-*/labels.parquet")

@@ -1,6 +1,7 @@
 """LoRA: what it trains, what it leaves, that it is merged at the end, resumes to the same bytes, and is refused clearly."""
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from transencoder.errors import InputError
 from transencoder.fit import Material, Session, fit
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.methods import MLM
-from transencoder.methods.mlm import MLMFit
 from transencoder.runs import stage_key
 
 CONFIG = FitConfig(
@@ -110,7 +110,7 @@ def test_what_cannot_be_is_refused(fit_tiny, monkeypatch):
     with pytest.raises(InputError, match="lora_alpha is 8.*with a lora_rank"):
         FitConfig(lora_alpha=8.0)
     with pytest.raises(InputError, match="and a language model trains all its weights: leave it out"):
-        MLM(sentences="a.txt", start="x", output="r", fit=MLMFit(lora_rank=4))
+        MLM(sentences="a.txt", start="x", output="r", fit=replace(MLM.fit, lora_rank=4))
     find = importlib.util.find_spec
     monkeypatch.setattr("transencoder.fit.lora.find_spec", lambda name: None if name == "peft" else find(name))
     with pytest.raises(InputError, match="needs the package peft: pip install"):

@@ -1,6 +1,7 @@
 """Starting encoders that train in a second."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,65 +21,65 @@ from transencoder import (
     MirrorBERT,
     SimCSE,
 )
-from transencoder.methods.ckd import CKDFit
-from transencoder.methods.congen import ConGenFit
-from transencoder.methods.contrastive_tension import ContrastiveTensionFit
-from transencoder.methods.dclr import DCLRFit
-from transencoder.methods.declutr import DeCLUTRFit
-from transencoder.methods.diffcse import DiffCSEFit
-from transencoder.methods.dvbert import DvBERTFit
-from transencoder.methods.embedding_mse import EmbeddingMSEFit
-from transencoder.methods.mirror_bert import MirrorBERTFit
-from transencoder.methods.sct import SCTFit
-from transencoder.methods.simcse import SimCSEFit
-from transencoder.methods.start import StartMethod
+from transencoder.configs.encoder import EncoderConfig
 
 FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "max_length": 16}
-CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
-    "simcse": (SimCSE, {"fit": SimCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean"}),
-    "mirror-bert": (MirrorBERT, {"fit": MirrorBERTFit(learning_rate=1e-3, **FAST)}),
+CONFIGS: dict[str, tuple[type[EncoderConfig], dict[str, Any]]] = {
+    "simcse": (SimCSE, {"fit": replace(SimCSE.fit, learning_rate=1e-3, **FAST), "pooling": "mean"}),
+    "mirror-bert": (MirrorBERT, {"fit": replace(MirrorBERT.fit, learning_rate=1e-3, **FAST)}),
     "mirror-bert-drophead": (
         MirrorBERT,
-        {"fit": MirrorBERTFit(learning_rate=1e-3, dropout=0.0, **FAST), "drophead": 0.5},
+        {"fit": replace(MirrorBERT.fit, learning_rate=1e-3, dropout=0.0, **FAST), "drophead": 0.5},
     ),
     "contrastive-tension": (
         ContrastiveTension,
-        {"fit": ContrastiveTensionFit(learning_rate=1e-4, **FAST), "n_negatives": 1},
+        {"fit": replace(ContrastiveTension.fit, learning_rate=1e-4, **FAST), "n_negatives": 1},
     ),
     "contrastive-tension-in-batch": (
         ContrastiveTension,
         {
-            "fit": ContrastiveTensionFit(learning_rate=1e-3, optimizer="adamw", dropout=0.1, **FAST),
+            "fit": replace(ContrastiveTension.fit, learning_rate=1e-3, optimizer="adamw", dropout=0.1, **FAST),
             "negatives": "in_batch",
         },
     ),
-    "diffcse": (DiffCSE, {"fit": DiffCSEFit(learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"}),
+    "diffcse": (
+        DiffCSE,
+        {"fit": replace(DiffCSE.fit, learning_rate=1e-3, **FAST), "pooling": "mean", "generator": "tiny_plm"},
+    ),
     "declutr": (
         DeCLUTR,
-        {"fit": DeCLUTRFit(learning_rate=1e-3, **FAST), "documents": "documents", "document_words": 32, "n_samples": 3},
+        {
+            "fit": replace(DeCLUTR.fit, learning_rate=1e-3, **FAST),
+            "documents": "documents",
+            "document_words": 32,
+            "n_samples": 3,
+        },
     ),
-    "dclr": (DCLR, {"fit": DCLRFit(learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"}),
-    "sct": (SCT, {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "momentum": 0.9}),
+    "dclr": (
+        DCLR,
+        {"fit": replace(DCLR.fit, learning_rate=1e-3, **FAST), "pooling": "mean", "complement": "tiny_bi_encoder"},
+    ),
+    "sct": (SCT, {"fit": replace(SCT.fit, learning_rate=1e-3, **FAST), "queue_size": 40, "momentum": 0.9}),
     "sct-distilled": (
         SCT,
-        {"fit": SCTFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"},
+        {"fit": replace(SCT.fit, learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"},
     ),
     "congen": (
         ConGen,
         {
-            "fit": ConGenFit(learning_rate=1e-3, **FAST),
+            "fit": replace(ConGen.fit, learning_rate=1e-3, **FAST),
             "view_kind": "word-deletion",
             "queue_size": 20,
             "teacher": "tiny_bi_encoder",
             "projection": "auto",
         },
     ),
-    "ckd": (CKD, {"fit": CKDFit(learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"}),
+    "ckd": (CKD, {"fit": replace(CKD.fit, learning_rate=1e-3, **FAST), "queue_size": 40, "teacher": "tiny_bi_encoder"}),
     "dvbert": (
         DvBERT,
         {
-            "fit": DvBERTFit(learning_rate=1e-3, **FAST),
-            "cross": DvBERTFit(learning_rate=1e-3, **FAST | {"max_length": 24}),
+            "fit": replace(DvBERT.fit, learning_rate=1e-3, **FAST),
+            "cross": replace(DvBERT.fit, learning_rate=1e-3, **FAST | {"max_length": 24}),
             "labelled": "classes",
             "teacher": ("tiny_plm",),
         },
@@ -86,7 +87,7 @@ CONFIGS: dict[str, tuple[type[StartMethod], dict[str, Any]]] = {
     "embedding-mse": (
         EmbeddingMSE,
         {
-            "fit": EmbeddingMSEFit(learning_rate=1e-3, **FAST),
+            "fit": replace(EmbeddingMSE.fit, learning_rate=1e-3, **FAST),
             "pooling": "mean",
             "teacher": "tiny_bi_encoder",
             "projection": "training",
@@ -152,7 +153,7 @@ def tiny_start(
     tiny_bi_encoder: str,
     tiny_files: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[..., StartMethod]:
+) -> Callable[..., EncoderConfig]:
     """Makes the config of a method that trains in a second; any field can be changed."""
     models = {"tiny_plm": tiny_plm, "tiny_bi_encoder": tiny_bi_encoder, "documents": documents, "classes": classes}
 
@@ -161,7 +162,7 @@ def tiny_start(
             return tuple(map(named, value))
         return models.get(value, value) if isinstance(value, str) else value
 
-    def make(method: str, **changes: object) -> StartMethod:
+    def make(method: str, **changes: object) -> EncoderConfig:
         config_class, own = CONFIGS[method]
         own = {name: named(value) for name, value in own.items()}
         fields = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from transencoder.config import FitConfig, Member
+from transencoder.configs import FitConfig, Member
 from transencoder.methods import TransEncoder
-from transencoder.training.pairs import LARGE_PARAMETERS, fill
+from transencoder.methods.trans_encoder import LARGE_PARAMETERS
 
 BASE, LARGE = 110_000_000, 340_000_000
 
@@ -23,7 +23,7 @@ def config(**changes):
     ],
 )
 def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch):
-    filled = fill(config(task_kind=kind), n_parameters)
+    filled = config(task_kind=kind).prepared(n_parameters)
     assert filled.cycles == cycles
     cross, bi = filled.cross, filled.bi
     assert (cross.learning_rate, cross.batch_size, cross.epochs, cross.max_length) == (
@@ -39,12 +39,12 @@ def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch)
 
 def test_large_begins_between_bert_base_and_large():
     assert BASE < LARGE_PARAMETERS < LARGE
-    assert fill(config(), LARGE_PARAMETERS - 1).bi.batch_size == 128
-    assert fill(config(), LARGE_PARAMETERS).bi.batch_size == 64
+    assert config().prepared(LARGE_PARAMETERS - 1).bi.batch_size == 128
+    assert config().prepared(LARGE_PARAMETERS).bi.batch_size == 64
 
 
 def test_what_was_given_stays():
     given = FitConfig(learning_rate=0.0, batch_size=7, epochs=2, max_length=9, warmup_ratio=0.0)
-    filled = fill(config(cycles=1, bi=given, cross=given), LARGE)
+    filled = config(cycles=1, bi=given, cross=given).prepared(LARGE)
     assert (filled.cycles, filled.bi, filled.cross) == (1, given, given)
-    assert fill(filled, BASE) == filled
+    assert filled.prepared(BASE) == filled

@@ -10,13 +10,15 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MSELoss
 
 from transencoder import CKD, ConGen, EmbeddingMSE, context, train
+from transencoder.configs.parts import Given
+from transencoder.configs.teacher import training_projector
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
 from transencoder.fit import Session
 from transencoder.fit.running import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
-from transencoder.methods.ckd import CKDFit
-from transencoder.training import encoder_stages, plan
+from transencoder.training import encoder, encoder_stages, plan
+from transencoder.training.encoder import EncoderPipeline
 
 FIELDS = {"start": "x", "output": "run", "teacher": "t"}
 
@@ -30,11 +32,11 @@ FIELDS = {"start": "x", "output": "run", "teacher": "t"}
         (109e6, (5e-5, 65_536, 0.07, 0.05)),
     ],
 )
-def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
-    config = ConGen(sentences="s.txt", **FIELDS).filled(tmp_path)
+def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters, row):
+    config = ConGen(sentences="s.txt", **FIELDS).prepared(int(n_parameters), 1)
     assert (config.fit.learning_rate, config.queue_size, config.temperature, config.teacher_temperature) == row
-    assert ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).filled(tmp_path).n_held_out == 512
+    own = ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).prepared(int(n_parameters), 1)
+    assert own.distillation.n_queued == 512
 
 
 def test_nothing_is_trained_on_what_fills_the_queue(tiny_start, monkeypatch, wide_teacher):
@@ -83,10 +85,12 @@ def test_a_kept_projection_is_saved_and_another_is_not(tiny_start, wide_teacher,
 def test_a_student_as_wide_as_its_teacher_needs_no_projection(tiny_start, tiny_bi_encoder, method):
     student = SentenceTransformer(tiny_bi_encoder, device="cpu")
     config = tiny_start(method, projection="auto")
-    assert config.projector(student, 32) is None
-    linear = next(module for module in config.projector(student, 48).modules() if isinstance(module, torch.nn.Linear))
+    assert training_projector(config.distillation, student, Given(dimension=32)) is None
+    projector = training_projector(config.distillation, student, Given(dimension=48))
+    linear = next(module for module in projector.modules() if isinstance(module, torch.nn.Linear))
     assert linear.weight.shape == (48, 32)
-    assert replace(config, projection="training").projector(student, 32) is not None
+    always = replace(config, projection="training").distillation
+    assert training_projector(always, student, Given(dimension=32)) is not None
 
 
 @pytest.mark.parametrize(("method", "loss"), [("ckd", CKDLoss), ("embedding-mse", MSELoss)])
@@ -177,7 +181,7 @@ def test_the_rate_of_ckd_falls_along_a_cosine(tmp_path):
 
     arguments = trainer_arguments(
         SentenceTransformerTrainingArguments,
-        replace(CKDFit(), dropout=0.1, lora_rank=None),
+        replace(CKD.fit, dropout=0.1, lora_rank=None),
         Session(folder=tmp_path, seed=1, precision="fp32"),
         device="cpu",
         has_dev=False,
@@ -220,12 +224,11 @@ def test_a_student_that_cannot_be_made_is_refused_before_the_text_is_read(
     assert not output.exists()
 
 
-def test_settings_by_size_are_those_of_the_smaller_student(monkeypatch, tmp_path):
+def test_settings_by_size_are_those_of_the_smaller_student(tiny_start, monkeypatch):
     """Of BERT-Base's twelve layers, one leaves a model that is nearest to BERT-Small."""
-    monkeypatch.setattr(
-        "transencoder.encoders.count_parameters", lambda _, layers: 31_000_000 if layers else 110_000_000
-    )
-    whole, part = (ConGen(sentences="s.txt", student_layers=layers, **FIELDS).filled(tmp_path) for layers in ((), (0,)))
+    monkeypatch.setattr(encoder, "count_parameters", lambda _, layers: 31_000_000 if layers else 110_000_000)
+    fit = replace(ConGen.fit, batch_size=16, max_length=16)
+    whole, part = (EncoderPipeline(tiny_start("congen", fit=fit, student_layers=layers)).given for layers in ((), (0,)))
     assert (whole.fit.learning_rate, part.fit.learning_rate) == (5e-5, 3e-4)
 
 

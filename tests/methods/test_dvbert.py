@@ -10,12 +10,18 @@ from sentence_transformers import CrossEncoder
 
 from transencoder import DvBERT, train
 from transencoder.checkpoints import KeepBest
+from transencoder.configs.parts import Given
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss
-from transencoder.methods.dvbert import DvBERTFit
 from transencoder.training import plan
-from transencoder.training.data import read_start_data
+from transencoder.training.data import read_start_data as read_text_data
+from transencoder.training.parts import with_classes
+
+
+def read_start_data(config, bad_rows_file):
+    return read_text_data(config, config.rows.text, bad_rows_file)
+
 
 NAMES = ("many", "none", "some")
 FIELDS = {"start": "x", "output": "run", "labelled": "a.tsv"}
@@ -148,7 +154,7 @@ def test_every_teacher_is_looked_at_before_the_first_is_trained(tiny_start, tiny
     assert not list(Path(config.output).glob("stages/teacher-*"))
     with pytest.raises(InputError, match="/nowhere/teacher"):
         train(tiny_start("dvbert", teacher=(tiny_plm, "/nowhere/teacher"), labelled="/nowhere/text.tsv"))
-    long = DvBERTFit(learning_rate=1e-3, max_length=5000)
+    long = replace(DvBERT.fit, learning_rate=1e-3, max_length=5000)
     with pytest.raises(InputError, match="cross.max_length is 5000"):
         train(tiny_start("dvbert", cross=long, labelled="/nowhere/text.tsv"))
 
@@ -249,11 +255,11 @@ def test_the_losses(tiny_start, tiny_bi_encoder):
     from sentence_transformers import SentenceTransformer
 
     student = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    config = tiny_start("dvbert", soft_share=0.25).informed(NAMES)
-    loss = config.loss(student)
+    config = with_classes(tiny_start("dvbert", soft_share=0.25), NAMES)
+    loss = config.loss(student, Given())
     assert isinstance(loss, DualViewLoss)
     assert (loss.n_classes, loss.soft_share) == (3, 0.25)
-    graded = replace(config, class_names=(), label_kind="scores").loss(student)
+    graded = replace(config, class_names=(), label_kind="scores").loss(student, Given())
     assert isinstance(graded, CosineRegressionLoss)
     assert graded.soft_share == 0.25
 
@@ -281,5 +287,5 @@ def test_the_defaults_are_the_papers():
     config = DvBERT(**FIELDS)
     assert (config.pooling, config.soft_share, config.label_kind) == ("mean", None, "classes")
     for fit in (config.fit, config.cross):
-        assert isinstance(fit, DvBERTFit)
+        assert fit == DvBERT.fit
         assert (fit.learning_rate, fit.batch_size, fit.epochs, fit.warmup_ratio) == (2e-5, 16, 1, 0.1)

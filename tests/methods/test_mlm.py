@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,6 @@ from transencoder import MLM, SimCSE, train
 from transencoder.checkpoints import KeepBest
 from transencoder.cli import main
 from transencoder.errors import InputError
-from transencoder.methods.mlm import MLMFit
-from transencoder.methods.simcse import SimCSEFit
 
 FAST = {"batch_size": 8, "epochs": 2, "max_length": 16, "checkpoint_steps": 5}
 
@@ -37,7 +36,7 @@ def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
             "precision": "fp32",
             "device": "cpu",
             "held_out": 0.1,
-            "fit": MLMFit(learning_rate=3e-3, **FAST),
+            "fit": replace(MLM.fit, learning_rate=3e-3, **FAST),
         }
         return MLM(**(fields | changes))
 
@@ -46,7 +45,7 @@ def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=["start", "from-scratch"])
 def trained(request, make):
-    fit = MLMFit(learning_rate=1e-2, **FAST | {"epochs": 12})
+    fit = replace(MLM.fit, learning_rate=1e-2, **FAST | {"epochs": 12})
     scratch = {"from_scratch": True, "layers": 1, "width": 64, "vocabulary": 150, "fit": fit}
     return train(make(**(scratch if request.param == "from-scratch" else {})))
 
@@ -99,7 +98,7 @@ def test_interrupted_it_ends_with_the_same_bytes(make, from_scratch, monkeypatch
 
 
 def test_dropout_is_the_one_that_is_asked_for(make):
-    one, other = (train(make(fit=MLMFit(dropout=share, **FAST), tests=())) for share in (0.0, 0.5))
+    one, other = (train(make(fit=replace(MLM.fit, dropout=share, **FAST), tests=())) for share in (0.0, 0.5))
     assert weights(one.folder) != weights(other.folder)
 
 
@@ -110,7 +109,7 @@ def test_a_roberta_reads_fewer_tokens_than_it_has_positions(make, tiny_plm, tmp_
     RobertaForMaskedLM(config).save_pretrained(tmp_path / "roberta")
     AutoTokenizer.from_pretrained(tiny_plm).save_pretrained(tmp_path / "roberta")
     with pytest.raises(InputError, match="fit.max_length is 17, but .* reads at most 16 tokens"):
-        train(make(start=str(tmp_path / "roberta"), fit=MLMFit(**FAST | {"max_length": 17})))
+        train(make(start=str(tmp_path / "roberta"), fit=replace(MLM.fit, **FAST | {"max_length": 17})))
 
 
 def test_a_tokenizer_with_more_tokens_than_its_model_is_refused(make, tiny_plm, tmp_path):
@@ -124,7 +123,7 @@ def test_a_tokenizer_with_more_tokens_than_its_model_is_refused(make, tiny_plm, 
 
 def test_its_run_is_the_start_of_a_bi_encoder(make, sentences, tmp_path):
     first = train(make(tests=()))
-    fit = SimCSEFit(batch_size=16, learning_rate=1e-3, max_length=16)
+    fit = replace(SimCSE.fit, batch_size=16, learning_rate=1e-3, max_length=16)
     second = train(
         SimCSE(sentences=sentences, start=str(first.folder), output=str(tmp_path / "next"), device="cpu", fit=fit)
     )
@@ -168,7 +167,7 @@ def test_from_the_command_line(sentences, tmp_path, capsys):
         ({"from_scratch": True, "width": 100}, "width is 100; it must be a multiple of 64"),
         ({"from_scratch": True, "new_head": True}, "new_head is for a start"),
         ({"layers": 2}, "layers is for from_scratch; a start has its own"),
-        ({"fit": MLMFit(max_length=2)}, "fit.max_length is 2; it must be at least 8"),
+        ({"fit": replace(MLM.fit, max_length=2)}, "fit.max_length is 2; it must be at least 8"),
     ],
 )
 def test_contradictions_are_refused(make, changes, message):
@@ -180,7 +179,10 @@ def test_contradictions_are_refused(make, changes, message):
     ("changes", "message"),
     [
         ({"from_scratch": True, "vocabulary": 100, "sentences": "many"}, "vocabulary is 100, but the text has 300"),
-        ({"fit": MLMFit(batch_size=8, max_length=500)}, "fit.max_length is 500, but .* reads at most 128 tokens"),
+        (
+            {"fit": replace(MLM.fit, batch_size=8, max_length=500)},
+            "fit.max_length is 500, but .* reads at most 128 tokens",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(make, changes, message, tmp_path):

@@ -11,7 +11,6 @@ from sentence_transformers import SentenceTransformer
 from transencoder import BiScorer, SimCSE, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
-from transencoder.methods.simcse import SimCSEFit
 from transencoder.recipes import find_recipe, load_recipe
 from transencoder.report.model_card import model_card
 from transencoder.tasks import load
@@ -21,7 +20,9 @@ from transencoder.training.data import read_data
 def test_a_run_chooses_by_map_and_tells_its_metrics_apart(
     tiny_sentences, tiny_plm, tiny_files, tiny_reranking, tmp_path
 ):
-    fit = SimCSEFit(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=3, checkpoint_steps=3, max_length=16)
+    fit = replace(
+        SimCSE.fit, learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=3, checkpoint_steps=3, max_length=16
+    )
     config = SimCSE(
         sentences=tiny_sentences,
         start=tiny_plm,

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from transencoder import SCT, train
+from transencoder.configs.parts import Given
 from transencoder.errors import InputError
 from transencoder.fit.running import set_dropout
 from transencoder.losses import SCTLoss
-from transencoder.methods.sct import SCTFit
 from transencoder.training.encoder import EncoderPipeline
+from transencoder.training.parts import make_loss
 
 FIELDS = {"start": "x", "output": "run"}
 
@@ -26,12 +27,11 @@ FIELDS = {"start": "x", "output": "run"}
         (335e6, (5e-4, 16_384, 0.04, 0.05)),
     ],
 )
-def test_empty_settings_are_table_1s_for_the_size(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
-    config = SCT(sentences="s.txt", **FIELDS).filled(tmp_path)
+def test_empty_settings_are_table_1s_for_the_size(n_parameters, row):
+    config = SCT(sentences="s.txt", **FIELDS).prepared(int(n_parameters), 1)
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
-    own = SCT(sentences="s.txt", queue_size=512, temperature=0.1, fit=SCTFit(learning_rate=1e-3), **FIELDS)
-    filled = own.filled(tmp_path)
+    own = SCT(sentences="s.txt", queue_size=512, temperature=0.1, fit=replace(SCT.fit, learning_rate=1e-3), **FIELDS)
+    filled = own.prepared(int(n_parameters), 1)
     assert (filled.queue_size, filled.temperature, filled.fit.learning_rate) == (512, 0.1, 1e-3)
     assert filled.reference_temperature == row[2]
     assert (config.fit.epochs, filled.fit.epochs) == (10, 10)
@@ -90,7 +90,7 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
         ({"sentences": "s.txt", "view_kind": "synonyms"}, "view_kind is synonyms; give synonyms"),
         ({"sentences": "s.txt", "synonyms": "w.tsv"}, "synonyms is for view_kind synonyms, which is as-is"),
         ({"sentences": "s.txt", "mlm": "m"}, "mlm is for view_kind mlm"),
-        ({"sentences": "s.txt", "fit": SCTFit(dropout=0.0)}, "both views of a sentence are the same"),
+        ({"sentences": "s.txt", "fit": replace(SCT.fit, dropout=0.0)}, "both views of a sentence are the same"),
         ({"views": "v.tsv", "temperature": 0.0}, "temperature is 0.0; it must be above 0"),
         ({"views": "v.tsv", "reference_temperature": float("nan")}, "reference_temperature is nan"),
         ({"views": "v.tsv", "temperature": float("inf")}, "temperature is inf; it must be above 0 and finite"),
@@ -124,7 +124,7 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     def made(**changes) -> SCTLoss:
         settings = {"queue_size": 32, "temperature": 0.2, "reference_temperature": 0.1, "momentum": None}
         config = tiny_start("sct", **settings | changes)
-        return config.loss(SentenceTransformer(tiny_bi_encoder, device="cpu"))
+        return make_loss(config, SentenceTransformer(tiny_bi_encoder, device="cpu"), Given())
 
     usual = made()
     assert (usual.own.comparison, usual.own.objective, len(usual.own.queues)) == ("cross", "distribution", 2)
@@ -194,7 +194,7 @@ def test_a_queue_holds_the_batches_of_all_processes(tiny_start, monkeypatch):
 
 def test_reports_say_whose_similarities_are_learned():
     own, both, alone = (
-        SCT(**FIELDS, views="v.tsv", **more).account
+        SCT(**FIELDS, views="v.tsv", **more).description
         for more in ({}, {"teacher": "t"}, {"teacher": "t", "own_loss": False})
     )
     assert own == SCT.about
@@ -214,14 +214,16 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     dry = SentenceTransformer(tiny_bi_encoder, device="cpu")
     set_dropout(dry, 0.0)
     with pytest.raises(InputError, match="has no dropout"):
-        tiny_start("sct", **settings, teacher="t").distillation_loss(dry, 48, torch.empty(0, 48))
-    config = tiny_start("sct", **settings, teacher="t", own_loss=False, fit=SCTFit(dropout=0.0, batch_size=16))
-    loss = config.distillation_loss(dry, 48, torch.empty(0, 48))
+        make_loss(tiny_start("sct", **settings, teacher="t"), dry, Given(dimension=48))
+    config = tiny_start(
+        "sct", **settings, teacher="t", own_loss=False, fit=replace(SCT.fit, dropout=0.0, batch_size=16)
+    )
+    loss = make_loss(config, dry, Given(dimension=48))
     assert loss.own is None
     assert loss.teacher.queues[0].rows.shape == (32, 48)
     assert loss.teacher_projector[-1].out_features == 48
     plain = tiny_start("sct", **settings, teacher="t", projector=False)
-    loss = plain.distillation_loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), 48, torch.empty(0, 48))
+    loss = make_loss(plain, SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=48))
     assert isinstance(loss.teacher_projector, torch.nn.Linear)
     assert isinstance(loss.projector, torch.nn.Identity)
 
@@ -235,13 +237,12 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
         (109e6, (1e-4, 65_536, 0.04, 0.05)),
     ],
 )
-def test_the_second_step_has_the_released_settings(n_parameters, row, monkeypatch, tmp_path):
-    monkeypatch.setattr("transencoder.encoders.count_parameters", lambda *_: int(n_parameters))
+def test_the_second_step_has_the_released_settings(n_parameters, row):
     second = {"sentences": "s.txt", "teacher": "t", "two_step": True, **FIELDS}
-    config = SCT(**second).filled(tmp_path)
+    config = SCT(**second).prepared(int(n_parameters), 1)
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
     assert config.fit.epochs == 20
-    assert SCT(**second, fit=SCTFit(epochs=3)).filled(tmp_path).fit.epochs == 3
+    assert SCT(**second, fit=replace(SCT.fit, epochs=3)).prepared(int(n_parameters), 1).fit.epochs == 3
 
 
 def test_a_student_of_the_second_step_is_as_wide_as_its_teacher(tiny_start, wide_teacher, tmp_path):

@@ -76,8 +76,9 @@ def test_only_sentences_that_were_drawn_make_a_run_transductive(tiny_start, tiny
     path = tmp_path / "more.txt"
     path.write_text("\n".join([held_out, *(f"balo dama {word} felo" for word in WORDS)]) + "\n")
     records = [
-        read_start_data(tiny_start("simcse", sentences=str(path), dev=None, n_sentences=n, seed=1), None).record
+        read_start_data(config, config.rows.text, None).record
         for n in (2, 1 + len(WORDS))
+        for config in [tiny_start("simcse", sentences=str(path), dev=None, n_sentences=n, seed=1)]
     ]
     assert [record["transductive"] for record in records] == [False, True]
     assert [record["transductive_rows"] for record in records] == [0, 1]

@@ -9,10 +9,12 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import BiScorer, read_pairs, train
 from transencoder.cli import main
+from transencoder.configs.parts import Given
 from transencoder.encoders import load_bi
 from transencoder.evaluation import evaluate
 from transencoder.recipes import load_recipe, recipe_toml
 from transencoder.training import plan
+from transencoder.training.parts import make_loss, pair_maker
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +173,7 @@ def test_the_plan_of_declutr_counts_spans_and_one_encoder(tiny_start):
 def test_the_complements_pooling_is_what_is_asked_for(tiny_start, tiny_plm, pooling):
     """Was: mean for a plain model, as released SimCSE models are, whose [CLS] is their embedding."""
     config = tiny_start("dclr", complement=tiny_plm, complement_pooling=pooling)
-    loss = config.loss(load_bi(Path(tiny_plm), max_length=16, pooling="mean", device="cpu"))
+    loss = make_loss(config, load_bi(Path(tiny_plm), max_length=16, pooling="mean", device="cpu"), Given())
     assert loss.complement[1].pooling_mode == (pooling or "mean")
 
 
@@ -184,10 +186,10 @@ def test_the_complements_pooling_is_what_is_asked_for(tiny_start, tiny_plm, pool
 )
 def test_a_parity_switch_reaches_the_loss(tiny_start, tiny_plm, method, changes, name, value):
     student = load_bi(Path(tiny_plm), max_length=16, pooling="mean", device="cpu")
-    assert getattr(tiny_start(method, **changes).loss(student), name) == value
-    assert getattr(tiny_start(method).loss(student), name) != value
+    assert getattr(make_loss(tiny_start(method, **changes), student, Given()), name) == value
+    assert getattr(make_loss(tiny_start(method), student, Given()), name) != value
 
 
-def test_the_released_codes_mask_is_written_into_the_second_view(tiny_start):
-    letters = repr(tiny_start("mirror-bert", mask_token="<mask>").pair_maker("[MASK]"))
-    assert "<mask>" in letters and "<mask>" not in repr(tiny_start("mirror-bert").pair_maker("[MASK]"))
+def test_the_released_codes_mask_is_written_into_the_second_view(tiny_start, tiny_plm):
+    letters = repr(pair_maker(tiny_start("mirror-bert", mask_token="<mask>"), Path(tiny_plm)))
+    assert "<mask>" in letters and "[MASK]" in repr(pair_maker(tiny_start("mirror-bert"), Path(tiny_plm)))

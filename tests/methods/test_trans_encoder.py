@@ -53,13 +53,13 @@ def test_contradictions_are_refused(changes, message):
 @pytest.mark.parametrize("name", ["weight", "bi_learning_rate", "cross_learning_rate"])
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_numbers_of_a_member_are_above_0(name, value):
-    with pytest.raises(InputError, match=f"{name} is .*; it must be a finite number above 0"):
+    with pytest.raises(InputError, match=f"{name} is .*; it must be above 0 and finite"):
         Member(start="x", **{name: value})
 
 
 @pytest.mark.parametrize(("name", "least"), [("bi_epochs", 1), ("cross_epochs", 1), ("pretraining_epochs", 0)])
 def test_epochs_of_a_member_are_not_too_few(name, least):
-    with pytest.raises(InputError, match=f"{name} is {least - 1}; it must be {least} or more"):
+    with pytest.raises(InputError, match=f"{name} is {least - 1}; it must be at least {least}"):
         Member(start="x", **{name: least - 1})
 
 

@@ -12,8 +12,8 @@ from transencoder.cli.options import Commands, add_command
 from transencoder.cli.sweeps import Variant, choose, tabulate
 from transencoder.cli.terminal import show
 from transencoder.cli.train import add_run_options, config_from, train_or_plan
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, RunInUseError
-from transencoder.methods import Method
 from transencoder.recipes import chained, find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 from transencoder.runs import wait_until_free
 
@@ -102,7 +102,7 @@ def _run(args: argparse.Namespace) -> None:
             _train_before(runs[0].config, way, name)
 
 
-def _train_before(config: Method, args: argparse.Namespace, name: str | None) -> None:
+def _train_before(config: RunConfig, args: argparse.Namespace, name: str | None) -> None:
     """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
     while True:
         try:
@@ -119,7 +119,7 @@ def _is_unchanged(path: Path, args: argparse.Namespace) -> bool:
     return not args.set and not args.sweep and all(set(values) <= set(own.get(n, ())) for n, values in varied.items())
 
 
-def _plan(before: Sequence[Method], runs: Sequence[Variant], args: argparse.Namespace) -> None:
+def _plan(before: Sequence[RunConfig], runs: Sequence[Variant], args: argparse.Namespace) -> None:
     """The plans of a recipe's runs; one that starts from a run that is not there yet has none."""
     waits_for = [each.output for each in before if not Path(each.output).exists()]
     planned = {*waits_for, *(run.config.output for run in runs)}

@@ -8,8 +8,8 @@ from typing import Any
 
 from transencoder.cli.terminal import show
 from transencoder.cli.train import train_for, train_or_plan
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
-from transencoder.methods import Method
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Variant:
     """Such as `seed-1,bi.epochs-3`; empty for the only run."""
     overrides: list[str]
     """What makes it: `seed=1`, `bi.epochs=3`."""
-    config: Method
+    config: RunConfig
 
 
 def choose(runs: Sequence[Variant], args: argparse.Namespace) -> None:

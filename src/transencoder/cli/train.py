@@ -7,9 +7,10 @@ from typing import Any
 from transencoder.cli.flags import add_config_flags, put_flags
 from transencoder.cli.options import Commands, add_command
 from transencoder.cli.terminal import show
+from transencoder.configs.encoder import SentenceEncoder
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
-from transencoder.methods import METHODS, Method
-from transencoder.methods.start import Sentences, StartMethod
+from transencoder.methods import METHODS
 from transencoder.recipes import find_recipe, read_recipe
 from transencoder.settings import build, expanded, put
 
@@ -24,7 +25,7 @@ def add(commands: Commands) -> None:
         parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
         parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        takes_pairs = issubclass(config_class, StartMethod) and issubclass(config_class, Sentences)
+        takes_pairs = issubclass(config_class, SentenceEncoder)
         parser.set_defaults(method=name, instead=_INSTEAD if takes_pairs else {})
         parser.add_argument("--recipe", metavar="FILE", help="recipe to begin from: a TOML file, or a name")
         add_run_options(parser)
@@ -56,7 +57,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def config_from(
     args: argparse.Namespace, flags: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
-) -> Method:
+) -> RunConfig:
     """The config that recipe, `--set` and flags make together.
 
     Args:
@@ -85,7 +86,7 @@ def config_from(
     return build(METHODS[method], table, origin)
 
 
-def train_or_plan(config: Method, args: argparse.Namespace, recipe: str | None = None) -> None:
+def train_or_plan(config: RunConfig, args: argparse.Namespace, recipe: str | None = None) -> None:
     """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
     if args.dry_run:
         from transencoder.training import plan
@@ -116,7 +117,7 @@ def train_or_plan(config: Method, args: argparse.Namespace, recipe: str | None =
     show(f"report: {trained.folder / 'report.html'}")
 
 
-def train_for(args: argparse.Namespace, config: Method, recipe: str | None = None) -> Any:
+def train_for(args: argparse.Namespace, config: RunConfig, recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
     args.run_folder = expanded(config).output
     from transencoder.training import train

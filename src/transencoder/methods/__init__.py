@@ -1,5 +1,6 @@
-"""One paper a file; a method is a frozen config. No heavy imports."""
+"""One paper a file: a config with its views, its loss, its teacher and its cost. No engine, no heavy imports."""
 
+from transencoder.configs.run import RunConfig
 from transencoder.methods.ckd import CKD
 from transencoder.methods.congen import ConGen
 from transencoder.methods.contrastive_tension import ContrastiveTension
@@ -8,14 +9,13 @@ from transencoder.methods.declutr import DeCLUTR
 from transencoder.methods.diffcse import DiffCSE
 from transencoder.methods.dvbert import DvBERT
 from transencoder.methods.embedding_mse import EmbeddingMSE
-from transencoder.methods.method import Method
 from transencoder.methods.mirror_bert import MirrorBERT
 from transencoder.methods.mlm import MLM
 from transencoder.methods.sct import SCT
 from transencoder.methods.simcse import SimCSE
 from transencoder.methods.trans_encoder import TransEncoder
 
-METHODS: dict[str, type[Method]] = {
+METHODS: dict[str, type[RunConfig]] = {
     "trans-encoder": TransEncoder,
     "simcse": SimCSE,
     "mirror-bert": MirrorBERT,
@@ -43,7 +43,6 @@ __all__ = [
     "DiffCSE",
     "DvBERT",
     "EmbeddingMSE",
-    "Method",
     "MirrorBERT",
     "SimCSE",
     "TransEncoder",

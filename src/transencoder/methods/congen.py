@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from transencoder.config import FitConfig, Pooling
-from transencoder.methods.by_size import SizeRow, fill_by_size
-from transencoder.methods.checks import check_queue, check_temperature
-from transencoder.methods.taught import Projection, Taught
-from transencoder.methods.view_method import ViewMethod
+from transencoder.configs.choices import Pooling
+from transencoder.configs.fit import FitConfig, fit_defaults
+from transencoder.configs.parts import Cost, Given, Teacher
+from transencoder.configs.ranges import above_zero
+from transencoder.configs.sizes import SizeRow, check_queue, fill_by_size
+from transencoder.configs.teacher import Projection, TeacherFields, training_projector
+from transencoder.configs.views import ViewEncoder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
+    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -37,32 +37,14 @@ _RELEASED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConGenFit(FitConfig):
-    """How ConGen trains: the released code's values."""
-
-    learning_rate: float | None = None
-    """Peak learning rate of AdamW; None: the released one for the start's size, 5e-5 to 5e-4."""
-    batch_size: int | None = 128
-    """Rows a step and device."""
-    epochs: int | None = 20
-    """Passes over the rows."""
-    max_length: int | None = 128
-    """Tokens of a text."""
-    warmup_ratio: float | None = 0.1
-    """Share of the steps with rising rate."""
-    eval_steps: int = 512
-    """Steps between dev evaluations; one more at each epoch's end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConGen(Taught, ViewMethod):
+class ConGen(TeacherFields, ViewEncoder):
     """ConGen: a text and its view are as alike to real sentences as the text is for a teacher."""
 
     about = (
         "A text and its view go through the encoder, and each must be as alike to thousands of sentences as the text "
         "is for a teacher (ConGen)."
     )
-    has_tanh: ClassVar[bool] = True
+    inputs: ClassVar[tuple[str, ...]] = (*ViewEncoder.inputs, *TeacherFields.inputs)
 
     projection: Projection = "kept"
     """A linear layer and tanh from the student's width to the teacher's: `kept`, a part of the student, whose
@@ -73,46 +55,43 @@ class ConGen(Taught, ViewMethod):
     queue_size: int | None = None
     """Rows whose first texts, embedded by the teacher, fill the queue at first; nothing is trained on them. None: the
     released number for the start's size, 16,384 or 65,536."""
-    temperature: float | None = None
+    temperature: float | None = above_zero(None, ", released are 0.05 to 0.1")
     """Of the student's similarities, above 0; None: the released one for the start's size, 0.05 or 0.07."""
-    teacher_temperature: float | None = None
+    teacher_temperature: float | None = above_zero(None, ", released are 0.05 to 0.1")
     """Of the teacher's similarities, above 0; None: the released one, 0.05."""
-    fit: ConGenFit = field(default_factory=ConGenFit)
+    fit: FitConfig = fit_defaults(
+        learning_rate=(None, "Peak learning rate of AdamW; None: the released one for the start's size, 5e-5 to 5e-4."),
+        batch_size=(128, "Rows a step and device."),
+        epochs=(20, "Passes over the rows."),
+        max_length=(128, "Tokens of a text."),
+        warmup_ratio=(0.1, "Share of the steps with rising rate."),
+        eval_steps=(512, "Steps between dev evaluations; one more at each epoch's end."),
+    )
     """How the encoder is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse values out of range."""
-        super().__post_init__()
-        for name in ("temperature", "teacher_temperature"):
-            check_temperature(getattr(self, name), "released are 0.05 to 0.1", name)
-
     @property
-    def n_held_out(self) -> int:
-        """What fills the queue."""
-        assert self.queue_size is not None, "filled when the run was prepared"
-        return self.queue_size
+    def distillation(self) -> Teacher:
+        """The teacher, whose embeddings of rows of their own fill the queue."""
+        return replace(super().distillation, has_tanh=True, n_queued=self.queue_size or 0)
 
-    def filled(self, folder: Path) -> Self:
-        """With the released values for the model nearest in size."""
-        filled = fill_by_size(self, _RELEASED, self.n_parameters(folder))
-        check_queue(filled.n_held_out, self.fit.batch_size or 1)
+    def prepared(self, n_parameters: int, n_processes: int) -> Self:
+        """Return it with the released values for the model nearest in size."""
+        filled = fill_by_size(self, _RELEASED, n_parameters)
+        check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
         return filled
 
-    def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
-        """Divergence from the teacher's similarities to the queue."""
+    def cost(self, width: int, dimension: int | None) -> Cost:
+        """Return that of the queue, each vector of which takes part in two products for p and two for q."""
+        queued = (self.queue_size or 0) * (dimension or 0)
+        return Cost(loss_operations=2 * 8 * queued, loss_state=queued)
+
+    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+        """Make the divergence from the teacher's similarities to the queue."""
         from transencoder.losses import ConGenLoss, InstanceQueue
 
+        assert given.queue is not None and given.dimension is not None, "there is a teacher"
         assert self.temperature is not None and self.teacher_temperature is not None, "filled"
-        instances = InstanceQueue(len(queue), dimension)
-        instances.push(queue)
-        return ConGenLoss(
-            student, instances, self.temperature, self.teacher_temperature, self.projector(student, dimension)
-        )
-
-    def loss_operations(self, width: int, dimension: int | None) -> float:
-        """Of the queue, each vector of which takes part in two products for p and two for q."""
-        return 2 * 8 * self.n_held_out * (dimension or 0)
-
-    def loss_state(self, width: int, dimension: int | None) -> float:
-        """Of the queue."""
-        return self.n_held_out * (dimension or 0)
+        instances = InstanceQueue(len(given.queue), given.dimension)
+        instances.push(given.queue)
+        projector = training_projector(self.distillation, student, given)
+        return ConGenLoss(student, instances, self.temperature, self.teacher_temperature, projector)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from transencoder.config import FitConfig, Pooling, Texts
+from transencoder.configs.choices import Pooling
+from transencoder.configs.encoder import EncoderConfig
+from transencoder.configs.fit import FitConfig, fit_defaults
+from transencoder.configs.parts import Given, Helper, Text, TrainingRows
+from transencoder.configs.ranges import Contradictions, above_zero, share
 from transencoder.errors import InputError
-from transencoder.methods.checks import check_temperature
-from transencoder.methods.start import StartMethod
 from transencoder.scripts import split_words
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch import nn
@@ -22,33 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeCLUTRFit(FitConfig):
-    """How DeCLUTR trains: the released code's values, but for AdamW's epsilon (1e-6) and bias correction (none)."""
-
-    learning_rate: float | None = 5e-5
-    """Peak learning rate of AdamW (paper, section 4.1)."""
-    batch_size: int | None = 4
-    """Documents a step and device. Paper: 16 on four GPUs, so 4."""
-    epochs: int | None = 1
-    """Passes over the documents. Paper: 1, small 3."""
-    max_length: int | None = 512
-    """Tokens of a span; the rest is cut off."""
-    warmup_ratio: float | None = 0.1
-    """Share of the steps with rising rate (paper: slanted triangles, a tenth)."""
-    weight_decay: float = 0.1
-    """AdamW weight decay, not on biases and LayerNorm (paper)."""
-    bucket_batches: int = 1
-    """Batches in a window that is sorted by length. 1, since a batch's other spans are the negatives."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeCLUTR(StartMethod):
+class DeCLUTR(EncoderConfig):
     """DeCLUTR: spans of one document that lie near each other mean alike."""
 
     about = (
         "Spans of words are drawn from each document; a span must find the spans near it among those of other places "
         "and documents, and guess its own masked words (DeCLUTR)."
     )
+    inputs: ClassVar[tuple[str, ...]] = ("documents",)
 
     documents: str | Dataset
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
@@ -66,35 +47,89 @@ class DeCLUTR(StartMethod):
     """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = 1
     """Times that each document is drawn from. Paper: 1; more for small corpora."""
-    temperature: float = 0.05
+    temperature: float = above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
-    mask_ratio: float = 0.15
+    mask_ratio: float = share(0.15, " of the tokens")
     """Share of the anchors' tokens to guess (paper); 0: none, and the start needs no language-modelling head."""
-    fit: DeCLUTRFit = field(default_factory=DeCLUTRFit)
+    fit: FitConfig = fit_defaults(  # the released code's, but for AdamW's epsilon (1e-6) and bias correction (none)
+        learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),
+        batch_size=(4, "Documents a step and device. Paper: 16 on four GPUs, so 4."),
+        epochs=(1, "Passes over the documents. Paper: 1, small 3."),
+        max_length=(512, "Tokens of a span; the rest is cut off."),
+        warmup_ratio=(0.1, "Share of the steps with rising rate (paper: slanted triangles, a tenth)."),
+        weight_decay=(0.1, "AdamW weight decay, not on biases and LayerNorm (paper)."),
+        bucket_batches=(
+            1,
+            "Batches in a window that is sorted by length. 1, since a batch's other spans are the negatives.",
+        ),
+    )
     """How the encoder is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions."""
-        super().__post_init__()
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
         if len(self.columns) > 1:
-            raise InputError(f"columns names {len(self.columns)} columns; documents have one")
-        check_temperature(self.temperature, "the paper's is 0.05")
-        if not 0.0 <= self.mask_ratio < 1.0:
-            raise InputError(f"mask_ratio is {self.mask_ratio}; it is a share of the tokens, 0 to below 1")
+            yield f"columns names {len(self.columns)} columns; documents have one"
+        yield from super().contradictions()
         if self.exclude_test_sentences:
-            raise InputError("exclude_test_sentences is for sentences; documents are not searched for them")
-        self.pair_maker(None)
+            yield "exclude_test_sentences is for sentences; documents are not searched for them"
+        if self.mask_ratio and self.prune_vocabulary:
+            yield (
+                "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
+                "give mask_ratio 0"
+            )
+        self._spans()  # which refuses numbers that make no spans
 
     @property
-    def text(self) -> tuple[Texts, str | Dataset]:
-        """The documents."""
-        return "documents", self.documents
+    def rows(self) -> TrainingRows:
+        """Several spans of a document a row, their length by words against the 32 tokens a pair is reckoned with."""
+        spans = self._spans()
+        return TrainingRows(
+            text=Text(
+                source=self.documents,
+                kind="documents",
+                columns=self.columns,
+                least_rows=1 if self.n_samples > 1 else 2,
+                usable=self._long_enough,
+            ),
+            made=self._spans,
+            per_text=self.n_samples,
+            name="row",
+            relative_length=spans.n_columns * (spans.longest + spans.shortest) / 2 / 32,
+        )
 
-    def usable(self, texts: Dataset) -> Dataset:
-        """The documents that are long enough.
+    @property
+    def helpers(self) -> tuple[Helper, ...]:
+        """The head that guesses masked words."""
+        return (Helper(field="start", form="head", otherwise="mask_ratio 0"),) if self.mask_ratio else ()
+
+    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+        """Make the contrast between spans, and the masked words of the anchors."""
+        from transencoder.losses import DeCLUTRLoss
+
+        if not self.mask_ratio:
+            return DeCLUTRLoss(student, self.n_positives, self.temperature)
+        head, tokenizer = given.helpers["start"]
+        return DeCLUTRLoss(
+            student,
+            self.n_positives,
+            self.temperature,
+            head=head,
+            mask_token_id=tokenizer.mask_token_id,
+            special_ids=tokenizer.all_special_ids,
+            mask_ratio=self.mask_ratio,
+        )
+
+    def _spans(self) -> Spans:
+        from transencoder.views import Spans
+
+        names = ("document_words", "n_anchors", "n_positives", "relation", "n_samples")
+        return Spans(**{name: getattr(self, name) for name in names})
+
+    def _long_enough(self, texts: Dataset) -> Dataset:
+        """Leave out the documents that are too short.
 
         Raises:
-            InputError: Some are not, and `skip_bad_rows` is off, or none is.
+            InputError: Some are, and `skip_bad_rows` is off, or all are.
         """
         n_words = [
             len(split_words(text))
@@ -110,60 +145,3 @@ class DeCLUTR(StartMethod):
                 "these out"
             )
         return texts.select([row for row, n in enumerate(n_words) if n >= self.document_words]) if short else texts
-
-    @property
-    def rows_per_text(self) -> int:
-        """Rows of a document."""
-        return self.n_samples
-
-    @property
-    def row_name(self) -> str:
-        """A row has several spans."""
-        return "row"
-
-    @property
-    def relative_length(self) -> float:
-        """By words: a row's spans against the 32 tokens that a pair is reckoned with."""
-        spans = self.pair_maker(None)
-        return spans.n_columns * (spans.longest + spans.shortest) / 2 / 32
-
-    def pair_maker(self, mask_token: str | None) -> Spans:
-        """Spans of documents."""
-        from transencoder.views import Spans
-
-        names = ("document_words", "n_anchors", "n_positives", "relation", "n_samples")
-        return Spans(**{name: getattr(self, name) for name in names})
-
-    def check_start(self, folder: Path) -> None:
-        """Refuse a start without a language-modelling head where words are masked."""
-        from transencoder.encoders import load_masked
-
-        if self.mask_ratio and self.prune_vocabulary:
-            raise InputError(
-                "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
-                "give mask_ratio 0"
-            )
-        if self.mask_ratio:
-            try:
-                load_masked(folder)
-            except InputError as error:
-                raise InputError(f"{error} as start, or mask_ratio 0") from error
-
-    def loss(self, student: SentenceTransformer) -> nn.Module:
-        """The contrast between spans, and the masked words of the anchors."""
-        from transencoder.encoders import fetch, language_model_head
-        from transencoder.losses import DeCLUTRLoss
-
-        if not self.mask_ratio:
-            return DeCLUTRLoss(student, self.n_positives, self.temperature)
-        start = fetch(self.start, form="bi", revision=self.revision, token=self.token, cache_folder=self.cache_dir)
-        head, tokenizer = language_model_head(start, student)
-        return DeCLUTRLoss(
-            student,
-            self.n_positives,
-            self.temperature,
-            head=head,
-            mask_token_id=tokenizer.mask_token_id,
-            special_ids=tokenizer.all_special_ids,
-            mask_ratio=self.mask_ratio,
-        )

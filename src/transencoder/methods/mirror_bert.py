@@ -2,46 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from transencoder.config import FitConfig, Pooling
+from transencoder.configs.choices import Pooling
+from transencoder.configs.encoder import SentenceEncoder
+from transencoder.configs.fit import FitConfig, fit_defaults
+from transencoder.configs.parts import Given, SecondView, TrainingRows
+from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
 from transencoder.errors import InputError
-from transencoder.methods.checks import check_dropout, check_temperature
-from transencoder.methods.start import Sentences, StartMethod
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-    from transencoder.views import PairMaker
-
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorBERTFit(FitConfig):
-    """How Mirror-BERT trains: the released code's values for sentences."""
-
-    learning_rate: float | None = 2e-5
-    """Learning rate of AdamW (released code)."""
-    batch_size: int | None = 200
-    """Texts a step and device (released code)."""
-    epochs: int | None = 1
-    """Passes over the texts. Released code: sentences 1, words 2."""
-    max_length: int | None = 50
-    """Tokens of a text. Released code: sentences 50, words 25."""
-    warmup_ratio: float | None = 0.0
-    """Share of the steps with rising rate (released code: none)."""
-    schedule: Literal["linear", "constant"] = "constant"
-    """The rate stays (released code), or falls in a line to 0."""
-    max_grad_norm: float = 0.0
-    """Gradients are clipped to this norm; 0: not at all (released code)."""
-    bucket_batches: int = 1
-    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
-    more is faster."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MirrorBERT(Sentences, StartMethod):
+class MirrorBERT(SentenceEncoder):
     """Mirror-BERT: a text and its copy with a span masked, through two dropout masks."""
 
     about = (
@@ -52,58 +29,63 @@ class MirrorBERT(Sentences, StartMethod):
     pooling: Pooling | None = "mean"
     """Pooling in training and at test. Released code: mean for BERT (over padding too, which we leave out), cls for
     RoBERTa. None: the start's own."""
-    temperature: float = 0.04
+    temperature: float = above_zero(0.04, ", the paper's is 0.04")
     """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
-    span_characters: int = 5
+    span_characters: int = at_least(0, 5)
     """Characters that are masked in the second view (released code); 0: none, as for words. Not where the views are two
     columns."""
     mask_token: str | None = None
     """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
-    drophead: float = 0.0
+    drophead: float = share(0.0, " of the heads")
     """Probability that an attention head is dropped, for a text and in a layer; 0 to below 1, one head always stays.
     Released code: BERT 0.2, RoBERTa 0.05, both with `fit.dropout` 0; words 0."""
-    fit: MirrorBERTFit = field(default_factory=MirrorBERTFit)
+    fit: FitConfig = fit_defaults(
+        learning_rate=(2e-5, "Learning rate of AdamW (released code)."),
+        batch_size=(200, "Texts a step and device (released code)."),
+        epochs=(1, "Passes over the texts. Released code: sentences 1, words 2."),
+        max_length=(50, "Tokens of a text. Released code: sentences 50, words 25."),
+        warmup_ratio=(0.0, "Share of the steps with rising rate (released code: none)."),
+        schedule=("constant", "The rate stays (released code), or falls in a line to 0.", ("linear", "constant")),
+        max_grad_norm=(0.0, "Gradients are clipped to this norm; 0: not at all (released code)."),
+        bucket_batches=(
+            1,
+            "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the "
+            "released code; more is faster.",
+        ),
+    )
     """How the encoder is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions."""
-        super().__post_init__()
-        check_temperature(self.temperature, "the paper's is 0.04")
-        if self.span_characters < 0:
-            raise InputError(f"span_characters is {self.span_characters}; it must be at least 0")
-        if not 0.0 <= self.drophead < 1.0:
-            raise InputError(f"drophead is {self.drophead}; it is a share of the heads, 0 to below 1")
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
+        if self.fit.dropout == 0.0 and self.rows.need_dropout:
+            yield "fit.dropout, span_characters and drophead are all 0, and then both views are the same"
+        yield from super().contradictions()
         if self.mask_token is not None and self.is_paired:
-            raise InputError("mask_token is given, but two columns are the views as they are; leave one of them out")
-        if self.fit.dropout == 0.0 and not self._views_differ:
-            raise InputError("fit.dropout, span_characters and drophead are all 0, and then both views are the same")
+            yield "mask_token is given, but two columns are the views as they are; leave one of them out"
 
     @property
-    def _views_differ(self) -> bool:
-        """Whether anything but dropout makes the views differ."""
-        return bool(self.span_characters or self.drophead or self.is_paired)
-
-    def pair_maker(self, mask_token: str | None) -> PairMaker | None:
+    def rows(self) -> TrainingRows:
         """The text, and its copy with a span masked."""
-        from transencoder.views import SpanMask, TwoViews, as_is
+        masked = SecondView(
+            kind="span-mask",
+            mask_token=self.mask_token,
+            n_characters=self.span_characters,
+            otherwise="give mask_token, or span_characters 0",
+        )
+        return TrainingRows(
+            text=self.text,
+            made=masked if self.span_characters else SecondView(),
+            need_dropout=not (self.span_characters or self.drophead or self.is_paired),
+        )
 
-        if not self.span_characters:
-            return super().pair_maker(mask_token)
-        token = self.mask_token or mask_token
-        if token is None:
-            raise InputError(f"the tokenizer of {self.start} has no mask token; give mask_token, or span_characters 0")
-        return TwoViews(first=as_is, second=SpanMask(mask_token=token, n_characters=self.span_characters))
-
-    def loss(self, student: SentenceTransformer) -> nn.Module:
-        """InfoNCE in both directions, the student's heads dropped.
+    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+        """Make InfoNCE in both directions, the student's heads dropped.
 
         Raises:
-            InputError: The student's heads are not known, or nothing makes both views differ.
+            InputError: The student's heads are not known.
         """
         from transencoder.losses import NTXentLoss, add_drop_head
 
-        if not self._views_differ:
-            check_dropout(self, student)
         if self.drophead:
             try:
                 add_drop_head(student, self.drophead)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from transencoder.config import FitConfig, Pooling
-from transencoder.errors import InputError
-from transencoder.methods.by_size import SizeRow, fill_by_size
-from transencoder.methods.checks import check_dropout, check_fit_dropout, check_queue, check_temperature
-from transencoder.methods.view_method import ViewMethod
+from transencoder.configs.choices import Pooling
+from transencoder.configs.fit import FitConfig, fit_defaults
+from transencoder.configs.parts import Cost, Given, Teacher, TrainingRows
+from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
+from transencoder.configs.sizes import SizeRow, check_queue, fill_by_size
+from transencoder.configs.teacher import width_of
+from transencoder.configs.views import ViewEncoder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
-    from torch import Tensor, nn
+    from torch import nn
 
     from transencoder.losses import ViewComparison
 
@@ -49,31 +49,14 @@ _RELEASED_DISTILLATION = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCTFit(FitConfig):
-    """How SCT trains: the paper's values (section 4.1)."""
-
-    learning_rate: float | None = None
-    """Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4; 1e-4 in most second steps."""
-    batch_size: int | None = 128
-    """Pairs of views a step and device."""
-    epochs: int | None = None
-    """Passes over the views; None: 10 (paper), with `two_step` 20 (released code)."""
-    max_length: int | None = 128
-    """Tokens of a view (released code)."""
-    warmup_ratio: float | None = 0.1
-    """Share of the steps with rising rate."""
-    eval_steps: int = 64
-    """Steps between dev evaluations; one more at each epoch's end."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SCT(ViewMethod):
+class SCT(ViewEncoder):
     """SCT: two views of a sentence, each as alike to thousands of earlier sentences as the other one is."""
 
     about = (
         "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier sentences "
         "as the other view is (SCT)."
     )
+    inputs: ClassVar[tuple[str, ...]] = (*ViewEncoder.inputs, "teacher", "teacher_pooling")
 
     teacher: str | None = None
     """Distillation (paper, section 3.4): a larger bi-encoder, a folder, a run, a hub id or `minilm`. Its embeddings of
@@ -88,18 +71,18 @@ class SCT(ViewMethod):
     a linear layer and tanh are a part of the student, also at test. Empty settings are that code's."""
     pooling: Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
-    queue_size: int | None = None
+    queue_size: int | None = at_least(0, None)
     """Embeddings in each of the two queues, 0: the batch alone; None: Table 1's for the start's size, 16,384 to
     131,072."""
-    temperature: float | None = None
+    temperature: float | None = above_zero(None, ", the paper's are 0.01 to 0.05")
     """Of the similarities of what learns, above 0; None: Table 1's for the start's size, 0.03 to 0.05."""
-    reference_temperature: float | None = None
+    reference_temperature: float | None = above_zero(None, ", the paper's are 0.01 to 0.05")
     """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04, and none where the
     objective is contrastive."""
     projector: bool = True
     """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
     width there is then a linear layer."""
-    expansion: int = 10
+    expansion: int = at_least(1, 10)
     """Width of the projector's inner layers, in embeddings (paper: 10)."""
     comparison: Literal["cross", "identical"] = "cross"
     """Each view learns the other's distribution, or its own (Table 4: much worse)."""
@@ -110,48 +93,44 @@ class SCT(ViewMethod):
     """One queue for both views instead of one for each (Table 4: worse)."""
     renew_queues: bool = True
     """Whether embeddings enter the queues, or these stay as they are at first, random (Table 4: worse)."""
-    momentum: float | None = None
+    momentum: float | None = share(None)
     """The reference is a copy of the encoder that follows it, of which this share stays at each batch; None: the
     encoder itself (paper). Table 4: worse with."""
-    fit: SCTFit = field(default_factory=SCTFit)
+    fit: FitConfig = fit_defaults(
+        learning_rate=(
+            None,
+            "Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4; 1e-4 in most second "
+            "steps.",
+        ),
+        batch_size=(128, "Pairs of views a step and device."),
+        epochs=(None, "Passes over the views; None: 10 (paper), with `two_step` 20 (released code)."),
+        max_length=(128, "Tokens of a view (released code)."),
+        warmup_ratio=(0.1, "Share of the steps with rising rate."),
+        eval_steps=(64, "Steps between dev evaluations; one more at each epoch's end."),
+    )
     """How the encoder is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions."""
-        super().__post_init__()
-        if self.view_kind == "as-is" and self.learns_from_itself:
-            check_fit_dropout(self)
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
+        yield from super().contradictions()
         if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss or self.two_step):
-            raise InputError("teacher_pooling, own_loss and two_step are for a teacher; give one, or leave them out")
+            yield "teacher_pooling, own_loss and two_step are for a teacher; give one, or leave them out"
         if self.momentum is not None and not self.learns_from_itself:
-            raise InputError(
-                "momentum is of the views' own references, which own_loss false and two_step leave out; "
-                "leave one of them out"
+            yield (
+                "momentum is of the views' own references, which own_loss false and two_step leave out; leave one of "
+                "them out"
             )
         if self.expansion != type(self).expansion and (self.two_step or not self.projector):
-            raise InputError(
-                "expansion is of the projector, which projector false and two_step leave out; leave one of them out"
-            )
+            yield "expansion is of the projector, which projector false and two_step leave out; leave one of them out"
         if self.reference_temperature is not None and self.objective == "contrastive":
-            raise InputError(
+            yield (
                 "reference_temperature is of the references' distribution, which objective contrastive does not have; "
                 "leave one of them out"
             )
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        for name in ("temperature", "reference_temperature"):
-            check_temperature(getattr(self, name), "the paper's are 0.01 to 0.05", name)
-        if self.queue_size is not None and self.queue_size < 0:
-            raise InputError(f"queue_size is {self.queue_size}; it must be 0 or more")
-        if self.expansion < 1:
-            raise InputError(f"expansion is {self.expansion}; it must be at least 1")
-        if self.momentum is not None and not 0.0 <= self.momentum < 1.0:
-            raise InputError(f"momentum is {self.momentum}; it is a share, 0 to below 1")
         if self.objective == "contrastive" and not self.renew_queues:
-            raise InputError("objective contrastive looks for the other view in the queue; leave renew_queues true")
+            yield "objective contrastive looks for the other view in the queue; leave renew_queues true"
         if self.queue_size == 0 and (self.one_queue or not self.renew_queues):
-            raise InputError("queue_size is 0, and one_queue and renew_queues are of queues; leave one of them out")
+            yield "queue_size is 0, and one_queue and renew_queues are of queues; leave one of them out"
 
     @property
     def learns_from_itself(self) -> bool:
@@ -159,8 +138,8 @@ class SCT(ViewMethod):
         return self.own_loss and not self.two_step
 
     @property
-    def account(self) -> str:
-        """With or without a teacher; pairs of views are what SCT is made for."""
+    def description(self) -> str:
+        """What is learned, with or without a teacher; given pairs of views are what SCT is made for."""
         if self.teacher is None:
             return self.about
         if self.learns_from_itself:
@@ -171,80 +150,53 @@ class SCT(ViewMethod):
         )
 
     @property
-    def taught_by(self) -> str | None:
-        """The teacher."""
-        return self.teacher
+    def rows(self) -> TrainingRows:
+        """The views, which must differ where they are references for each other."""
+        is_same = self.view_kind == "as-is" and not self.is_paired
+        return replace(super().rows, need_dropout=is_same and self.learns_from_itself)
 
     @property
-    def teacher_fields(self) -> tuple[str, ...]:
-        """Which it is, and how it pools."""
-        return ("teacher", "teacher_pooling")
+    def distillation(self) -> Teacher | None:
+        """The teacher; in the second step the student keeps a layer to its width."""
+        if self.teacher is None:
+            return None
+        projection: Literal["kept", "training"] = "kept" if self.two_step else "training"
+        return Teacher(model=self.teacher, pooling=self.teacher_pooling, projection=projection, has_tanh=self.two_step)
 
-    def filled(self, folder: Path) -> Self:
-        """With the values of the row whose model is nearest in size: Table 1's, or the released code's."""
+    def prepared(self, n_parameters: int, n_processes: int) -> Self:
+        """Return it with the values of the row whose model is nearest in size: Table 1's, or the released code's."""
         table: tuple[_Row, ...] = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         if self.objective == "contrastive":
             table = tuple(replace(row, reference_temperature=None) for row in table)
-        filled = fill_by_size(self, table, self.n_parameters(folder))
+        filled = fill_by_size(self, table, n_parameters)
         if filled.queue_size:
             n_views, more = (2, ", as both views enter one queue") if self.one_queue else (1, ", or be 0")
-            check_queue(filled.queue_size, n_views * (self.fit.batch_size or 1), more)
+            check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
             return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record
         return replace(filled, fit=fit)
 
-    def loss(self, student: SentenceTransformer) -> nn.Module:
-        """Divergence of the views' similarity distributions, through the projector.
+    def cost(self, width: int, dimension: int | None) -> Cost:
+        """Return that of the queues and of the MLPs.
 
-        Raises:
-            InputError: Dropout alone should make the views differ, and the encoder has none.
+        Each vector of a queue takes part in two products for p and two for q. A checkpoint has three numbers for each
+        of the MLPs' parameters.
         """
-        return self._loss(student, None)
+        widths = [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
+        queued = (self.queue_size or 0) * sum(widths)
+        has_mlps = self.projector and not self.two_step
+        in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
+        return Cost(
+            loss_operations=2 * (8 * queued + 6 * in_mlps),
+            loss_state=(1 if self.one_queue else 2) * queued + 3 * in_mlps,
+        )
 
-    def projected(self, student: SentenceTransformer, dimension: int) -> SentenceTransformer:
-        """The student; in the second step with a layer that takes it to the teacher's width."""
-        from transencoder.encoders import add_projection
-
-        if not self.two_step or student.get_embedding_dimension() == dimension:
-            return student
-        return add_projection(student, dimension, tanh=True)
-
-    def distillation_loss(self, student: SentenceTransformer, dimension: int, queue: Tensor) -> nn.Module:
-        """Divergence from the teacher's similarity distributions and, with `own_loss`, of the views' own (equation 3).
-
-        Raises:
-            InputError: Dropout alone should make the views differ, and the encoder has none.
-        """
-        return self._loss(student, dimension)
-
-    def loss_operations(self, width: int, dimension: int | None) -> float:
-        """Of the queues, each vector of which takes part in two products for p and two for q, and of the MLPs."""
-        of_queues = 8 * (self.queue_size or 0) * sum(self._reference_widths(width, dimension))
-        return 2 * (of_queues + 6 * self._projector_parameters(width, dimension))
-
-    def loss_state(self, width: int, dimension: int | None) -> float:
-        """Of the queues, and of the MLPs three for each parameter."""
-        queues = (1 if self.one_queue else 2) * (self.queue_size or 0) * sum(self._reference_widths(width, dimension))
-        return queues + 3 * self._projector_parameters(width, dimension)
-
-    def _reference_widths(self, width: int, dimension: int | None) -> list[int]:
-        """Widths of the references that views are compared with: the student's own, the teacher's."""
-        return [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
-
-    def _projector_parameters(self, width: int, dimension: int | None) -> int:
-        """Of the MLPs before all references, without biases."""
-        if not self.projector or self.two_step:
-            return 0
-        return sum(self.expansion * width * (5 * width + each) for each in self._reference_widths(width, dimension))
-
-    def _loss(self, student: SentenceTransformer, dimension: int | None) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+        """Make the divergence of the views' similarity distributions, and of a teacher's (equation 3)."""
         from transencoder.losses import SCTLoss
 
-        if self.view_kind == "as-is" and self.learns_from_itself:
-            check_dropout(self, student)
-        width = student.get_embedding_dimension()
-        assert width is not None, "every model here has embeddings of one size"
+        width, dimension = width_of(student), given.dimension
         return SCTLoss(
             student,
             self._comparison(width) if self.learns_from_itself else None,

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.config import FitConfig, Pooling
-from transencoder.methods.checks import check_dropout, check_fit_dropout, check_temperature
-from transencoder.methods.start import Sentences, StartMethod
+from transencoder.configs.choices import Pooling
+from transencoder.configs.encoder import SentenceEncoder
+from transencoder.configs.fit import Default, FitConfig, fit_defaults
+from transencoder.configs.parts import Given
+from transencoder.configs.ranges import above_zero
+from transencoder.configs.teacher import width_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-
-@dataclass(frozen=True, kw_only=True)
-class SimCSEFit(FitConfig):
-    """How SimCSE trains: the released code's values for BERT-base."""
-
-    learning_rate: float | None = 3e-5
-    """Peak learning rate of AdamW. Released code: BERT-base and RoBERTa-large 3e-5, the others
-    1e-5."""
-    batch_size: int | None = 64
-    """Sentences a step and device. Released code: BERT 64, RoBERTa 512."""
-    epochs: int | None = 1
-    """Passes over the sentences. Released code: 1, over a million."""
-    max_length: int | None = 32
-    """Tokens of a sentence."""
-    warmup_ratio: float | None = 0.0
-    """Share of the steps with rising rate. Released code: none."""
-    weight_decay: float = 0.0
-    """AdamW weight decay. Released code: none."""
-    eval_steps: int = 125
-    """Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."""
-    bucket_batches: int = 1
-    """Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released code;
-    more is faster."""
+SIMCSE_FIT: dict[str, Default] = {
+    "learning_rate": (
+        3e-5,
+        "Peak learning rate of AdamW. Released code: BERT-base and RoBERTa-large 3e-5, the others 1e-5.",
+    ),
+    "batch_size": (64, "Sentences a step and device. Released code: BERT 64, RoBERTa 512."),
+    "epochs": (1, "Passes over the sentences. Released code: 1, over a million."),
+    "max_length": (32, "Tokens of a sentence."),
+    "warmup_ratio": (0.0, "Share of the steps with rising rate. Released code: none."),
+    "weight_decay": (0.0, "AdamW weight decay. Released code: none."),
+    "eval_steps": (125, "Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."),
+    "bucket_batches": (
+        1,
+        "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released "
+        "code; more is faster.",
+    ),
+}
+"""The released code's values for BERT-base."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimCSE(Sentences, StartMethod):
+class SimCSE(SentenceEncoder):
     """Unsupervised SimCSE: each sentence twice through the encoder, dropout makes the difference."""
 
     about = (
@@ -52,27 +50,14 @@ class SimCSE(Sentences, StartMethod):
     projector: bool = True
     """A linear layer and tanh on the embeddings while training, gone at test (paper, section 3). The
     sentence-transformers page has none."""
-    temperature: float = 0.05
+    temperature: float = above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper, section 4). The sentence-transformers page: a scale of 20, which is
     the same."""
-    fit: SimCSEFit = field(default_factory=SimCSEFit)
+    fit: FitConfig = fit_defaults(SIMCSE_FIT)
     """How the encoder is trained."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions."""
-        super().__post_init__()
-        check_temperature(self.temperature, "the paper's is 0.05")
-        check_fit_dropout(self)
-
-    def loss(self, student: SentenceTransformer) -> nn.Module:
-        """InfoNCE in one direction, through the projector.
-
-        Raises:
-            InputError: The encoder has no dropout, and both views would be the same.
-        """
+    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+        """Make InfoNCE in one direction, through the projector."""
         from transencoder.losses import InfoNCELoss, tanh_projector
 
-        check_dropout(self, student)
-        dimension = student.get_embedding_dimension()
-        assert dimension is not None, "every model here has embeddings of one size"
-        return InfoNCELoss(student, self.temperature, tanh_projector(dimension) if self.projector else None)
+        return InfoNCELoss(student, self.temperature, tanh_projector(width_of(student)) if self.projector else None)

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
-from transencoder.config import (
-    BiLoss,
-    CrossLoss,
-    FitConfig,
-    Form,
-    Head,
-    LabelPolicy,
-    Member,
-    OfEmbeddings,
-    PretrainingConfig,
-)
+from transencoder.configs.choices import BiLoss, CrossLoss, Form, Head, LabelPolicy, OfEmbeddings
+from transencoder.configs.fit import FitConfig, PretrainingConfig
+from transencoder.configs.member import Member
+from transencoder.configs.ranges import Contradictions, at_least, rising_pair, share
+from transencoder.configs.run import Pipeline, RunConfig
 from transencoder.errors import InputError
-from transencoder.methods.checks import check_score_range
-from transencoder.methods.method import Method
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+LARGE_PARAMETERS = 200_000_000
+"""From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class TransEncoder(Method):
+class TransEncoder(RunConfig):
     """Bi- and cross-encoders teach each other on unlabelled pairs: self-distillation, with several starts mutual.
 
     Paper, section 2.
     """
 
-    pipeline = "pairs"
     about = (
         "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
         "and a bi-encoder learns from it."
     )
+    pipeline: ClassVar[Pipeline] = "pairs"
 
     pairs: str | Dataset | None = None
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
@@ -45,22 +40,22 @@ class TransEncoder(Method):
     documents: str | Dataset | None = None
     """What the sentences are paired with, from a file of the same kinds: each mined pair is then a query and a
     document, in this order, for is_symmetric false."""
-    n_sentences: int | None = None
+    n_sentences: int | None = at_least(1, None)
     """Mine pairs of so many of the sentences, drawn with the seed; None: of all."""
-    n_pairs: int | None = None
+    n_pairs: int | None = at_least(1, None)
     """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
     each up to 10,000, 2 for each up to 50,000."""
     extra_pairs: str | Dataset | None = None
     """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
-    n_extra_pairs: int | None = None
+    n_extra_pairs: int | None = at_least(1, None)
     """How many of the extra pairs, drawn with the seed; None: all."""
     labelled: str | Dataset | None = None
     """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split it is. They
     join the pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
     teachers' (DvBERT's annealing; neither paper mixes it in)."""
-    n_labelled: int | None = None
+    n_labelled: int | None = at_least(1, None)
     """How many of the labelled pairs, drawn with the seed; None: all."""
-    score_range: tuple[float, ...] = (0.0, 1.0)
+    score_range: tuple[float, ...] = rising_pair(0.0, 1.0)
     """Lowest and highest gold score of a labelled file, which are to be 0 and 1: `0 5` of STS."""
     members: tuple[Member, ...]
     """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
@@ -70,15 +65,15 @@ class TransEncoder(Method):
     alternate_members: bool = False
     """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
     (section 2.4, footnote 5); else all learn in each cycle."""
-    workers: int | None = None
+    workers: int | None = at_least(1, None)
     """With several members: how many are trained at once, each in a process of its own, with the GPU of its number or
     its share of the threads; None: one for each GPU, in turn on one or on a CPU. Given equal threads, it changes no
     result."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
-    cycles: int | None = None
+    cycles: int | None = at_least(1, None)
     """Cycles bi -> cross -> bi. Paper, Table 16: 3 graded, 5 binary."""
-    patience_cycles: int | None = None
+    patience_cycles: int | None = at_least(1, None)
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
@@ -95,22 +90,22 @@ class TransEncoder(Method):
     cross-entropy (does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
-    start_weight: float = 0.0
+    start_weight: float = share(0.0, " of the teachers")
     """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
     """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
-    cross_test_length: int | None = None
+    cross_test_length: int | None = at_least(1, None)
     """Tokens of a pair when the cross-encoder is tested; None: as it was trained (paper). Released code: 512."""
     ensemble_metric: Literal["mean", "released"] = "mean"
     """Of several members: the metric of their mean score (paper), or what the released code does: for bi-encoders the
     best of four similarities on each graded test set, chosen on that set, and for binary ones the mean of the AUCs."""
     head: Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
-    pretraining: PretrainingConfig = field(default_factory=PretrainingConfig)
+    pretraining: PretrainingConfig = PretrainingConfig()
     """Masked language modelling over the pairs, before the cross-encoder learns from labels."""
-    bi: FitConfig = field(default_factory=FitConfig)
+    bi: FitConfig = FitConfig()
     """How the bi-encoder is trained."""
-    cross: FitConfig = field(default_factory=FitConfig)
+    cross: FitConfig = FitConfig()
     """How the cross-encoder is trained."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
@@ -118,145 +113,154 @@ class TransEncoder(Method):
     document_column: str | None = None
     """Name of the text column in `documents`; None: as for sentences."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions, naming the field as the user typed it."""
-        self._check_text()
-        if not isinstance(self.members, tuple) or not all(isinstance(member, Member) for member in self.members):
-            raise InputError(f"members is {self.members!r}; give a tuple, such as members=(Member(start='minilm'),)")
-        if not self.members:
-            raise InputError("members is empty; give at least one start, for example --start minilm")
-        if self.alternate_members:
-            self._check_alternation()
-        if not 0.0 <= self.start_weight < 1.0:
-            raise InputError(f"start_weight is {self.start_weight}; it is a share of the teachers, 0 to below 1")
-        numbers = (
-            "cycles",
-            "patience_cycles",
-            "n_sentences",
-            "n_pairs",
-            "n_extra_pairs",
-            "n_labelled",
-            "workers",
-            "cross_test_length",
-        )
-        for name in numbers:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name} is {value}; it must be at least 1")
-        if self.n_extra_pairs is not None and self.extra_pairs is None:
-            raise InputError("n_extra_pairs needs extra_pairs to draw from; give both, or leave it out")
-        self._check_selection()
-        self._check_gold()
-        has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
-        if self.patience_cycles is not None and not has_choice:
-            raise InputError("patience_cycles needs what to choose by; give dev, or another selection than last")
-        self._check_labels()
-        self._check_prompts()
-        self._check_initialisation()
-        super().__post_init__()
-
     @property
     def has_evaluations(self) -> bool:
         """Whether both forms' checkpoints are evaluated during training, on dev or by criteria that need no labels."""
         return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
 
     def fit_of(self, member: Member, form: Form) -> FitConfig:
-        """How a member's bi- or cross-encoders are trained."""
+        """Return how a member's bi- or cross-encoders are trained."""
         fit = self.bi if form == "bi" else self.cross
         own = {name: getattr(member, f"{form}_{name}") for name in ("learning_rate", "epochs")}
         return replace(fit, **{name: value for name, value in own.items() if value is not None})
 
     def pretraining_of(self, member: Member) -> PretrainingConfig:
-        """Masked language modelling over the pairs for a member's cross-encoders."""
+        """Return how a member's cross-encoders first learn to guess masked words of the pairs."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
 
-    def _check_text(self) -> None:
-        if (self.pairs is None) == (self.sentences is None):
-            which = "missing" if self.pairs is None else "given"
-            raise InputError(f"pairs and sentences are both {which}; give pairs, or sentences to mine pairs from")
-        if self.sentences is not None and len(self.columns) > 1:
-            raise InputError(f"columns names {len(self.columns)} columns; sentences have one")
-        if self.n_sentences is not None and self.sentences is None:
-            raise InputError("n_sentences needs sentences to draw from; give both, or leave it out")
-        if self.document_column is not None and self.documents is None:
-            raise InputError("document_column is of documents; give both, or leave it out")
-        if self.documents is not None:
-            self._check_documents()
+    def prepared(self, n_parameters: int) -> Self:
+        """Return it with every field left empty as Table 16 has it for the kind of task and the model's size.
 
-    def _check_documents(self) -> None:
+        Where the paper is silent on warm-up, the released code's: 10 % of the steps for the cross-encoder, none for the
+        bi-encoder.
+
+        Args:
+            n_parameters: Parameters of the largest start.
+
+        Raises:
+            InputError: Fewer cycles than members that learn in turn.
+        """
+        is_binary = self.task_kind == "binary"
+        cross = {"learning_rate": 2e-5, "batch_size": 32, "epochs": 3 if is_binary else 1, "max_length": 64}
+        bi = {"learning_rate": 5e-5, "batch_size": 128, "epochs": 15 if is_binary else 10, "max_length": 32}
+        if n_parameters >= LARGE_PARAMETERS:
+            bi["batch_size"] = 64
+        cycles = self.cycles or (5 if is_binary else 3)
+        if self.alternate_members and cycles < len(self.members):
+            raise InputError(f"{cycles} cycles are too few for {len(self.members)} members in turn; give one for each")
+        return replace(
+            self,
+            cycles=cycles,
+            cross=_filled(self.cross, cross | {"warmup_ratio": 0.1}),
+            bi=_filled(self.bi, bi | {"warmup_ratio": 0.0}),
+        )
+
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
+        yield from self._of_text()
+        yield from self._of_documents()
+        yield from self._of_members()
+        yield from self._of_selection()
+        yield from self._of_pretraining()
+        yield from super().contradictions()
+
+    def _of_text(self) -> Contradictions:
+        if (self.pairs is None) == (self.sentences is None):
+            yield (
+                f"pairs and sentences are both {'missing' if self.pairs is None else 'given'}; give pairs, or "
+                "sentences to mine pairs from"
+            )
+        for number, source in (
+            ("n_sentences", "sentences"),
+            ("n_extra_pairs", "extra_pairs"),
+            ("n_labelled", "labelled"),
+        ):
+            if getattr(self, number) is not None and getattr(self, source) is None:
+                yield f"{number} needs {source} to draw from; give both, or leave it out"
+        if self.sentences is not None and len(self.columns) > 1:
+            yield f"columns names {len(self.columns)} columns; sentences have one"
+        if self.score_range != (0.0, 1.0) and self.labelled is None:
+            yield "score_range is of a labelled file; leave it out"
+
+    def _of_documents(self) -> Contradictions:
+        if self.documents is None:
+            if self.document_column is not None:
+                yield "document_column is of documents; give both, or leave it out"
+            return
         if self.sentences is None:
-            raise InputError("documents needs sentences to pair them with, such as queries; give both, or leave it out")
+            yield "documents needs sentences to pair them with, such as queries; give both, or leave it out"
         if self.documents is self.sentences or (isinstance(self.documents, str) and self.documents == self.sentences):
-            raise InputError("sentences and documents are the same; leave documents out")
+            yield "sentences and documents are the same; leave documents out"
         if self.is_symmetric:
-            raise InputError(
+            yield (
                 "pairs of sentences and documents mean something else in the other order, but is_symmetric is true; "
                 "set it false"
             )
 
-    def _check_labels(self) -> None:
-        if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in self.members}:
-            raise InputError(
-                "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may leave "
-                "[0, 1]; take label_policy clip"
+    def _of_members(self) -> Contradictions:
+        members = self.members
+        if not isinstance(members, tuple) or not all(isinstance(member, Member) for member in members):
+            yield f"members is {members!r}; give a tuple, such as members=(Member(start='minilm'),)"
+        if not members:
+            yield "members is empty; give at least one start, for example --start minilm"
+        if self.alternate_members and len(members) < 2:
+            yield "alternate_members needs at least two members; give another start, or leave it out"
+        if self.alternate_members and not self.share_labels:
+            yield "alternate_members learn each from the one before; take share_labels true"
+        if self.alternate_members and self.initialisation == "sequential":
+            yield "alternate_members changes the model from cycle to cycle; take initialisation refreshing"
+        if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in members}:
+            yield (
+                "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may "
+                "leave [0, 1]; take label_policy clip"
             )
-
-    def _check_prompts(self) -> None:
-        given = [member.document_prompt for member in self.members if member.document_prompt is not None]
+        prompts = [member.document_prompt for member in members if member.document_prompt is not None]
+        given = f"document_prompt is {prompts[0]!r}" if prompts else ""
         if given and self.is_symmetric:
-            raise InputError(
-                f"document_prompt is {given[0]!r}: pairs are then a query and a document, whose order means something, "
-                "and is_symmetric says that it means nothing; set is_symmetric false, or leave document_prompt out"
+            yield (
+                f"{given}: pairs are then a query and a document, whose order means something, and is_symmetric says "
+                "that it means nothing; set is_symmetric false, or leave document_prompt out"
             )
         if given and self.sentences is not None and self.documents is None:
-            raise InputError(
-                f"document_prompt is {given[0]!r}, but of sentences pairs are mined that have no order; give documents "
-                "to pair them with, or leave document_prompt out"
+            yield (
+                f"{given}, but of sentences pairs are mined that have no order; give documents to pair them with, or "
+                "leave document_prompt out"
             )
 
-    def _check_gold(self) -> None:
-        if self.n_labelled is not None and self.labelled is None:
-            raise InputError("n_labelled needs labelled to draw from; give both, or leave it out")
-        check_score_range(self.score_range)
-        if self.score_range != (0.0, 1.0) and self.labelled is None:
-            raise InputError("score_range is of a labelled file; leave it out")
-
-    def _check_selection(self) -> None:
+    def _of_selection(self) -> Contradictions:
         if self.record_criteria and self.dev is None:
-            raise InputError("record_criteria needs a dev set to compare with; give dev, or leave record_criteria out")
-        for form in ("bi", "cross"):
-            selection = getattr(self, form).selection
+            yield "record_criteria needs a dev set to compare with; give dev, or leave record_criteria out"
+        for form, selection in (("bi", self.bi.selection), ("cross", self.cross.selection)):
             if self.dev is not None and selection != "auto":
-                raise InputError(f"{form}.selection is {selection}, but dev chooses; leave one of the two out")
+                yield f"{form}.selection is {selection}, but dev chooses; leave one of the two out"
             if selection == "member_agreement" and (len(self.members) < 2 or self.alternate_members):
-                raise InputError(
+                yield (
                     f"{form}.selection is member_agreement, but no two members learn side by side; give two, or take "
                     "another criterion"
                 )
         if self.cross.selection in get_args(OfEmbeddings):
-            raise InputError(
+            yield (
                 f"cross.selection is {self.cross.selection}: it is of embeddings, and a cross-encoder has none; take "
                 "teacher_agreement, start_agreement, member_agreement, view_preference or last"
             )
+        has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
+        if self.patience_cycles is not None and not has_choice:
+            yield "patience_cycles needs what to choose by; give dev, or another selection than last"
 
-    def _check_initialisation(self) -> None:
+    def _of_pretraining(self) -> Contradictions:
         epochs = max(self.pretraining_of(member).epochs for member in self.members)
         if epochs and self.same_form:
-            raise InputError(
+            yield (
                 f"pretraining.epochs, or a member's, is {epochs}, and same_form makes no cross-encoder that would "
                 "start from it; take 0 epochs, or same_form false"
             )
         if epochs and self.initialisation == "sequential":
-            raise InputError(
+            yield (
                 f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
 
-    def _check_alternation(self) -> None:
-        if len(self.members) < 2:
-            raise InputError("alternate_members needs at least two members; give another start, or leave it out")
-        if not self.share_labels:
-            raise InputError("alternate_members learn each from the one before; take share_labels true")
-        if self.initialisation == "sequential":
-            raise InputError("alternate_members changes the model from cycle to cycle; take initialisation refreshing")
+
+def _filled(given: FitConfig, table: dict[str, Any]) -> FitConfig:
+    return replace(given, **{name: value for name, value in table.items() if getattr(given, name) is None})

@@ -1,9 +1,11 @@
 """A table of plain values, as TOML gives it, becomes a config; what does not fit is refused by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
-from transencoder.config import nearest
+from transencoder.configs.names import nearest
 from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
 from transencoder.settings.writing import ROWS_MARK
@@ -26,13 +28,17 @@ def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> 
         InputError: An unknown field, a value of another type, a required field that is absent, or values that
             the config itself refuses.
     """
-    return _built(config_class, table, origin, "", dotted_names(config_class))
+    return _built(config_class, table, origin, "", dotted_names(config_class), settings_of(config_class))
 
 
 def _built(
-    config_class: type[Config], table: Mapping[str, Any], origin: str, prefix: str, names: tuple[str, ...]
+    make: Callable[..., Config],
+    table: Mapping[str, Any],
+    origin: str,
+    prefix: str,
+    names: tuple[str, ...],
+    settings: Mapping[str, Setting],
 ) -> Config:
-    settings = settings_of(config_class)
     for name in table:
         if name not in settings:
             raise InputError(
@@ -44,7 +50,7 @@ def _built(
         if setting.is_required and name not in values:
             raise InputError(f"{origin}: {prefix}{name} is not set. It must be {setting.allowed}: {setting.help}")
     try:
-        return config_class(**values)
+        return make(**values)
     except InputError as error:
         raise InputError(f"{origin}: {prefix}{error}") from error
 
@@ -61,7 +67,8 @@ def _item(setting: Setting, value: Any, origin: str, name: str, names: tuple[str
     if setting.is_nested:
         if not isinstance(value, Mapping):
             raise _refusal(setting, value, origin, name)
-        return _built(setting.kind, value, origin, f"{name}.", names)
+        make = setting.kind if setting.is_list else partial(replace, setting.default)
+        return _built(make, value, origin, f"{name}.", names, setting.inner)
     if setting.kind is float and type(value) is int:
         return float(value)
     if not _is_exactly(value, setting.kind):

@@ -4,12 +4,12 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from transencoder.config import nearest
+from transencoder.configs.names import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,8 @@ class Setting:
     """The default; for a nested config an instance."""
     help: str = ""
     """The docstring under the field, in one line."""
+    inner: Mapping[str, "Setting"] = field(default_factory=dict)
+    """The settings of a nested config by name, with the defaults, texts and choices that they have here."""
 
     @property
     def is_nested(self) -> bool:
@@ -68,7 +70,7 @@ def nested_settings(config_class: type) -> dict[str, Setting]:
         if not setting.is_nested:
             found[name] = setting
         elif not setting.is_list:
-            found |= {f"{name}.{inner}": value for inner, value in nested_settings(setting.kind).items()}
+            found |= {f"{name}.{inner}": value for inner, value in setting.inner.items()}
     return found
 
 
@@ -117,6 +119,7 @@ def _setting(field: "Field[Any]", hint: Any, docstring: str) -> Setting:
     has_factory = field.default_factory is not MISSING
     default = field.default_factory() if field.default_factory is not MISSING else field.default
     return Setting(
+        inner=_inner(kind, default, field.metadata) if is_dataclass(kind) else {},
         name=field.name,
         kind=str if choices else kind,
         choices=choices,
@@ -126,6 +129,23 @@ def _setting(field: "Field[Any]", hint: Any, docstring: str) -> Setting:
         default=None if default is MISSING else default,
         help=docstring,
     )
+
+
+def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Setting]:
+    """The settings of a nested config, as the field that holds it has them: its default's values, its own texts."""
+    inner = settings_of(kind)
+    if not isinstance(default, kind):
+        return inner
+    helps, choices = own.get("helps", {}), own.get("choices", {})
+    return {
+        name: replace(
+            each,
+            default=getattr(default, name),
+            help=helps.get(name, each.help),
+            choices=choices.get(name, each.choices),
+        )
+        for name, each in inner.items()
+    }
 
 
 @cache

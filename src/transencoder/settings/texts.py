@@ -1,10 +1,10 @@
 """Values that are typed as text, in `--set name=value` or as a flag, become plain values of a table."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transencoder.config import nearest
+from transencoder.configs.names import nearest
 from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
 
@@ -58,9 +58,9 @@ def _store(place: dict[str, Any], setting: Setting, value: Any) -> None:
 def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[str, Any], Setting]:
     """The table that holds a dotted name's last part, made where it is absent, and that part's setting."""
     *parents, last = name.split(".")
-    inner_class = config_class
+    settings: Mapping[str, Setting] = settings_of(config_class)
     while parents:
-        setting = settings_of(inner_class).get(parents.pop(0))
+        setting = settings.get(parents.pop(0))
         if setting is None or not setting.is_nested:
             raise _unknown(name, config_class)
         inner: Any = table.setdefault(setting.name, [] if setting.is_list else {})
@@ -68,8 +68,8 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
             inner = _numbered(inner, parents.pop(0) if parents else "", name)
         if not isinstance(inner, dict):
             raise InputError(f"{name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
-        table, inner_class = inner, setting.kind
-    found = settings_of(inner_class).get(last)
+        table, settings = inner, setting.inner
+    found = settings.get(last)
     if found is None or found.is_nested:
         raise _unknown(name, config_class)
     return table, found

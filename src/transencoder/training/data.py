@@ -8,12 +8,10 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
+from transencoder.configs.parts import LabelledRows, Text
+from transencoder.configs.run import RunConfig
 from transencoder.context import Data, Scored
 from transencoder.errors import InputError
-from transencoder.methods.dvbert import DvBERT
-from transencoder.methods.method import Method
-from transencoder.methods.mlm import MLM
-from transencoder.methods.start import Sentences, StartMethod
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
 from transencoder.records import DataRecord, MiningRecord
@@ -62,50 +60,54 @@ def read_data(config: TransEncoder, bad_rows_file: Path | None, mine: Miner | No
     return Data(pairs, record, "pairs", dev, tests if config.score_tests else [], gold)
 
 
-def read_start_data(config: StartMethod | MLM, bad_rows_file: Path | None) -> Data:
+def read_start_data(config: RunConfig, text: Text, bad_rows_file: Path | None) -> Data:
     """Read the data sets of a config that trains on text, or on pairs taken for views, and check them.
+
+    Args:
+        config: Says what is measured, and how files are read.
+        text: What it trains on.
+        bad_rows_file: Where bad rows of the training text go if they are skipped; None: nowhere.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = read_labelled(config)
-    kind, source = config.text
-    is_paired = isinstance(config, StartMethod) and config.is_paired
-    if isinstance(config, DvBERT):
-        rows, record = _gold_rows(config, tests, bad_rows_file)
-    elif is_paired:
-        rows, record = _training_pairs(config, source, bad_rows_file)
+    if text.labels is not None:
+        rows, record = _gold_rows(config, text, text.labels, tests, bad_rows_file)
+    elif text.is_paired:
+        rows, record = _training_pairs(config, text.source, text.columns, bad_rows_file)
     else:
-        rows, record = _training_texts(config, source, next(iter(config.columns), None), bad_rows_file)
-    if isinstance(config, StartMethod) and not is_paired:
-        long_enough = config.usable(rows)
+        rows, record = _training_texts(config, text.source, next(iter(text.columns), None), bad_rows_file)
+    if text.usable is not None:
+        long_enough = text.usable(rows)
         if n_short := len(rows) - len(long_enough):
             record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
         rows = long_enough
-    is_compared = bool(tests) and kind != "documents"
-    if is_compared and config.exclude_test_sentences and not isinstance(config, DvBERT):
+    is_compared = bool(tests) and text.kind != "documents"
+    if is_compared and config.exclude_test_sentences and text.labels is None:
         rows, record = _apart(rows, record, tests, exclude=True)
-    if isinstance(config, Sentences) and config.n_sentences is not None:
-        rows, record = _drawn(rows, record, config.n_sentences, "n_sentences", config.seed)
+    if text.n_sentences is not None:
+        rows, record = _drawn(rows, record, text.n_sentences, "n_sentences", config.seed)
     if is_compared and not config.exclude_test_sentences:
         rows, record = _apart(rows, record, tests, exclude=False)  # of those that were drawn
-    if isinstance(config, StartMethod) and len(rows) * (1 if kind == "sentences" else config.rows_per_text) < 2:
-        is_drawn = isinstance(config, Sentences) and config.n_sentences is not None
-        how = ", of which n_sentences takes 1" if is_drawn else " of 1 row"
+    if len(rows) < text.least_rows:
+        how = " of 1 row" if text.n_sentences is None else ", of which n_sentences takes 1"
         raise InputError(f"{record['source']}{how}: there must be at least 2")
-    return Data(rows, record, "pairs" if is_paired else kind, dev, tests if config.score_tests else [])
+    return Data(rows, record, "pairs" if text.is_paired else text.kind, dev, tests if config.score_tests else [])
 
 
-def _gold_rows(config: DvBERT, tests: list[Scored], bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
-    """The labelled pairs that are trained on: none of a test's, as many as there are to be."""
+def _gold_rows(
+    config: RunConfig, text: Text, labels: LabelledRows, tests: list[Scored], bad_rows_file: Path | None
+) -> tuple[Dataset, DataRecord]:
+    """Read the labelled pairs that are trained on: none of a test's, as many as there are to be."""
     _check_exclusion(config)
-    rows, record = read_labelled_rows(config, bad_rows_file)
+    rows, record = read_labelled_rows(config, text, labels, bad_rows_file)
     if tests and config.exclude_test_sentences:
         rows, record = _apart(rows, record, tests, exclude=True)
     rows, record = apart(rows, record, tests)
-    if config.n_labelled is not None:
+    if labels.n_rows is not None:
         seed = stage_seed(config.seed, "n_labelled")
-        rows, record = _drawn(rows, record, config.n_labelled, "n_labelled", seed)
+        rows, record = _drawn(rows, record, labels.n_rows, "n_labelled", seed)
     return rows, record | {"gold_rows": len(rows)}
 
 
@@ -128,7 +130,7 @@ def _drawn_pairs(
     config: TransEncoder, source: str | Dataset, field: str, tests: list[Scored], bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     """The pairs of a source that are trained on: without test sentences if need be, as many as the field says."""
-    pairs, record = _training_pairs(config, source, bad_rows_file)
+    pairs, record = _training_pairs(config, source, config.columns, bad_rows_file)
     if tests and config.exclude_test_sentences:
         pairs, record = _apart(pairs, record, tests, exclude=True)
     n_pairs: int | None = getattr(config, field)
@@ -223,7 +225,7 @@ def _apart(rows: Dataset, record: DataRecord, tests: list[Scored], *, exclude: b
 
 
 def _training_pairs(
-    config: TransEncoder | StartMethod | MLM, source: str | Dataset, bad_rows_file: Path | None
+    config: RunConfig, source: str | Dataset, columns: tuple[str, ...], bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     if names := _task_names(source):
         pairs, provenance = tasks.unlabelled_pairs(
@@ -236,27 +238,27 @@ def _training_pairs(
         more: dict[str, Any] = {name: provenance[name] for name in ("transductive", "missing_rows", "excluded_rows")}
         return pairs, data_record(str(source), pairs) | more  # type: ignore[return-value]
     options, skipped = _reading(config, bad_rows_file)
-    pairs = read_pairs(source, columns=config.columns or None, **options)
+    pairs = read_pairs(source, columns=columns or None, **options)
     pairs = pairs.select_columns(["sentence1", "sentence2"])
     return pairs, _with_bad_rows(data_record(source_name(source), pairs), skipped)
 
 
 def _training_texts(
-    config: TransEncoder | StartMethod | MLM, source: str | Dataset, column: str | None, bad_rows_file: Path | None
+    config: RunConfig, source: str | Dataset, column: str | None, bad_rows_file: Path | None
 ) -> tuple[Dataset, DataRecord]:
     options, skipped = _reading(config, bad_rows_file)
     texts = read_sentences(source, column=column, **options)
     return texts, _with_bad_rows(data_record(source_name(source), texts), skipped)
 
 
-def _reading(config: Method, bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
+def _reading(config: RunConfig, bad_rows_file: Path | None) -> tuple[dict[str, Any], Path | None]:
     """How training text is read from a file, and where its bad rows go if they are skipped."""
     _check_exclusion(config)
     skipped = bad_rows_file if config.skip_bad_rows else None
     return reading_options(config, skipped), skipped
 
 
-def _check_exclusion(config: Method) -> None:
+def _check_exclusion(config: RunConfig) -> None:
     if config.exclude_test_sentences and not config.tests:
         raise InputError(
             "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"

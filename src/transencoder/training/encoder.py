@@ -9,14 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoTokenizer
 
 from transencoder import distributed
+from transencoder.configs.encoder import EncoderConfig, SentenceFields
+from transencoder.configs.parts import Teacher
 from transencoder.context import Context, Model, Rows, Scored, base_model
-from transencoder.encoders import check_layers, check_length, check_prunable, fetch, weights_fingerprint
+from transencoder.encoders import (
+    check_layers,
+    check_length,
+    check_prunable,
+    count_parameters,
+    fetch,
+    weights_fingerprint,
+)
 from transencoder.errors import InputError
 from transencoder.fit import check_lora
-from transencoder.methods.start import Sentences, StartMethod
 from transencoder.records import DEV, SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
 from transencoder.settings import method_name
@@ -31,12 +38,13 @@ from transencoder.training.encoder_stages import (
     Weights,
 )
 from transencoder.training.label_teachers import (
+    LabellingTeacher,
     LabelTeacher,
-    Teacher,
     check_teachers,
     label_teachers,
     teachers_to_export,
 )
+from transencoder.training.parts import check_helpers, fetch_helper, pair_maker, with_classes
 from transencoder.training.pipeline import Pipeline, settings_in_words
 from transencoder.training.placement import placed
 from transencoder.training.result import Outcome
@@ -48,7 +56,7 @@ _N_MEASURED = 256
 
 
 @dataclass
-class EncoderContext(Context[StartMethod]):
+class EncoderContext(Context[EncoderConfig]):
     """What the stages of an encoder are built with."""
 
     base: Model = field(kw_only=True)
@@ -60,18 +68,18 @@ class _Trained:
     """What training came to."""
 
     model: Model
-    teachers: list[Teacher]
+    teachers: list[LabellingTeacher]
     n_pairs: int
 
 
-class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
+class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
     """A run that makes a bi-encoder.
 
     Raises:
         InputError: A model that cannot be had or that the method cannot use, found before the text is read.
     """
 
-    def __init__(self, config: StartMethod) -> None:
+    def __init__(self, config: EncoderConfig) -> None:
         given, usable = placed(config)
         self.folder = folder = fetch(
             usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
@@ -80,24 +88,23 @@ class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
         if usable.fit.lora_rank:
             check_lora()
         _check_cut(usable, folder)
-        for helper in usable.helpers:
-            if _vocabulary(usable.fetch_helper(helper)) != _vocabulary(folder):
-                raise InputError(
-                    f"{helper} {getattr(usable, helper)} has another vocabulary than the start {usable.start}; give "
-                    "one that was made from the same pretrained model"
-                )
-        check_teachers(usable)
-        self.teacher = None if usable.taught_by is None else _fetched_teacher(usable)
-        if self.teacher is not None:
-            check_length(self.teacher, usable.fit.max_length, "fit.max_length", str(usable.taught_by))
-        usable.check_start(folder)
-        self.given, self.config = given.filled(folder), usable.filled(folder)
+        check_helpers(usable, folder)
+        if (labels := usable.rows.text.labels) is not None:
+            check_teachers(usable, labels)
+        self.teacher = None
+        if (teacher := usable.distillation) is not None:
+            self.teacher = fetch(teacher.model, form="bi", token=usable.token, cache_folder=usable.cache_dir)
+            check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
+        if not usable.is_paired:
+            pair_maker(usable, folder)  # what it needs is looked for before the text is read
+        size = count_parameters(folder, usable.student_layers), distributed.world_size()
+        self.given, self.config = given.prepared(*size), usable.prepared(*size)
 
     def open(self, executor: Executor, bad_rows_file: Path | None) -> EncoderContext:
         """Read the data and cut the model that is trained."""
-        data = read_start_data(self.config, bad_rows_file)
+        data = read_start_data(self.config, self.config.rows.text, bad_rows_file)
         _check_held_out(self.config, len(data.training))
-        config = self.config.informed(data.record.get("classes", []))
+        config = with_classes(self.config, data.record.get("classes", []))
         base = base_model(self.folder, pooling=config.pooling)
         context = EncoderContext(config, executor, data, base=base)
         context.base = _cut(context, base)
@@ -107,15 +114,22 @@ class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
         """Build the pairs, what teachers say of them, and the training."""
         config, data = context.config, context.data
         pairs = _training_pairs(context)
-        labels = label_teachers(context.make, config, data.dev, pairs) if config.cross_teachers else []
-        embeddings = None if self.teacher is None else context.make(_embeddings_stage(config, self.teacher, pairs))
+        given, teacher = config.rows.text.labels, config.distillation
+        labels = [] if given is None else label_teachers(context.make, config, given, data.dev, pairs)
+        embeddings = None
+        if teacher is not None and self.teacher is not None:
+            embeddings = context.make(_embeddings_stage(config, teacher, self.teacher, pairs))
         stage = EncoderTraining(
             name="bi-encoder",
             pairs=pairs,
             embeddings=embeddings,
             teachers=tuple(each.labels for each in labels),
             base=context.base,
-            helpers=tuple(Weights(weights_fingerprint(config.fetch_helper(name))) for name in config.helpers),
+            helpers=tuple(
+                Weights(weights_fingerprint(fetch_helper(config, each)))
+                for each in config.helpers
+                if each.form != "head"  # which is the base model's
+            ),
             dev=data.dev,
             analysis=tuple(data.tests) if config.test_every_eval else (),
             method=method_name(type(config)),
@@ -147,7 +161,7 @@ class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
         model, fitted = trained.model, trained.model.fitted or {}
         scores, dev = _scores(context, model), _dev(context, model)
         sizes = _sizes(context, self.folder, self.teacher, model)
-        details: dict[str, Any] = {"about": context.config.account}
+        details: dict[str, Any] = {"about": context.config.description}
         if "uniformity" in fitted:  # not in stages of earlier versions
             details["uniformity"] = fitted["uniformity"]
         if sizes is not None:
@@ -165,10 +179,10 @@ class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
         """Return texts, steps and settings."""
         config = context.config
         (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
-        n_texts = plural(len(context.data.training), "pair" if config.is_paired else config.text[0][:-1])
+        n_texts = plural(len(context.data.training), "pair" if config.is_paired else config.rows.text.kind[:-1])
         return [
             f"{n_texts}; train a bi-encoder {plural(stage.n_steps, 'step')} on "
-            f"{plural(stage.n_trained, config.row_name)}",
+            f"{plural(stage.n_trained, config.rows.name)}",
             *_teacher_lines(context, planner),
             settings_in_words(config.fit),
         ]
@@ -177,8 +191,9 @@ class EncoderPipeline(Pipeline[StartMethod, EncoderContext]):
         """Return what the exported models, views and tokens take."""
         (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
         teachers = sum(each.base.n_parameters for each in planner.stages.values() if isinstance(each, LabelTeacher))
-        weights = context.base.n_parameters * context.config.n_encoders + teachers
-        return 4 * weights + stage.n_trained * 600 * context.config.relative_length
+        n_encoders = context.config.cost(0, None).n_encoders
+        weights = context.base.n_parameters * n_encoders + teachers
+        return 4 * weights + stage.n_trained * 600 * context.config.rows.relative_length
 
 
 def _cut(context: EncoderContext, base: Model) -> Model:
@@ -195,7 +210,7 @@ def _cut(context: EncoderContext, base: Model) -> Model:
         is_pruned=is_pruned,
     )
     record = context.make(stage)
-    n_parameters = config.n_parameters(base.folder)
+    n_parameters = count_parameters(base.folder, layers)
     if context.is_plan:  # its tokens and its way of pooling are the base model's
         return replace(base, n_parameters=n_parameters)
     return replace(base_model(record.folder / "model", pooling=config.pooling), n_parameters=n_parameters)
@@ -206,32 +221,31 @@ def _training_pairs(context: EncoderContext) -> Rows:
     given = context.data.rows
     if "text" not in given.data.column_names:
         return given
-    maker = context.config.pair_maker(AutoTokenizer.from_pretrained(context.base.folder).mask_token)
+    maker = pair_maker(context.config, context.base.folder)
     if maker is None:
         return Rows(given.data.select_columns("text").rename_column("text", "sentence1"), given.key)
     seed = stage_seed(context.config.seed, "pairs")
     record = context.make(Views(name="pairs", texts=given, maker=maker, seed=seed))
     if context.is_plan:
-        n_rows = len(given.data) * context.config.rows_per_text
+        n_rows = len(given.data) * context.config.rows.per_text
         return Rows(Dataset.from_dict({"sentence1": [""] * n_rows}), record.key)
     return Rows(Dataset.from_file(str(record.folder / PAIRS)), record.key)
 
 
-def _embeddings_stage(config: StartMethod, teacher: Path, pairs: Rows) -> TeacherEmbeddings:
+def _embeddings_stage(config: EncoderConfig, teacher: Teacher, folder: Path, pairs: Rows) -> TeacherEmbeddings:
     return TeacherEmbeddings(
         name="teacher-embeddings",
         pairs=pairs,
-        teacher=base_model(teacher, "teacher", pooling=config.teacher_pooling),
+        teacher=base_model(folder, "teacher", pooling=teacher.pooling),
         max_length=config.fit.max_length,
         precision=config.precision,
-        relative_length=config.relative_length,
+        relative_length=config.rows.relative_length,
     )
 
 
-def _own_settings(config: StartMethod) -> dict[str, Any]:
+def _own_settings(config: EncoderConfig) -> dict[str, Any]:
     """Return what the method itself adds to the settings of all encoders, less what is in the key by other means."""
-    shared = {field.name for kind in (StartMethod, Sentences) for field in fields(kind)}
-    shared |= {*config.text_fields, *config.helpers, *config.teacher_fields}
+    shared = {field.name for kind in (EncoderConfig, SentenceFields) for field in fields(kind)} | {*config.inputs}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
@@ -290,13 +304,16 @@ def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained:
 
 def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
     """Return classes and cross-encoders that teach, as a person reads them."""
-    lines, config = [], context.config
-    if config.classes:
+    labels = context.config.rows.text.labels
+    if labels is None:
+        return []
+    lines = []
+    if labels.class_names:
         counts = Counter(context.data.training["label"])
-        named = (f"{name} ({counts[float(number)]:,})" for number, name in enumerate(config.classes))
+        named = (f"{name} ({counts[float(number)]:,})" for number, name in enumerate(labels.class_names))
         lines.append(f"classes: {', '.join(named)}")
     learners = [each for each in planner.stages.values() if isinstance(each, LabelTeacher)]
-    n_ready = len(config.cross_teachers) - len(learners)
+    n_ready = len(labels.teachers) - len(learners)
     teachers = []
     if learners:
         steps = plural(learners[0].n_steps, "step")
@@ -306,35 +323,27 @@ def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
     return [*lines, f"before that, teachers: {', '.join(teachers)}"] if teachers else lines
 
 
-def _check_cut(config: StartMethod, folder: Path) -> None:
+def _check_cut(config: EncoderConfig, folder: Path) -> None:
     """Refuse a smaller model that cannot be made of the base model."""
     if config.student_layers:
         check_layers(folder, config.student_layers)
     if config.prune_vocabulary and config.helpers:
+        names = " and ".join(helper.field for helper in config.helpers)
         raise InputError(
-            f"prune_vocabulary would give the student another vocabulary than its {' and '.join(config.helpers)}, "
-            "which must have the same; leave it out"
+            f"prune_vocabulary would give the student another vocabulary than its {names}, which must have the same; "
+            "leave it out"
         )
     if config.prune_vocabulary:
         check_prunable(folder)
 
 
-def _check_held_out(config: StartMethod, n_texts: int) -> None:
+def _check_held_out(config: EncoderConfig, n_texts: int) -> None:
     """Refuse a queue that leaves less than a batch of rows to train on."""
-    n_rows = n_texts * (1 if config.is_paired else config.rows_per_text)
-    n_held_out = config.n_held_out if config.taught_by else 0
+    n_rows = n_texts * (1 if config.is_paired else config.rows.per_text)
+    n_held_out = 0 if config.distillation is None else config.distillation.n_queued
     if n_held_out and n_rows - n_held_out < (config.fit.batch_size or 1):
         raise InputError(
             f"queue_size is {n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and at least a "
             f"batch, {config.fit.batch_size}, must be left to train on; give a smaller one, such as half of the rows, "
             "or more text"
         )
-
-
-def _fetched_teacher(config: StartMethod) -> Path:
-    return fetch(str(config.taught_by), form="bi", token=config.token, cache_folder=config.cache_dir)
-
-
-def _vocabulary(folder: Path) -> dict[str, int]:
-    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
-    return vocabulary

@@ -16,16 +16,18 @@ from transformers import set_seed
 
 from transencoder import distributed
 from transencoder.config import FitConfig, Pooling, Precision
+from transencoder.configs.encoder import EncoderConfig
+from transencoder.configs.parts import Given
 from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations
 from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
 from transencoder.fit import Fitted, Material, fit, steps_in_all
-from transencoder.methods.start import StartMethod
 from transencoder.prompts import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.selection.criteria import uniformity
 from transencoder.tokens import allocate
 from transencoder.training.label_teachers import targets_of
+from transencoder.training.parts import make_loss, projected
 from transencoder.views import PairMaker
 
 PAIRS = "pairs.arrow"
@@ -148,7 +150,7 @@ class EncoderTraining(Stage[Work]):
     seed: int
     precision: Precision
     n_processes: int
-    config: StartMethod = implied()
+    config: EncoderConfig = implied()
     teacher: Path | None = implied()
     n_texts: int = implied()
 
@@ -160,24 +162,25 @@ class EncoderTraining(Stage[Work]):
         assert isinstance(student, SentenceTransformer), "a bi-encoder is trained"
         before = self._uniformity(student)
         taught = rows = None
+        given = Given()
         if self.embeddings is not None:
             taught = np.load(self.embeddings.folder / _EMBEDDINGS, mmap_mode="r")
             rows, texts = self._held_out(work, student)
-            queue = torch.from_numpy(taught[texts])
+            given = Given(dimension=taught.shape[1], queue=torch.from_numpy(taught[texts]))
             set_seed(session.seed)  # a projection is new
-            student = config.projected(student, taught.shape[1])
+            student = projected(config, student, taught.shape[1])
 
         def loss(model: SentenceTransformer) -> Any:
             set_seed(session.seed)  # a projector is new
-            return config.loss(model) if taught is None else config.distillation_loss(model, taught.shape[1], queue)
+            return make_loss(config, model, given)
 
-        has_labels = "label" in pairs.column_names
+        has_labels, labels = "label" in pairs.column_names, config.rows.text.labels
         fitted = fit(
             student,
             loss,
             Material(
                 pairs=pairs,
-                targets=targets_of(pairs, self.teachers, len(config.classes))
+                targets=targets_of(pairs, self.teachers, 0 if labels is None else len(labels.class_names))
                 if has_labels
                 else np.zeros(len(pairs), np.float32),
                 rows=rows,
@@ -188,7 +191,7 @@ class EncoderTraining(Stage[Work]):
             else lambda model: metrics_of(work.scorer(model, self.precision), self.dev, self.analysis),
             self.fit,
             session,
-            rivals=config.rivals,
+            rivals=config.candidates,
         )
         return student, fitted, {"start": before, "bi": self._uniformity(student)}
 
@@ -203,12 +206,12 @@ class EncoderTraining(Stage[Work]):
     @property
     def n_rows(self) -> int:
         """Rows that are made of the texts."""
-        return self.n_texts * (1 if self.config.is_paired else self.config.rows_per_text)
+        return self.n_texts * (1 if self.config.is_paired else self.config.rows.per_text)
 
     @property
     def n_trained(self) -> int:
         """Rows that are trained on."""
-        return self.n_rows - (self.config.n_held_out if self.teacher is not None else 0)
+        return self.n_rows - self._n_queued
 
     @property
     def n_steps(self) -> int:
@@ -223,18 +226,23 @@ class EncoderTraining(Stage[Work]):
             n_scored = (self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)) * len(self.dev.pairs)
         n_parameters = self.base.n_parameters
         width, dimension = _width(self.base.folder), None if self.teacher is None else _width(self.teacher)
-        encoder = operations(n_parameters, n_rows * config.relative_length, n_scored) * config.relative_cost
-        weights = 4 * n_parameters * config.n_encoders
-        checkpoint = 4 * weights + 4 * config.loss_state(width, dimension)
+        own = config.cost(width, dimension)
+        encoder = operations(n_parameters, n_rows * config.rows.relative_length, n_scored) * own.relative
+        weights = 4 * n_parameters * own.n_encoders
+        checkpoint = 4 * weights + 4 * own.loss_state
         return Cost(
-            operations=encoder + n_rows * config.loss_operations(width, dimension),
+            operations=encoder + n_rows * own.loss_operations,
             disk_bytes=weights,
             scratch_bytes=2 * checkpoint,  # two lie side by side for a moment
         )
 
+    @property
+    def _n_queued(self) -> int:
+        return 0 if self.config.distillation is None else self.config.distillation.n_queued
+
     def _held_out(self, work: Work, student: SentenceTransformer) -> tuple[np.ndarray | None, np.ndarray]:
         """Return the rows to train on, and which distinct sentences are the first texts of the others."""
-        n_held_out, pairs = self.config.n_held_out, self.pairs.data
+        n_held_out, pairs = self._n_queued, self.pairs.data
         if not n_held_out:
             return None, np.empty(0, np.int64)
         order = np.random.default_rng(stage_seed(self.seed, "queue")).permutation(len(pairs))

@@ -17,6 +17,8 @@ from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
 from transencoder.config import FitConfig, Precision
+from transencoder.configs.parts import LabelledRows
+from transencoder.configs.run import RunConfig
 from transencoder.context import Model, Rows, Scored, Work, base_model, metrics_of, operations
 from transencoder.encoders import (
     check_cross_start,
@@ -42,7 +44,7 @@ _CHUNK = 1 << 13
 
 
 @dataclass(frozen=True)
-class Teacher:
+class LabellingTeacher:
     """A cross-encoder that teaches."""
 
     labels: StageRecord
@@ -173,22 +175,27 @@ class TeacherLabels(Stage[Work]):
 
 
 def label_teachers(
-    make: Callable[[Stage[Work]], StageRecord], config: Any, dev: Scored | None, pairs: Rows
-) -> list[Teacher]:
+    make: Callable[[Stage[Work]], StageRecord],
+    config: RunConfig,
+    given: LabelledRows,
+    dev: Scored | None,
+    pairs: Rows,
+) -> list[LabellingTeacher]:
     """Have each teacher label the pairs; teachers that have not learned the labels do so first.
 
     Args:
         make: Computes a stage.
-        config: Of a method with labels.
+        config: Of the run.
+        given: Names the teachers and the classes.
         dev: The dev set.
         pairs: With `label`.
 
     Raises:
         InputError: A teacher that cannot be had, or with other classes.
     """
-    are_ready = learned_teachers(config)  # all of them are looked at before the first is trained
+    are_ready = learned_teachers(config, given)  # all of them are looked at before the first is trained
     teachers = []
-    for number, (name, is_ready) in enumerate(zip(config.cross_teachers, are_ready, strict=True), 1):
+    for number, (name, is_ready) in enumerate(zip(given.teachers, are_ready, strict=True), 1):
         model = base_model(_fetched(config, name), f"teacher-{number}", form="cross")
         learned = None
         if not is_ready:
@@ -197,10 +204,10 @@ def label_teachers(
                     name=f"teacher-{number}/cross-encoder",
                     pairs=pairs,
                     base=model,
-                    dev=dev if config.label_kind == "scores" else None,  # it scores pairs as dev does
-                    classes=config.class_names,
-                    fit=config.cross,
-                    new_head=config.new_head,
+                    dev=dev if given.kind == "scores" else None,  # it scores pairs as dev does
+                    classes=given.class_names,
+                    fit=given.teachers_fit,
+                    new_head=given.new_head,
                     seed=config.seed,
                     precision=config.precision,
                     n_processes=distributed.world_size(),
@@ -213,42 +220,43 @@ def label_teachers(
                 name=f"teacher-{number}/labels",
                 pairs=pairs,
                 teacher=model,
-                classes=config.class_names,
-                max_length=config.cross.max_length,
+                classes=given.class_names,
+                max_length=given.teachers_fit.max_length,
                 precision=config.precision,
             )
         )
-        teachers.append(Teacher(labels, learned))
+        teachers.append(LabellingTeacher(labels, learned))
     return teachers
 
 
-def learned_teachers(config: Any) -> list[bool]:
+def learned_teachers(config: RunConfig, given: LabelledRows) -> list[bool]:
     """Return which teachers have learned these classes, or scores, already, and are taken as they are.
 
     Args:
-        config: With the names of all classes.
+        config: Says where models come from.
+        given: With the names of all classes.
 
     Raises:
         InputError: A teacher that cannot be had or cannot learn them, or with other classes.
     """
     learned = []
-    for name in config.cross_teachers:
+    for name in given.teachers:
         folder = _fetched(config, name)
-        learned.append(_has_learned(config, folder))
+        learned.append(_has_learned(given, folder))
         if not learned[-1]:
-            check_cross_start(folder, config.class_names, new_head=config.new_head)
+            check_cross_start(folder, given.class_names, new_head=given.new_head)
     return learned
 
 
-def check_teachers(config: Any) -> None:
+def check_teachers(config: RunConfig, given: LabelledRows) -> None:
     """Refuse cross-encoders that cannot be had or that do not read so many tokens."""
-    for name in config.cross_teachers:
-        check_length(_fetched(config, name), config.cross.max_length, "cross.max_length", name)
-    if config.cross_teachers and config.cross.lora_rank:
+    for name in given.teachers:
+        check_length(_fetched(config, name), given.teachers_fit.max_length, "cross.max_length", name)
+    if given.teachers and given.teachers_fit.lora_rank:
         check_lora()
 
 
-def teachers_to_export(teachers: Sequence[Teacher], n_gold: int) -> dict[int, tuple[Path, str]]:
+def teachers_to_export(teachers: Sequence[LabellingTeacher], n_gold: int) -> dict[int, tuple[Path, str]]:
     """Return folders and cards of the teachers that learned the labels here, by number.
 
     Args:
@@ -280,7 +288,7 @@ def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) ->
     return np.concatenate([*columns, *(_read_labels(record.folder / _LABELS) for record in labels)], axis=1)
 
 
-def _fetched(config: Any, name: str) -> Path:
+def _fetched(config: RunConfig, name: str) -> Path:
     return fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
 
 
@@ -298,21 +306,21 @@ def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs
         )
 
 
-def _has_learned(config: Any, folder: Path) -> bool:
+def _has_learned(given: LabelledRows, folder: Path) -> bool:
     """Return whether a teacher is a cross-encoder with such outputs already, and is taken as it is.
 
     Raises:
         InputError: It has other classes.
     """
-    if config.new_head:
+    if given.new_head:
         return False
     names = classes_of(folder)
     if not names:
-        return config.label_kind == "scores" and is_cross(folder)
-    if len(names) == len(config.class_names) and (_is_unnamed(names) or _folded(names) == _folded(config.class_names)):
+        return given.kind == "scores" and is_cross(folder)
+    if len(names) == len(given.class_names) and (_is_unnamed(names) or _folded(names) == _folded(given.class_names)):
         return True
-    wanted = f"the classes {', '.join(config.class_names)}, in this order" if config.class_names else "scores"
-    order = "class_names in the teacher's order, or " if config.class_names else ""
+    wanted = f"the classes {', '.join(given.class_names)}, in this order" if given.class_names else "scores"
+    order = "class_names in the teacher's order, or " if given.class_names else ""
     raise InputError(
         f"the teacher {folder} tells apart {', '.join(names)}; what is learned here has {wanted}. Give {order}"
         "new_head, with which it learns these first"

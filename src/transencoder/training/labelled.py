@@ -7,17 +7,17 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import tasks
+from transencoder.configs.run import RunConfig
 from transencoder.context import Scored
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
-from transencoder.methods.method import Method
 from transencoder.pairs import fingerprint, read_pairs
 from transencoder.records import DataRecord
 
 METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
 
 
-def read_labelled(config: Method) -> tuple[Scored | None, list[Scored]]:
+def read_labelled(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
     """Read a config's dev and test sets and check them.
 
     Raises:
@@ -34,7 +34,7 @@ def data_record(source: str, rows: Dataset) -> DataRecord:
     return {"source": source, "rows": len(rows), "fingerprint": fingerprint(rows)}
 
 
-def reading_options(config: Method, bad_rows_file: Path | None) -> dict[str, Any]:
+def reading_options(config: RunConfig, bad_rows_file: Path | None) -> dict[str, Any]:
     """How a config's training text is read, as the readers of `transencoder.pairs` take it.
 
     Args:
@@ -69,13 +69,13 @@ def _check_names(tests: list[Scored]) -> None:
         sources[test.name] = test.record["source"]
 
 
-def _tests(config: Method, name: str) -> list[Scored]:
+def _tests(config: RunConfig, name: str) -> list[Scored]:
     if name in tasks.SUITES:
         return [_scored(config, task.name, "test") for task in tasks.expand(name)]
     return [_scored(config, name, "test")]
 
 
-def _scored(config: Method, source: str | Dataset, role: Any) -> Scored:
+def _scored(config: RunConfig, source: str | Dataset, role: Any) -> Scored:
     if isinstance(source, str) and (source in tasks.TASKS or source in tasks.SUITES):
         task = tasks.dev_task(source) if role == "dev" else tasks.TASKS[source]
         if task.metric == "accuracy":
@@ -95,7 +95,7 @@ def _scored(config: Method, source: str | Dataset, role: Any) -> Scored:
     return _measurable(name, pairs, METRIC_OF_KIND[config.task_kind], source_name(source))
 
 
-def _classes(config: Method, task: tasks.Task, role: Any) -> Scored:
+def _classes(config: RunConfig, task: tasks.Task, role: Any) -> Scored:
     if role == "dev":
         raise InputError(
             f"dev is {task.name}, where a classifier is trained anew at each evaluation; give one of its graded or "

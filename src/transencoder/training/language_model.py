@@ -60,7 +60,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
 
     def open(self, executor: Executor, bad_rows_file: Path | None) -> LanguageModelContext:
         """Read the text, and make a model where there is none to go on with."""
-        config, data = self.config, read_start_data(self.config, bad_rows_file)
+        config, data = self.config, read_start_data(self.config, self.config.text, bad_rows_file)
         if self.folder is not None:
             base = base_model(self.folder, form="mlm", pooling="mean")
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import distributed
-from transencoder.config import Criterion, FitConfig, Form, Member, Precision
+from transencoder.config import Criterion, Form, Member, Precision
 from transencoder.context import Data, Model, Rows, Work, base_model, operations
 from transencoder.cycles import ContextMember, CycleContext, distil, warn_of_weak_bases, with_pretraining
 from transencoder.cycles.stages import Student
@@ -35,9 +35,6 @@ from transencoder.training.placement import placed
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.workers import n_workers
 from transencoder.wording import plural
-
-LARGE_PARAMETERS = 200_000_000
-"""From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
@@ -63,7 +60,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
                 folders.append(_fetched(member, usable))
             warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
-        self.given, self.config = fill(given, n_parameters), fill(usable, n_parameters)
+        self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
         for number, (member, both) in enumerate(zip(usable.members, folders, strict=True), 1):
             with _numbered(number, usable):
                 _check_lengths(member, *both, self.config)
@@ -230,40 +227,6 @@ class Mining(Stage[Work]):
         return Cost(
             operations=operations(self.model.n_parameters, 0, n_texts // 2), disk_bytes=_SENTENCE_BYTES * n_texts
         )
-
-
-def fill(config: TransEncoder, n_parameters: int) -> TransEncoder:
-    """Return the config with every field left empty filled with Table 16's value for its tasks and the model's size.
-
-    Where the paper is silent on warm-up, the released code's: 10 % of the steps for the cross-encoder, none for the
-    bi-encoder.
-
-    Args:
-        config: A config as the user gave it.
-        n_parameters: Parameters of the largest base model.
-
-    Raises:
-        InputError: Fewer cycles than members that learn in turn.
-    """
-    is_binary = config.task_kind == "binary"
-    is_large = n_parameters >= LARGE_PARAMETERS
-    cross = FitConfig(learning_rate=2e-5, batch_size=32, epochs=3 if is_binary else 1, max_length=64, warmup_ratio=0.1)
-    bi = FitConfig(
-        learning_rate=5e-5,
-        batch_size=64 if is_large else 128,
-        epochs=15 if is_binary else 10,
-        max_length=32,
-        warmup_ratio=0.0,
-    )
-    cycles = config.cycles or (5 if is_binary else 3)
-    if config.alternate_members and cycles < len(config.members):
-        raise InputError(f"{cycles} cycles are too few for {len(config.members)} members in turn; give one for each")
-    return replace(config, cycles=cycles, cross=_filled(config.cross, cross), bi=_filled(config.bi, bi))
-
-
-def _filled(given: FitConfig, table: FitConfig) -> FitConfig:
-    names = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio")
-    return replace(given, **{name: getattr(table, name) for name in names if getattr(given, name) is None})
 
 
 @contextmanager

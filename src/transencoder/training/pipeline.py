@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from transencoder.config import FitConfig
+from transencoder.configs.run import RunConfig
 from transencoder.context import Context
-from transencoder.methods.method import Method
 from transencoder.runs import Executor, Planner
 from transencoder.training.result import Outcome
 from transencoder.wording import plural
 
-ConfigT = TypeVar("ConfigT", bound=Method)
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
 ContextT = TypeVar("ContextT", bound=Context[Any])
 
 

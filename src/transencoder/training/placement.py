@@ -9,15 +9,15 @@ import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from transencoder.config import Precision, nearest
+from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.inference import checked_device, uses_bf16
-from transencoder.methods.method import Method
 from transencoder.settings import expanded
 
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
 """Those whose package has the tracker's name."""
 
-Config = TypeVar("Config", bound=Method)
+Config = TypeVar("Config", bound=RunConfig)
 
 
 def placed(config: Config) -> tuple[Config, Config]:

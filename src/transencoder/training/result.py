@@ -16,9 +16,9 @@ from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.config import Form
+from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.finished import Evidence, drawn_intervals, intervals_record
-from transencoder.methods.method import Method
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.model_card import model_card
 from transencoder.report.run_report import write_report
@@ -78,7 +78,7 @@ class Outcome:
     """Cross-encoders that learned labels first, by number: their folder, and their card."""
 
 
-def open_run(given: Method, config: Method) -> Run:
+def open_run(given: RunConfig, config: RunConfig) -> Run:
     """Open the run folder of a config.
 
     Args:
@@ -113,7 +113,7 @@ def _remove_unfinished(run: Run) -> None:
 
 def result_of(
     run: Run,
-    given: Method,
+    given: RunConfig,
     context: Context[Any],
     outcome: Outcome,
     *,
@@ -254,7 +254,7 @@ def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, in
     return curves
 
 
-def _plain(config: Method) -> dict[str, Any]:
+def _plain(config: RunConfig) -> dict[str, Any]:
     """Return the config for result.json: no token, a Dataset by its number of rows."""
     values = {}
     for each in dataclasses.fields(config):

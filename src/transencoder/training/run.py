@@ -13,9 +13,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from transencoder import distributed
+from transencoder.configs.run import RunConfig
 from transencoder.context import Work
 from transencoder.errors import InputError
-from transencoder.methods.method import Method
 from transencoder.progress import duration
 from transencoder.records import Result
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
@@ -90,7 +90,7 @@ class Trained:
 class Plan:
     """What a run would do, and about what it would cost."""
 
-    config: Method
+    config: RunConfig
     """With every default filled in."""
     lines: list[str]
     """What it would do, as a person reads it."""
@@ -111,7 +111,7 @@ class Plan:
         return "\n".join([*self.lines, cost])
 
 
-def train(config: Method, *, recipe: str | None = None) -> Trained:
+def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
     """Train as a method's config says, or go on with a run that was interrupted.
 
     Args:
@@ -144,7 +144,7 @@ def train(config: Method, *, recipe: str | None = None) -> Trained:
     return Trained(result, Path(usable.output), usable.device)
 
 
-def plan(config: Method) -> Plan:
+def plan(config: RunConfig) -> Plan:
     """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
 
     Raises:
@@ -166,7 +166,7 @@ def plan(config: Method) -> Plan:
     )
 
 
-def _operations_a_second(config: Method) -> float:
+def _operations_a_second(config: RunConfig) -> float:
     """Return roughly what one GPU or two cores compute in a second."""
     if str(config.device).startswith("cuda"):
         return 1e14

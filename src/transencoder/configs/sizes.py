@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from transencoder.configs.encoder import EncoderConfig
+from transencoder.errors import InputError
 
-    from transencoder.methods.start import StartMethod
-
-StartMethodT = TypeVar("StartMethodT", bound="StartMethod")
+EncoderConfigT = TypeVar("EncoderConfigT", bound=EncoderConfig)
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,8 @@ class SizeRow:
     """Peak learning rate."""
 
 
-def fill_by_size(config: StartMethodT, rows: Iterable[SizeRow], n_parameters: float) -> StartMethodT:
-    """The config with what is None in it taken from the row nearest in size.
+def fill_by_size(config: EncoderConfigT, rows: Iterable[SizeRow], n_parameters: float) -> EncoderConfigT:
+    """Return the config with what is None in it taken from the row nearest in size.
 
     Args:
         config: With a learning rate in its `fit`.
@@ -37,3 +36,20 @@ def fill_by_size(config: StartMethodT, rows: Iterable[SizeRow], n_parameters: fl
     empty = {name: getattr(row, name) for name in own if getattr(config, name) is None}
     rate = row.learning_rate if config.fit.learning_rate is None else config.fit.learning_rate
     return replace(config, **empty, fit=replace(config.fit, learning_rate=rate))
+
+
+def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
+    """Refuse a queue that a step would fill more than once.
+
+    Args:
+        queue_size: Embeddings in the queue.
+        n_entering: Of all processes, in one step.
+        otherwise: What else the message says: another value that is allowed, why so many enter: `, or be 0`.
+
+    Raises:
+        InputError: The batches of all processes do not fit.
+    """
+    if queue_size < n_entering:
+        raise InputError(
+            f"queue_size is {queue_size}; it must hold the batches of all processes, {n_entering}{otherwise}"
+        )

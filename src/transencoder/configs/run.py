@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from transencoder.config import Precision
-from transencoder.errors import InputError
+from transencoder.configs.choices import Precision
+from transencoder.configs.ranges import Config, Contradictions
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+Pipeline = Literal["pairs", "encoder", "language-model"]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Method:
+class RunConfig(Config):
     """A method's config; a subclass is one paper."""
 
     about: ClassVar[str]
     """What the method does, in a sentence or two, for reports and model cards."""
-    pipeline: ClassVar[Literal["pairs", "encoder", "language-model"]]
+    pipeline: ClassVar[Pipeline]
     """Which kind of run the engine builds for it."""
 
     output: str
@@ -60,10 +62,10 @@ class Method:
     report_to: tuple[str, ...] = ()
     """Trackers passed on to the trainer, such as tensorboard (events in the run folder), wandb or trackio."""
 
-    def __post_init__(self) -> None:
-        """Refuse contradictions, naming the field as the user typed it."""
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
         if self.test_every_eval and not (self.tests and self.score_tests and self.has_evaluations):
-            raise InputError(
+            yield (
                 "test_every_eval needs tests, score_tests true, and dev or what stands in for it; give them, or leave "
                 "it out"
             )

@@ -1,0 +1,120 @@
+"""How one encoder is trained, and how a method declares its own defaults for that."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from transencoder.configs.choices import Selection
+from transencoder.configs.ranges import Config, Contradictions, at_least, share, share_above_zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitConfig(Config):
+    """How one encoder is trained. In Trans-Encoder a field left empty takes Table 16's value."""
+
+    learning_rate: float | None = at_least(0, None)
+    """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
+    batch_size: int | None = at_least(1, None)
+    """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
+    epochs: int | None = at_least(1, None)
+    """Passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
+    max_length: int | None = at_least(1, None)
+    """Tokens: of a sentence for the bi-encoder (Table 16: 32), of a pair for the cross-encoder (64)."""
+    warmup_ratio: float | None = share(None, " of the steps")
+    """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
+    dropout: float | None = share(None, " of the activations")
+    """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
+    model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
+    optimizer: Literal["adamw", "rmsprop"] = "adamw"
+    """AdamW, or RMSProp for methods whose released code has it."""
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
+    weight_decay: float = at_least(0, 0.01)
+    """Weight decay, not on biases and LayerNorm (released code)."""
+    max_grad_norm: float = at_least(0, 1.0)
+    """Gradients are clipped to this norm (released code); 0 switches clipping off."""
+    eval_steps: int = at_least(1, 200)
+    """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
+    checkpoint_steps: int = at_least(1, 200)
+    """Steps between the checkpoints a run resumes from."""
+    gradient_accumulation_steps: int = at_least(1, 1)
+    """Batches a step."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
+    lora_rank: int | None = at_least(1, None)
+    """Rank of LoRA adapters on the encoder's linear layers, merged at the end: less memory for large models, whose
+    rates are then higher, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
+    lora_alpha: float | None = None
+    """Scale of what LoRA adds, by its rank; None: twice the rank."""
+    bucket_batches: int = at_least(1, 64)
+    """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
+    selection: Selection = "auto"
+    """What chooses the checkpoint where there is no dev set (Trans-Encoder alone): the last one, or a criterion that
+    needs no labels, on pairs that are held out; `auto`: the one that cost least on runs that had a dev set."""
+
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
+        is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
+        if not is_scale:
+            yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What decides the weights that come out, for a stage's key: all but how often checkpoints are written.
+
+        Fields that came later count when they are not at their defaults, so that older stages keep their keys.
+        """
+        later = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
+        found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
+        del found["selection"]  # in the key as the criterion that it comes to
+        return found | {"checkpoint_steps": None}
+
+
+Default = tuple[Any, str] | tuple[Any, str, tuple[str, ...]]
+"""A method's value of a setting of the fit, its text, which names the value's source, and what alone is allowed."""
+
+
+def fit_defaults(base: Mapping[str, Default] | None = None, /, **own: Default) -> Any:
+    """Declare a method's `fit`: the values of its paper or released code, each with its setting's text.
+
+    The texts are what `--help` and the docs show in the place of `FitConfig`'s. In Python, change some of the values
+    with `dataclasses.replace(SimCSE.fit, epochs=2)`.
+
+    Args:
+        base: Defaults of another method, which this one follows.
+        own: Setting -> (value, text), for a setting with choices also those that are left.
+    """
+    defaults = {**(base or {}), **own}
+    return field(
+        default=FitConfig(**{name: each[0] for name, each in defaults.items()}),
+        metadata={
+            "helps": {name: each[1] for name, each in defaults.items()},
+            "choices": {name: each[2] for name, each in defaults.items() if len(each) == 3},
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingConfig(Config):
+    """Masked language modelling over the pairs, before the cross-encoder learns labels.
+
+    Lengths, weight decay, clipping, accumulation, bucketing and checkpoints are those of `cross`; dropout is the
+    model's own.
+    """
+
+    epochs: int = at_least(0, 0)
+    """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
+    copies its teacher."""
+    learning_rate: float = at_least(0, 1e-4)
+    """Peak learning rate of AdamW. Higher for small models."""
+    batch_size: int = at_least(1, 64)
+    """Pairs a step and device; of a symmetric task each pair comes in both orders."""
+    warmup_ratio: float = share(0.1, " of the steps")
+    """Share of the steps with rising rate."""
+    mask_ratio: float = share_above_zero(0.15, " of the tokens")
+    """Share of a pair's tokens to guess, above 0 and below 1. BERT: 0.15."""
+
+    def as_fit(self, cross: FitConfig) -> FitConfig:
+        """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
+        own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
+        return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None)

@@ -1,0 +1,129 @@
+"""What a method declares, carried out: rows made of text, helpers loaded, the loss made, classes filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers import AutoTokenizer
+
+from transencoder.configs.encoder import EncoderConfig
+from transencoder.configs.parts import Given, Helper, PairMaker, SecondView
+from transencoder.encoders import add_projection, fetch, language_model_head, load_bi, load_masked
+from transencoder.errors import InputError
+from transencoder.views import MaskedWords, SpanMask, Synonyms, TwoViews, View, WordDeletion, as_is, read_synonyms
+
+
+def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
+    """Return what makes a method's rows of its texts; None: each text stands alone.
+
+    Args:
+        config: The method's config.
+        folder: The base model, whose tokenizer has the mask token.
+
+    Raises:
+        InputError: A model or a file that the views need cannot be had.
+    """
+    made = config.rows.made
+    if isinstance(made, SecondView):
+        return TwoViews(first=as_is, second=_second_view(config, made, folder))
+    return None if made is None else made()
+
+
+def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> View:
+    if view.kind == "span-mask":
+        token = view.mask_token or AutoTokenizer.from_pretrained(folder).mask_token
+        if token is None:
+            raise InputError(f"the tokenizer of {config.start} has no mask token; {view.otherwise}")
+        return SpanMask(mask_token=token, n_characters=view.n_characters)
+    if view.kind == "synonyms":
+        assert view.synonyms is not None, "checked when the config was made"
+        return Synonyms(table=read_synonyms(view.synonyms))
+    if view.kind == "mlm":
+        revision = None if view.model else config.revision
+        name, where = view.model or config.start, config.cache_dir
+        folder = fetch(name, revision=revision, token=config.token, cache_folder=where)
+        return MaskedWords(folder=folder, device=config.device)
+    return WordDeletion() if view.kind == "word-deletion" else as_is
+
+
+def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given) -> nn.Module:
+    """Make a method's loss, with the helpers that it needs.
+
+    Args:
+        config: The method's config.
+        student: The encoder to train, its dropout set.
+        given: What is known of the teacher.
+
+    Raises:
+        InputError: Dropout alone should make two views differ, and the student has none.
+    """
+    helpers = {helper.field: _loaded(config, helper, student) for helper in config.helpers}
+    if config.rows.need_dropout and not any(isinstance(part, nn.Dropout) and part.p > 0 for part in student.modules()):
+        raise InputError(
+            f"{config.start} has no dropout, and then both views of a sentence are the same: give fit.dropout 0.1"
+        )
+    return config.loss(student, replace(given, helpers=helpers))
+
+
+def fetch_helper(config: EncoderConfig, helper: Helper) -> Path:
+    """Return the local folder of a helper."""
+    revision = config.revision if helper.form == "head" else None
+    name = getattr(config, helper.field)
+    return fetch(name, form="bi", revision=revision, token=config.token, cache_folder=config.cache_dir)
+
+
+def _loaded(config: EncoderConfig, helper: Helper, student: SentenceTransformer) -> Any:
+    folder = fetch_helper(config, helper)
+    if helper.form == "head":
+        return language_model_head(folder, student)
+    if helper.form == "masked":
+        return load_masked(folder)
+    return load_bi(folder, max_length=config.fit.max_length, pooling=helper.pooling, device=str(student.device))
+
+
+def projected(config: EncoderConfig, student: SentenceTransformer, dimension: int) -> SentenceTransformer:
+    """Return the student as its teacher trains it: with the projection that it keeps, where the method gives it one."""
+    teacher, width = config.distillation, student.get_embedding_dimension() or 0
+    if teacher is None or not teacher.has("kept", width, dimension):
+        return student
+    return add_projection(student, dimension, tanh=teacher.has_tanh)
+
+
+def check_helpers(config: EncoderConfig, folder: Path) -> None:
+    """Refuse helpers that do not go with the base model.
+
+    Args:
+        config: The method's config.
+        folder: The base model.
+
+    Raises:
+        InputError: A helper of another vocabulary, or a base model without the head that the loss needs.
+    """
+    for helper in config.helpers:
+        if helper.form == "head":
+            try:
+                load_masked(folder)
+            except InputError as error:
+                raise InputError(f"{error} as start, or {helper.otherwise}") from error
+        elif _vocabulary(fetch_helper(config, helper)) != _vocabulary(folder):
+            raise InputError(
+                f"{helper.field} {getattr(config, helper.field)} has another vocabulary than the start {config.start}; "
+                "give one that was made from the same pretrained model"
+            )
+
+
+def with_classes(config: EncoderConfig, classes: Sequence[str]) -> EncoderConfig:
+    """Return a config with the classes that the data turned out to have, where its rows are labelled."""
+    labels = config.rows.text.labels
+    changes: dict[str, Any] = {} if labels is None else {labels.classes_field: tuple(classes)}
+    return replace(config, **changes)
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).get_vocab()
+    return vocabulary
