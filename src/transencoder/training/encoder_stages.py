@@ -23,7 +23,7 @@ from transencoder.methods.start import StartMethod
 from transencoder.prompts import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
-from transencoder.selection.criteria import uniformity
+from transencoder.selection import uniformity
 from transencoder.tokens import allocate
 from transencoder.training.label_teachers import targets_of
 from transencoder.views import PairMaker
