@@ -33,7 +33,7 @@ SCOPES = ("training", "run")
 LAST = "last checkpoint"
 MEAN = "any, on average"
 MEMBERS = "member_agreement"
-REGRETS = Path(__file__).parents[1] / "src" / "transencoder" / "selection" / "regrets.json"
+REGRETS = Path(__file__).parents[1] / "src" / "transencoder" / "regrets.json"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from transencoder import export
 from transencoder.errors import InputError
-from transencoder.export import ExportedEncoder, checked, export_model, export_onnx, push
+from transencoder.export import ExportedEncoder, export_model, export_onnx, push
 
 TEXTS = ["balo", "kama balo dalo gelo", "x", "felo lelo balo " * 4] * 20
 
@@ -114,11 +115,11 @@ def test_a_folder_is_all_that_a_runtime_needs(form, to, cross_folder, tiny_bi_en
 
 def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monkeypatch):
     """As if what was exported were another model."""
-    monkeypatch.setattr(checked, "export_onnx", lambda model, file: file.write_text("x"))
-    monkeypatch.setattr(checked, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), 0.5))
+    monkeypatch.setattr(export, "export_onnx", lambda model, file: file.write_text("x"))
+    monkeypatch.setattr(export, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), 0.5))
     with pytest.raises(InputError, match=r"scores differ from PyTorch's by up to \d\.\d+, 0.0001 is allowed"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
-    monkeypatch.setattr(checked, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), np.nan))
+    monkeypatch.setattr(export, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), np.nan))
     with pytest.raises(InputError, match="by up to nan"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
@@ -211,8 +212,8 @@ def test_the_commands_do_as_python_does(run_cli, hub, trained, tmp_path, monkeyp
     assert hub.calls[:2] == [("create", "me/model", False, True), ("branch", "next")]
     code, _, err = run_cli("push", "minilm", "me/model")
     assert code == 2 and "minilm is no folder" in err
-    monkeypatch.setattr(checked, "export_onnx", lambda model, file: file.write_text("x"))
-    monkeypatch.setattr(checked, "_exported_scores", lambda model, *_: checked._own_scores(model, _[-1]) + 1e-6)
+    monkeypatch.setattr(export, "export_onnx", lambda model, file: file.write_text("x"))
+    monkeypatch.setattr(export, "_exported_scores", lambda model, *_: export._own_scores(model, _[-1]) + 1e-6)
     code, out, err = run_cli("export", trained, "--to", "onnx", "--output", tmp_path / "exported")
     assert code == 0, err
     assert "scores of 32 pairs of up to 64 tokens differ by at most 1e-06 from PyTorch's" in out

@@ -3,18 +3,15 @@
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transencoder.ranking import RANKING_METRICS, query_values
 from transencoder.runs import stage_seed
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Draws = NDArray[np.float64]
-    """Metrics times 100 of k models on the same resamples, (k, resamples)."""
+Draws = NDArray[np.float64]
+"""Metrics times 100 of k models on the same resamples, (k, resamples)."""
 
 N_RESAMPLES = 1000
 LEVEL = 0.95
@@ -44,8 +41,8 @@ class RowIntervals:
     """Each model but the first -> of its points over the first, both measured on the same resamples."""
 
 
-def row_intervals(draws: "Draws", models: Sequence[str]) -> RowIntervals:
-    """Intervals of k models by their names and of the gains over the first; draws: (k, resamples)."""
+def row_intervals(draws: Draws, models: Sequence[str]) -> RowIntervals:
+    """Compute intervals of k models and of their gains over the first."""
     scores = {model: interval(drawn) for model, drawn in zip(models, draws, strict=True)}
     gains = {model: interval(drawn - draws[0]) for model, drawn in zip(models[1:], draws[1:], strict=True)}
     return RowIntervals(
@@ -54,8 +51,8 @@ def row_intervals(draws: "Draws", models: Sequence[str]) -> RowIntervals:
     )
 
 
-def interval(draws: "NDArray[np.float64]") -> Interval | None:
-    """The interval of one number's draws, (resamples,); None where most of them are undefined."""
+def interval(draws: NDArray[np.float64]) -> Interval | None:
+    """Compute the interval of one number's draws, (resamples,); None where most of them are undefined."""
     defined = draws[np.isfinite(draws)]
     if len(defined) < len(draws) / 2:
         return None
@@ -65,14 +62,14 @@ def interval(draws: "NDArray[np.float64]") -> Interval | None:
 
 def metric_draws(
     metric: str,
-    gold: "NDArray[np.float64]",
-    scores: "NDArray[np.float64]",
+    gold: NDArray[np.float64],
+    scores: NDArray[np.float64],
     queries: Iterable[Hashable] | None = None,
     *,
     name: str,
     seed: int,
-) -> "Draws | None":
-    """Metrics of several models on the same resamples of a test's pairs, or of its queries where it is a ranking.
+) -> Draws | None:
+    """Measure several models on the same resamples of a test's pairs, or of its queries where it is a ranking.
 
     About 0.05 ms a thousand pairs, model and resample.
 
@@ -94,7 +91,7 @@ def metric_draws(
     if statistic is None or n_units < 2:
         return None
 
-    def metrics(rows: "NDArray[np.int64]", axis: int = -1) -> "Draws":
+    def metrics(rows: NDArray[np.int64], axis: int = -1) -> Draws:
         return statistic(rows) if rows.ndim > 1 else statistic(rows[None])[:, 0]
 
     with np.errstate(invalid="ignore"), warnings.catch_warnings():
@@ -112,12 +109,9 @@ def metric_draws(
 
 
 def _statistic(
-    metric: str,
-    gold: "NDArray[np.float64]",
-    scores: "NDArray[np.float64]",
-    queries: Iterable[Hashable] | None,
-) -> "tuple[int, Callable[[NDArray[np.int64]], Draws] | None]":
-    """How many units there are to resample, and what turns chosen ones, (resamples, units), into metrics."""
+    metric: str, gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable] | None
+) -> tuple[int, Callable[[NDArray[np.int64]], Draws] | None]:
+    """Return how many units there are to resample, and what turns chosen ones, (resamples, units), into metrics."""
     if metric in RANKING_METRICS and queries is not None:
         values = np.array([query_values(metric, gold, each, queries) for each in scores])
         return values.shape[1], lambda rows: values[:, rows].mean(axis=-1)
@@ -131,13 +125,13 @@ def _statistic(
     return 0, None
 
 
-def _codes(values: "NDArray[np.float64]") -> "NDArray[np.int64]":
-    """Each value by its place among the distinct ones, (n,): all that ranks depend on."""
+def _codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Number each value by its place among the distinct ones, (n,): all that ranks depend on."""
     codes: NDArray[np.int64] = np.unique(values, return_inverse=True)[1]
     return codes
 
 
-def _spearman(gold: "NDArray[np.int64]", scores: "Sequence[NDArray[np.int64]]", rows: "NDArray[np.int64]") -> "Draws":
+def _spearman(gold: NDArray[np.int64], scores: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> Draws:
     gold_ranks = _centred_ranks(gold[rows])
     gold_squares = np.einsum("ij,ij->i", gold_ranks, gold_ranks)
     found = []
@@ -148,9 +142,7 @@ def _spearman(gold: "NDArray[np.int64]", scores: "Sequence[NDArray[np.int64]]", 
     return np.array(found)
 
 
-def _roc_auc(
-    is_positive: "NDArray[np.bool_]", scores: "Sequence[NDArray[np.int64]]", rows: "NDArray[np.int64]"
-) -> "Draws":
+def _roc_auc(is_positive: NDArray[np.bool_], scores: Sequence[NDArray[np.int64]], rows: NDArray[np.int64]) -> Draws:
     positive = is_positive[rows]
     n_positive = positive.sum(axis=1)
     n_negative = positive.shape[1] - n_positive
@@ -160,8 +152,8 @@ def _roc_auc(
     return areas
 
 
-def _centred_ranks(codes: "NDArray[np.int64]") -> "NDArray[np.float64]":
-    """Ranks within each row, ties sharing theirs, less their mean, (resamples, n); without sorting anything."""
+def _centred_ranks(codes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Rank within each row, ties sharing theirs, less the mean, (resamples, n); without sorting anything."""
     n_rows, n_codes = len(codes), int(codes.max()) + 1
     places = codes + n_codes * np.arange(n_rows)[:, None]
     counts = np.bincount(places.ravel(), minlength=n_rows * n_codes).reshape(n_rows, n_codes).astype(np.float64)

@@ -149,5 +149,11 @@ def quick_products(is_quick: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def unit_vectors(embeddings: np.ndarray) -> np.ndarray:
+    """Divide embeddings, (n, dim), by their lengths; zeros stay."""
+    unit: np.ndarray = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
 def _is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or should_reduce_batch_size(error) or "allocate memory" in str(error)

@@ -79,7 +79,7 @@ class PseudoLabels:
 
         The provenance stands in the file's metadata under `transencoder`; the raw scores are `write_raw`'s.
         """
-        about = {"transencoder": json.dumps([asdict(record) for record in self.provenance])}
+        about = {"transencoder": json.dumps(as_record(self.provenance))}
         texts = [("sentence1", pa.string()), ("sentence2", pa.string())]
         schema = pa.schema([*texts, ("label", pa.float32())], metadata=about)
         with pq.ParquetWriter(path, schema) as writer:
@@ -113,11 +113,10 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
     if not names or len(set(names)) < len(names):
         raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
     weights = {teacher.name: teacher.weight for teacher in teachers}
+    fingerprints = {teacher.name: teacher.fingerprint for teacher in teachers}
     _check(weights, len(pairs))
     raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
-    return combine(
-        raw, dict.fromkeys(names, policy), weights, {teacher.name: teacher.fingerprint for teacher in teachers}
-    )
+    return combine(raw, dict.fromkeys(names, policy), weights, fingerprints)
 
 
 def combine(
@@ -126,7 +125,7 @@ def combine(
     weights: Mapping[str, float],
     fingerprints: Mapping[str, str],
 ) -> PseudoLabels:
-    """Labels from raw scores that were made before; see `label`.
+    """Combine raw scores that were made before into labels; see `label`.
 
     Args:
         raw: Each teacher's scores, float32 (n,).
@@ -176,25 +175,25 @@ def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
 
 
 def clip(scores: np.ndarray) -> np.ndarray:
-    """Scores below 0 become 0, above 1 become 1; the others stay. Our default."""
+    """Set scores below 0 to 0 and above 1 to 1; our default."""
     clipped: np.ndarray = np.clip(scores, 0.0, 1.0)
     return clipped
 
 
 def raw(scores: np.ndarray) -> np.ndarray:
-    """Scores as they are (released code); cosines below 0 then feed a cross-entropy that has no lower bound there."""
+    """Leave scores as they are (released code); a cross-entropy of cosines below 0 has no lower bound."""
     return scores
 
 
 def affine(scores: np.ndarray) -> np.ndarray:
-    """Stretched linearly so that the smallest score is 0 and the largest 1; all equal: 0.5."""
+    """Stretch scores linearly so that the smallest is 0 and the largest 1; all equal: 0.5."""
     low, high = scores.min(), scores.max()
     stretched: np.ndarray = (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
     return stretched
 
 
 def quantile(scores: np.ndarray) -> np.ndarray:
-    """Each score's rank among all, (rank - 1/2) / n, ties sharing theirs: uniform on (0, 1)."""
+    """Take each score's rank among all, (rank - 1/2) / n, ties sharing theirs: uniform on (0, 1)."""
     ranks: np.ndarray = rankdata(scores)
     return ((ranks - 0.5) / len(scores)).astype(np.float32)
 
@@ -226,5 +225,5 @@ def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores:
 
 
 def as_record(provenance: Sequence[Provenance]) -> list[dict[str, Any]]:
-    """Provenance as JSON."""
+    """Return provenance as JSON."""
     return [asdict(record) for record in provenance]

@@ -56,6 +56,6 @@ class Task:
     """Lowest and highest gold score or label, inclusive."""
     metric: Literal["spearman", "roc_auc", "map", "accuracy"]
     """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`; or `accuracy` of a classifier
-    on the embeddings (`transencoder.probing`), trained on the train split."""
+    on the embeddings (`transencoder.evaluation.evaluate_classes`), trained on the train split."""
     symmetric: bool
     """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""

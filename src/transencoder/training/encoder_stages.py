@@ -24,7 +24,7 @@ from transencoder.fit import Fitted, Material, fit, steps_in_all
 from transencoder.prompts import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
-from transencoder.selection.criteria import uniformity
+from transencoder.selection import uniformity
 from transencoder.tokens import allocate
 from transencoder.training.label_teachers import targets_of
 from transencoder.training.parts import make_loss, projected

@@ -1,0 +1,361 @@
+"""Models outside this package: ONNX and OpenVINO files, what reads them on a CPU, and the hub."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.util import pairwise_cos_sim
+from torch import Tensor, nn
+
+from transencoder.encoders import load_trained, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.files import whole_folder
+from transencoder.prompts import default_prompt
+from transencoder.runs.files import atomic_json
+
+__all__ = ["Agreement", "ExportedEncoder", "ExportedScorer", "Runtime", "export_model", "export_onnx", "push"]
+
+logger = logging.getLogger(__name__)
+
+Target = Literal["onnx", "openvino"]
+Runtime = Literal["onnxruntime", "openvino"]
+
+TOLERANCE = 1e-4
+"""Of scores; in fp32 the runtimes differ from PyTorch by about 1e-6."""
+
+_FILES: dict[Target, tuple[str, Runtime]] = {
+    "onnx": ("model.onnx", "onnxruntime"),
+    "openvino": ("model.xml", "openvino"),
+}
+_NEEDS = "it needs the packages onnx, onnxscript and {}: pip install '.[export]'"
+_N_CHECKED = 32
+_BATCH = 32
+"""As `SentenceTransformer.encode`."""
+_CARD = "README.md"
+
+_Run = Callable[[dict[str, np.ndarray]], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How far an exported model is from the one in PyTorch."""
+
+    n_pairs: int
+    """Pairs of texts that both scored."""
+    longest: int
+    """Tokens of the longest input; the shortest has a token of text."""
+    max_difference: float
+    """Greatest difference of two scores: cosines of a bi-encoder, what `predict` gives of a cross-encoder."""
+
+
+def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
+    """Write a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
+
+    The pairs compared are random words of the model's own vocabulary, from one token to its greatest length.
+
+    Args:
+        folder: The model, a bi-encoder or a cross-encoder of one output.
+        to: `onnx`: model.onnx; `openvino`: model.xml and model.bin.
+        output: The folder to write, which must be new.
+
+    Raises:
+        InputError: The packages are not installed, the folder is there, or scores differ by more than 1e-4.
+    """
+    output = Path(output)
+    if output.exists():
+        raise InputError(f"{output} is there already; give the name of a new folder")
+    if not output.absolute().parent.is_dir():
+        raise InputError(f"{output} cannot be written: there is no folder {output.parent}. Make it first")
+    model = load_trained(folder, "cpu")
+    file, runtime = _FILES[to]
+    with whole_folder(output) as draft:
+        export_onnx(model, draft / "model.onnx")
+        if to == "openvino":
+            _convert(draft / "model.onnx", draft / file)
+        agreement = _compare(model, draft / file, runtime)
+        model.tokenizer.save_pretrained(draft)
+        about = {
+            "form": "cross" if isinstance(model, CrossEncoder) else "bi",
+            "file": file,
+            "max_length": model.max_seq_length,
+            "prompt": default_prompt(model) or "",
+            "model_fingerprint": weights_fingerprint(folder),
+            "agreement": asdict(agreement),
+        }
+        atomic_json(draft / "export.json", about)
+    return agreement
+
+
+def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> None:
+    """Write a model as one ONNX file: a bi-encoder with pooling and normalisation, a cross-encoder with its activation.
+
+    Its inputs are those of the model's tokenizer, int64 (batch, tokens); batch and tokens may be any. Its output is
+    `sentence_embedding`, float32 (batch, dim), or `scores`, float32 (batch,).
+
+    Args:
+        model: On a CPU, in fp32; a cross-encoder with one output.
+        file: The file to write.
+
+    Raises:
+        InputError: The packages are not installed, or a cross-encoder has several outputs.
+    """
+    is_cross = isinstance(model, CrossEncoder)
+    if isinstance(model, CrossEncoder) and model.num_labels != 1:
+        raise InputError(f"the cross-encoder has {model.num_labels} outputs; one with num_labels=1 can be exported")
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"{file} cannot be written: {_NEEDS.format('onnxruntime')}") from error
+    texts = ["a first text of some words", "another"]
+    features = model.preprocess([("a", text) for text in texts] if is_cross else texts)
+    names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features]
+    shape = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("tokens", min=2)}
+    with torch.no_grad(), _without_remarks():
+        torch.onnx.export(
+            _Forward(model).eval(),
+            tuple(features[name] for name in names),
+            str(file),
+            input_names=names,
+            output_names=["scores" if is_cross else "sentence_embedding"],
+            dynamic_shapes=dict.fromkeys(names, shape),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+class _Forward(nn.Module):
+    """A model as a function of tensors: embeddings, or scores as its `predict` gives them."""
+
+    def __init__(self, model: SentenceTransformer | CrossEncoder) -> None:
+        super().__init__()
+        self.model = model
+        self.activation = model.activation_fn if isinstance(model, CrossEncoder) else None
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        features = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            features["token_type_ids"] = token_type_ids
+        found: dict[str, Tensor] = self.model(features)
+        return found["sentence_embedding"] if self.activation is None else self.activation(found["scores"]).squeeze(1)
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Silence the exporter, which warns of its own parts and of packages that nothing here needs."""
+    exporter = logging.getLogger("torch.onnx")
+    level = exporter.level
+    exporter.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        exporter.setLevel(level)
+
+
+def _convert(onnx_file: Path, file: Path) -> None:
+    try:
+        import openvino
+    except ImportError as error:
+        raise InputError(f"{file} cannot be written: {_NEEDS.format('openvino')}") from error
+    openvino.save_model(openvino.convert_model(onnx_file), file, compress_to_fp16=False)
+    onnx_file.unlink()
+
+
+def _compare(model: SentenceTransformer | CrossEncoder, file: Path, runtime: Runtime) -> Agreement:
+    pairs, longest = _random_pairs(model)
+    difference = float(np.abs(_exported_scores(model, file, runtime, pairs) - _own_scores(model, pairs)).max())
+    if not difference <= TOLERANCE:  # NaN too
+        raise InputError(
+            f"the exported model's scores differ from PyTorch's by up to {difference:.2g}, {TOLERANCE:g} is allowed: "
+            "it is not written. Is the model damaged, or has it parts that follow the prompt?"
+        )
+    return Agreement(n_pairs=len(pairs), longest=longest, max_difference=difference)
+
+
+def _random_pairs(model: SentenceTransformer | CrossEncoder) -> tuple[list[tuple[str, str]], int]:
+    """Draw pairs of random words, of all lengths that the model reads; return them and the greatest length."""
+    rng, tokenizer = np.random.default_rng(0), model.tokenizer
+    longest = min(int(model.max_seq_length or 512), 512)
+    words = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
+
+    def text(n_tokens: int) -> str:
+        return str(tokenizer.decode(rng.choice(words, n_tokens))).strip() or "a"
+
+    lengths = np.geomspace(1, longest, _N_CHECKED).astype(int).tolist()
+    return [(text(length), text(length)) for length in lengths], longest
+
+
+def _own_scores(model: SentenceTransformer | CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
+    if isinstance(model, SentenceTransformer):
+        return _cosines(lambda texts: np.asarray(model.encode(texts, show_progress_bar=False)), pairs)
+    return np.asarray(model.predict(pairs, show_progress_bar=False))
+
+
+def _exported_scores(
+    model: SentenceTransformer | CrossEncoder, file: Path, runtime: Runtime, pairs: list[tuple[str, str]]
+) -> np.ndarray:
+    if isinstance(model, SentenceTransformer):
+        return _cosines(ExportedEncoder(model, file, runtime).encode, pairs)
+    return ExportedScorer(model, file, runtime).predict(pairs)
+
+
+def _cosines(encode: Callable[[list[str]], np.ndarray], pairs: list[tuple[str, str]]) -> np.ndarray:
+    first, second = (torch.from_numpy(encode(list(side))) for side in zip(*pairs, strict=True))
+    return pairwise_cos_sim(first, second).numpy()
+
+
+class _Exported:
+    """A model that another runtime computes, in batches of 32 inputs of like length."""
+
+    def __init__(
+        self,
+        model: SentenceTransformer | CrossEncoder,
+        file: str | Path,
+        runtime: Runtime,
+        *,
+        precision: Literal["fp32", "bf16"] = "fp32",
+        threads: int | None = None,
+    ) -> None:
+        self.model = model
+        try:
+            start = {"onnxruntime": _onnxruntime, "openvino": _openvino}[runtime]
+            self._run = start(str(file), precision, threads)
+        except ImportError as error:
+            raise InputError(f"{file} cannot be read by {runtime}: {_NEEDS.format(runtime)}") from error
+
+    def _outputs(self, inputs: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
+        """Compute outputs in the order of the inputs."""
+        prompt = default_prompt(self.model)
+        order = np.argsort([-length for length in lengths], kind="stable")
+        parts = []
+        for i in range(0, len(order), _BATCH):
+            features = self.model.preprocess([inputs[row] for row in order[i : i + _BATCH]], prompt=prompt)
+            parts.append(self._run({name: each.numpy() for name, each in features.items() if torch.is_tensor(each)}))
+        found: np.ndarray = np.concatenate(parts)[np.argsort(order, kind="stable")]
+        return found
+
+
+class ExportedEncoder(_Exported):
+    """An exported bi-encoder with `encode`: batches of 32 texts of like length.
+
+    Args:
+        model: The model that was exported; its tokenizer and default prompt are used, its weights are not.
+        file: The ONNX file, or for openvino its own .xml.
+        runtime: What computes, on the CPU.
+        precision: `bf16` for openvino, where the processor has it; its own choice without.
+        threads: None: as many as the runtime likes.
+
+    Raises:
+        InputError: The runtime is not installed.
+    """
+
+    model: SentenceTransformer
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        """Embed sentences: float32 (n, dim), in their order."""
+        if not sentences:
+            return np.empty((0, self.model.get_embedding_dimension() or 0), np.float32)
+        return self._outputs(sentences, [len(sentence) for sentence in sentences])
+
+
+class ExportedScorer(_Exported):
+    """An exported cross-encoder with `predict`: batches of 32 pairs of like length; arguments as `ExportedEncoder`."""
+
+    def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
+        """Score pairs: float32 (n,), in their order."""
+        if not pairs:
+            return np.empty(0, np.float32)
+        return self._outputs(pairs, [len(first) + len(second) for first, second in pairs])
+
+
+def _onnxruntime(file: str, precision: str, threads: int | None) -> _Run:
+    import onnxruntime
+
+    if precision != "fp32":
+        raise InputError(
+            f"precision is {precision}; onnxruntime computes an fp32 model in fp32: give fp32, or openvino"
+        )
+    options = onnxruntime.SessionOptions()
+    if threads is not None:
+        options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    names = {each.name for each in session.get_inputs()}
+
+    def run(features: dict[str, np.ndarray]) -> np.ndarray:
+        (found,) = session.run(None, {name: each for name, each in features.items() if name in names})
+        return np.asarray(found, np.float32)
+
+    return run
+
+
+def _openvino(file: str, precision: str, threads: int | None) -> _Run:
+    import openvino
+
+    hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision]}
+    if threads is not None:
+        hints["INFERENCE_NUM_THREADS"] = threads
+    compiled = openvino.compile_model(file, "CPU", hints)
+    names = {name for each in compiled.inputs for name in each.names}
+
+    def run(features: dict[str, np.ndarray]) -> np.ndarray:
+        found = compiled({name: each for name, each in features.items() if name in names})
+        return np.array(found[0], np.float32)
+
+    return run
+
+
+def push(
+    folder: Path,
+    repo_id: str,
+    *,
+    is_private: bool = True,
+    is_update: bool = False,
+    branch: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Upload a model's folder as it is, its card included, by sentence-transformers' `push_to_hub`.
+
+    Args:
+        folder: A bi-encoder or a cross-encoder.
+        repo_id: `name` or `owner/name`.
+        is_private: Make the repository private, where it is new.
+        is_update: Add a commit to a repository that is there; else it must be new.
+        branch: Branch to push to; None: the main one.
+        token: Hub token; None: the one you are logged in with.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        InputError: The folder holds no such model, the id is none, or the hub refuses.
+    """
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise InputError(f"{repo_id!r} is no id of a repository: {error} Give name or owner/name") from error
+    if not (folder / "modules.json").exists() and not (folder / "config_sentence_transformers.json").exists():
+        raise InputError(f"{folder} is no sentence-transformers model; give a bi-encoder or a cross-encoder")
+    if not (folder / _CARD).exists():
+        logger.warning("%s has no model card (%s); the repository will have none", folder, _CARD)
+    model = load_trained(folder, "cpu")
+    try:
+        return model.push_to_hub(
+            repo_id, token=token, private=is_private, exist_ok=is_update, revision=branch, local_model_path=str(folder)
+        )
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise InputError(
+            f"{repo_id} could not be pushed ({reason}). Check the token, that it may write, and the network; where the "
+            "repository is there already, say that it is an update (is_update, --update)"
+        ) from error

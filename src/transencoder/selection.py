@@ -1,0 +1,210 @@
+"""What "best" means where there is no dev set: criteria that need no labels, on pairs that are held out."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, get_args
+
+import numpy as np
+from datasets import Dataset
+from jaxtyping import Float
+
+from transencoder.config import Criterion, Form, Selection
+from transencoder.evaluation import spearman
+from transencoder.inference import unit_vectors
+from transencoder.scorers import BiScorer, Scorer
+from transencoder.views import WordDeletion
+
+LEAST_PAIRS = 500
+"""Of fewer training pairs none can be spared."""
+
+_MOST, _SHARE = 1000, 10
+"""Held out is one pair in so many, and no more than so many."""
+
+_SEED = 20_211
+"""The same pairs are held out in every run on them: runs that differ in their seed can be compared."""
+
+_DELETED = 0.5
+"""Share of the words that a view lacks: with fewer every encoder finds its sentence."""
+
+_EPSILON = 1e-7
+"""Added to each singular value's share (Garrido et al., equation 1)."""
+
+
+def criterion_of(form: Form, selection: Selection) -> Criterion | None:
+    """Return the criterion that chooses the checkpoints of a form; None: the last one is kept.
+
+    Args:
+        form: Of the student.
+        selection: As the config has it; `auto` is the one of the lowest mean regret.
+    """
+    if selection == "auto":
+        regrets = regrets_of(form)
+        selection = min((name for name in get_args(Selection) if name in regrets), key=lambda name: regrets[name])
+    return None if selection == "last" else selection  # type: ignore[return-value]
+
+
+def regrets_of(form: Form) -> dict[str, float]:
+    """Return by how many points of dev choosing among a run's checkpoints fell short of the best, on average over runs.
+
+    Args:
+        form: Of the students.
+
+    Returns:
+        By criterion; of the `last` checkpoint; as `left_out` of the criterion that was the best on other starts' runs.
+        benchmarks/selection.py measured them.
+    """
+    found: dict[str, float] = _measured()[form]
+    return found
+
+
+def measured_on() -> tuple[int, int]:
+    """Return how many runs and how many starts the regrets are of."""
+    return _measured()["runs"], _measured()["starts"]
+
+
+@cache
+def _measured() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((files("transencoder") / "regrets.json").read_text(encoding="utf-8"))
+    return content
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Held-out pairs, and a view of each first sentence."""
+
+    rows: np.ndarray
+    """int64 (n,): which of the training pairs they are."""
+    texts: Dataset
+    """n rows: `sentence1`, `sentence2`, and as `sentence3` the first with half of its words."""
+    distinct: np.ndarray
+    """int64: rows whose first sentence comes for the first time."""
+
+    @property
+    def about(self) -> dict[str, float]:
+        """What decides, with the pairs, which these are and how they are looked at."""
+        return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
+
+    def criteria(self, scorer: Scorer, references: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
+        """Compute every criterion of an encoder, by name; higher is taken to be better.
+
+        Args:
+            scorer: The encoder's.
+            references: What others say of the pairs, float32 (n,) each, by who they are: `teacher`, `start`, `member`.
+
+        Returns:
+            `view_preference`; for bi-encoders what can be said of embeddings too; of the references
+            `teacher_agreement` and so on, Spearman's rank correlation times 100, its mean where there are several.
+        """
+        scores, view_scores = scorer.score(self._pairs), scorer.score(self._views)
+        found = {"view_preference": view_preference(view_scores, scores)}
+        if isinstance(scorer, BiScorer):
+            sentences, _, views = (side[self.distinct] for side in scorer.embed_sides(self.texts))
+            aligned, uniform = alignment(sentences, views), uniformity(sentences)
+            found |= {
+                "self_retrieval": self_retrieval(views, sentences),
+                "alignment": -aligned,
+                "uniformity": -uniform,
+                "alignment_and_uniformity": -aligned - uniform,
+                "effective_rank": effective_rank(sentences),
+            }
+        return found | {
+            f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))
+            for name, theirs in references.items()
+        }
+
+    @cached_property  # token caches know rows by their Dataset
+    def _pairs(self) -> Dataset:
+        return self.texts.select_columns(["sentence1", "sentence2"])
+
+    @cached_property
+    def _views(self) -> Dataset:
+        return self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
+
+
+def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
+    """Choose the held-out pairs of a training set, and make their views.
+
+    A tenth of them, at most 1,000, the same in every run.
+
+    Args:
+        pairs: n training pairs, at least 20 without gold scores.
+        gold: float32 (n,), NaN where a pair has no gold score: those that have one are not held out.
+    """
+    unlabelled = np.arange(len(pairs)) if gold is None else np.flatnonzero(np.isnan(gold))
+    n_rows = min(_MOST, len(unlabelled) // _SHARE)
+    rows = unlabelled[np.sort(np.random.default_rng(_SEED).choice(len(unlabelled), n_rows, replace=False))]
+    texts = pairs.select(rows).select_columns(["sentence1", "sentence2"])
+    firsts = texts["sentence1"][:]
+    views = WordDeletion(share=_DELETED)(firsts, [random.Random(f"{_SEED} {row}") for row in rows])
+    _, distinct = np.unique(np.array(firsts, object), return_index=True)
+    return HeldOut(rows, texts.add_column("sentence3", views), np.sort(distinct))
+
+
+def self_retrieval(views: Float[np.ndarray, "n dim"], sentences: Float[np.ndarray, "n dim"]) -> float:
+    """Compute the mean reciprocal rank at which a view of a sentence finds it among all, by cosine.
+
+    Among equals the rank is their mean, so that an encoder to which all texts are the same finds nothing.
+
+    Args:
+        views: Embeddings of one view of each sentence.
+        sentences: Embeddings of the sentences, all of them different texts.
+
+    Returns:
+        The mean times 100, above 0 and up to 100.
+    """
+    cosines = unit_vectors(views) @ unit_vectors(sentences).T
+    own = np.diag(cosines)[:, None]
+    ranks = 1.0 + (cosines > own).sum(1) + ((cosines == own).sum(1) - 1) / 2
+    return 100.0 * float(np.mean(1.0 / ranks))
+
+
+def view_preference(view_scores: Float[np.ndarray, " n"], pair_scores: Float[np.ndarray, " n"]) -> float:
+    """Measure how often a sentence is more like a view of itself than like the sentence that it is paired with.
+
+    Args:
+        view_scores: Scores of each sentence and its view.
+        pair_scores: Scores of the same sentence and its pair's other one.
+
+    Returns:
+        The share times 100, in [0, 100]; equals count half.
+    """
+    return 100.0 * float(np.mean((view_scores > pair_scores) + 0.5 * (view_scores == pair_scores)))
+
+
+def alignment(sentences: Float[np.ndarray, "n dim"], views: Float[np.ndarray, "n dim"]) -> float:
+    """Compute the mean squared distance of a sentence and its view on the unit sphere, in [0, 4]; lower is closer.
+
+    Wang and Isola (ICML 2020), section 4.1.1, with their exponent 2.
+    """
+    return float(((unit_vectors(sentences) - unit_vectors(views)) ** 2).sum(1).mean())
+
+
+def uniformity(sentences: Float[np.ndarray, "n dim"]) -> float:
+    """Compute the logarithm of the mean Gaussian potential of all pairs, in [-8, 0]; lower is more evenly spread.
+
+    Wang and Isola (ICML 2020), section 4.1.2, with their t of 2.
+
+    Args:
+        sentences: Embeddings of at least two.
+    """
+    rows = unit_vectors(sentences)
+    above = np.triu_indices(len(rows), 1)
+    squared = 2.0 - 2.0 * (rows @ rows.T)[above]
+    return float(np.log(np.mean(np.exp(-2.0 * squared))))
+
+
+def effective_rank(sentences: Float[np.ndarray, "n dim"]) -> float:
+    """Count the directions that embeddings use: the exponential of the entropy of their singular values (RankMe).
+
+    Garrido et al. (ICML 2023), equation 1.
+
+    Returns:
+        At least 1, at most the lower of n and dim.
+    """
+    values = np.linalg.svd(sentences.astype(np.float64), compute_uv=False)
+    shares = values / max(values.sum(), _EPSILON) + _EPSILON
+    return float(np.exp(-(shares * np.log(shares)).sum()))
