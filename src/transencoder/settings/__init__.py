@@ -1,10 +1,8 @@
 """A method's config as plain tables and as TOML: what its fields are, how they are filled and written."""
 
-from transencoder.settings.building import build
-from transencoder.settings.expansion import expanded
 from transencoder.settings.fields import Setting, dotted_names, nested_settings, settings_of
-from transencoder.settings.texts import put, value_from_text
-from transencoder.settings.writing import ROWS_MARK, method_name, recipe_toml
+from transencoder.settings.reading import build, put, store, value_from_text
+from transencoder.settings.writing import ROWS_MARK, expanded, method_name, recipe_toml
 
 __all__ = [
     "ROWS_MARK",
@@ -17,5 +15,6 @@ __all__ = [
     "put",
     "recipe_toml",
     "settings_of",
+    "store",
     "value_from_text",
 ]

@@ -1,4 +1,4 @@
-"""What a config dataclass can be told: each field's name, type, default and the docstring under it."""
+"""The fields of a config dataclass: name, type, default and the docstring under it, which is its help everywhere."""
 
 import ast
 import inspect
@@ -24,6 +24,8 @@ class Setting:
     """The allowed values; empty where any value of the type is."""
     is_list: bool = False
     """Whether the value is a tuple of `kind`, an array in TOML."""
+    n_items: int | None = None
+    """How many items a list has; None: any number."""
     is_optional: bool = False
     """Whether None, which TOML does not have, is allowed."""
     is_required: bool = False
@@ -34,6 +36,8 @@ class Setting:
     """The docstring under the field, in one line."""
     inner: Mapping[str, "Setting"] = field(default_factory=dict)
     """The settings of a nested config by name, with the defaults, texts and choices that they have here."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What else the field was declared with."""
 
     @property
     def is_nested(self) -> bool:
@@ -42,7 +46,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """What may be given, for an error message."""
+        """Words for what may be given, for an error message."""
         words = _WORDS.get(self.kind, "a table")
         if self.choices:
             words = f"one of: {', '.join(self.choices)}"
@@ -50,7 +54,7 @@ class Setting:
 
 
 def settings_of(config_class: type) -> dict[str, Setting]:
-    """The settings of a config dataclass by name: those that it adds to its base, then those of the base."""
+    """Return a config dataclass's settings by name: those that it adds to its base, then those of the base."""
     return dict(_settings(config_class))
 
 
@@ -59,12 +63,12 @@ def _settings(config_class: type) -> Mapping[str, Setting]:
     hints = get_type_hints(config_class, localns={"Dataset": _Rows})
     lineage = [each for each in reversed(config_class.__mro__) if is_dataclass(each)]
     helps = {name: text for each in lineage for name, text in _docstrings(each).items()}
-    own = {field.name: field for field in fields(config_class)}
+    own = {each.name: each for each in fields(config_class)}
     return {name: _setting(own[name], hints[name], helps.get(name, "")) for name in _in_order(lineage)}
 
 
 def nested_settings(config_class: type) -> dict[str, Setting]:
-    """The same, with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
+    """Return the same with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
     found: dict[str, Setting] = {}
     for name, setting in settings_of(config_class).items():
         if not setting.is_nested:
@@ -75,25 +79,25 @@ def nested_settings(config_class: type) -> dict[str, Setting]:
 
 
 def dotted_names(config_class: type) -> tuple[str, ...]:
-    """Every name that a recipe may hold, such as `bi`, `bi.epochs`, `members` and `members.1.start`."""
+    """Return every name that a recipe may hold, such as `bi`, `bi.epochs`, `members` and `members.1.start`."""
     found: list[str] = []
     for name, setting in settings_of(config_class).items():
         prefix = f"{name}.1" if setting.is_list else name
         inner = dotted_names(setting.kind) if setting.is_nested else ()
-        found += [name, *(f"{prefix}.{field}" for field in inner)]
+        found += [name, *(f"{prefix}.{each}" for each in inner)]
     return tuple(found)
 
 
 def unknown_choice(setting: Setting, value: str, name: str) -> str:
-    """What to say of a value that is none of a setting's choices."""
+    """Say that a value is none of a setting's choices."""
     return f"{name} is {value!r}. It must be {setting.allowed}; the nearest is {nearest(value, setting.choices)}."
 
 
 def _in_order(lineage: list[type]) -> list[str]:
-    """Field names of the last class of a line of descent."""
+    """Return the field names of the last class of a line of descent."""
     names: list[str] = []
     for config_class in lineage:
-        names = [field.name for field in fields(config_class) if field.name not in names] + names
+        names = [each.name for each in fields(config_class) if each.name not in names] + names
     return names
 
 
@@ -109,30 +113,31 @@ _WORDS: dict[type, str] = {
 }
 
 
-def _setting(field: "Field[Any]", hint: Any, docstring: str) -> Setting:
+def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kind = next(option for option in options if option not in (type(None), _Rows))
     is_list = get_origin(kind) is tuple
-    if is_list:
-        kind = get_args(kind)[0]
-    choices = get_args(kind) if get_origin(kind) is Literal else ()
-    has_factory = field.default_factory is not MISSING
-    default = field.default_factory() if field.default_factory is not MISSING else field.default
+    items = get_args(kind) if is_list else (kind,)
+    choices = get_args(items[0]) if get_origin(items[0]) is Literal else ()
+    has_factory = declared.default_factory is not MISSING
+    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
     return Setting(
-        inner=_inner(kind, default, field.metadata) if is_dataclass(kind) else {},
-        name=field.name,
-        kind=str if choices else kind,
+        name=declared.name,
+        kind=str if choices else items[0],
         choices=choices,
         is_list=is_list,
+        n_items=len(items) if is_list and Ellipsis not in items else None,
         is_optional=type(None) in options,
-        is_required=field.default is MISSING and not has_factory,
+        is_required=declared.default is MISSING and not has_factory,
         default=None if default is MISSING else default,
         help=docstring,
+        inner=_inner(items[0], default, declared.metadata) if is_dataclass(items[0]) else {},
+        metadata=declared.metadata,
     )
 
 
 def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Setting]:
-    """The settings of a nested config, as the field that holds it has them: its default's values, its own texts."""
+    """Return a nested config's settings as the field that holds it has them: its default's values, its own texts."""
     inner = settings_of(kind)
     if not isinstance(default, kind):
         return inner
@@ -150,13 +155,13 @@ def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Sett
 
 @cache
 def _docstrings(config_class: type) -> Mapping[str, str]:
-    """Field -> the string that stands under it in the class's source, its lines joined."""
+    """Return field -> the string that stands under it in the class's source, its lines joined."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(config_class)))
     assert isinstance(tree.body[0], ast.ClassDef)
     body = tree.body[0].body
     return {
-        field.target.id: " ".join(text.value.value.split())
-        for field, text in zip(body, body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        line.target.id: " ".join(text.value.value.split())
+        for line, text in zip(body, body[1:], strict=False)
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }

@@ -1,15 +1,22 @@
-"""A config as TOML with every field written out, so that a run folder says all it was told."""
+"""A config becomes a recipe with every field written out; and what its texts stand for when it is used."""
 
 import json
+import os
+import re
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeVar
 
+from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, settings_of
+
+Config = TypeVar("Config")
 
 ROWS_MARK = "rows:"
 """Begins the value of a field that held a `datasets.Dataset`; the rows' fingerprint follows."""
 
 _SECRETS = ("token",)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 
 
 def recipe_toml(config: Any) -> str:
@@ -67,3 +74,33 @@ def _toml(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(_toml(item) for item in value)}]"
     return repr(value)
+
+
+def expanded(config: Config, prefix: str = "") -> Config:
+    """Return a config whose texts have `~`, `$NAME` and `${NAME}` filled in; the token is left as it is.
+
+    Args:
+        config: A method's config, as the user gave it.
+        prefix: What stands before its fields' names in messages, such as `bi.`.
+
+    Raises:
+        InputError: An environment variable is not set.
+    """
+    assert is_dataclass(config) and not isinstance(config, type)
+    names = [name for name in settings_of(type(config)) if name not in _SECRETS]
+    return replace(config, **{name: _expanded(getattr(config, name), f"{prefix}{name}") for name in names})
+
+
+def _expanded(value: Any, name: str) -> Any:
+    if isinstance(value, str):
+        return os.path.expanduser(_VARIABLE.sub(lambda match: _variable(match, value, name), value))
+    if isinstance(value, tuple):
+        return tuple(_expanded(item, f"{name}.{number}") for number, item in enumerate(value, 1))
+    return expanded(value, f"{name}.") if is_dataclass(value) else value
+
+
+def _variable(match: re.Match[str], text: str, name: str) -> str:
+    variable = match[1] or match[2]
+    if variable not in os.environ:
+        raise InputError(f"{name} is {text!r}, but the environment has no {variable}. Set it, or give the path itself.")
+    return os.environ[variable]

@@ -1,15 +1,95 @@
-"""Values that are typed as text, in `--set name=value` or as a flag, become plain values of a table."""
+"""Values become a config: those of a TOML table, and those typed after `--set` or a flag."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 from transencoder.configs.names import nearest
 from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
+from transencoder.settings.writing import ROWS_MARK
+
+Config = TypeVar("Config")
 
 UNSET = "none"
 """What is typed to unset a field that may be None, or to empty a list."""
+
+
+def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> Config:
+    """Make a config of a table of plain values; what the table lacks takes its default.
+
+    Args:
+        config_class: The config's dataclass.
+        table: Field -> text, number, truth value, list or table.
+        origin: Where the values come from, such as the file's name; error messages begin with it.
+
+    Returns:
+        The config.
+
+    Raises:
+        InputError: An unknown field, a value of another type, a required field that is absent, or values that
+            the config itself refuses.
+    """
+    return _built(config_class, table, origin, "", dotted_names(config_class), settings_of(config_class))
+
+
+def _built(
+    make: Callable[..., Config],
+    table: Mapping[str, Any],
+    origin: str,
+    prefix: str,
+    names: tuple[str, ...],
+    settings: Mapping[str, Setting],
+) -> Config:
+    for name in table:
+        if name not in settings:
+            raise InputError(
+                f"{origin}: {prefix}{name} is not a setting; the nearest is {nearest(prefix + name, names)}. "
+                "Correct the name or take the line out."
+            )
+    values = {name: _value(settings[name], value, origin, prefix + name, names) for name, value in table.items()}
+    for name, setting in settings.items():
+        if setting.is_required and name not in values:
+            raise InputError(f"{origin}: {prefix}{name} is not set. It must be {setting.allowed}: {setting.help}")
+    try:
+        return make(**values)
+    except InputError as error:
+        raise InputError(f"{origin}: {prefix}{error}") from error
+
+
+def _value(setting: Setting, value: Any, origin: str, name: str, names: tuple[str, ...]) -> Any:
+    if setting.is_list:
+        if not isinstance(value, list | tuple):
+            raise _refusal(setting, value, origin, name)
+        return tuple(_item(setting, item, origin, f"{name}.{number}", names) for number, item in enumerate(value, 1))
+    return _item(setting, value, origin, name, names)
+
+
+def _item(setting: Setting, value: Any, origin: str, name: str, names: tuple[str, ...]) -> Any:
+    if setting.is_nested:
+        if not isinstance(value, Mapping):
+            raise _refusal(setting, value, origin, name)
+        make = setting.kind if setting.is_list else partial(replace, setting.default)
+        return _built(make, value, origin, f"{name}.", names, setting.inner)
+    if setting.kind is float and type(value) is int:
+        return float(value)
+    is_exact = type(value) is setting.kind  # True is no whole number here
+    if not is_exact:
+        raise _refusal(setting, value, origin, name)
+    if setting.choices and value not in setting.choices:
+        raise InputError(f"{origin}: {unknown_choice(setting, value, name)}")
+    if setting.kind is str and value.startswith(ROWS_MARK):
+        raise InputError(
+            f"{origin}: {name} was rows given in Python ({value}), which a recipe cannot hold. "
+            "Write them to a file and give its path."
+        )
+    return value
+
+
+def _refusal(setting: Setting, value: Any, origin: str, name: str) -> InputError:
+    return InputError(f"{origin}: {name} is {value!r}. It must be {setting.allowed}.")
 
 
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
@@ -27,8 +107,7 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
     if not equals:
         raise InputError(f"--set {override}: there is no '='. Give a setting and a value: --set bi.epochs=3")
     place, setting = _place(table, config_class, name.strip())
-    value = _parsed(setting, text.strip(), name.strip())
-    _store(place, setting, value)
+    store(place, setting.name, _parsed(setting, text.strip(), name.strip()))
 
 
 def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> Any:
@@ -48,15 +127,16 @@ def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> A
     return None if setting.is_optional and text == UNSET else _scalar(setting, text, name)
 
 
-def _store(place: dict[str, Any], setting: Setting, value: Any) -> None:
+def store(table: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value into a table; None takes out what is there."""
     if value is None:
-        place.pop(setting.name, None)
+        table.pop(name, None)
     else:
-        place[setting.name] = value
+        table[name] = value
 
 
 def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[str, Any], Setting]:
-    """The table that holds a dotted name's last part, made where it is absent, and that part's setting."""
+    """Return the table that holds a dotted name's last part, made where it is absent, and that part's setting."""
     *parents, last = name.split(".")
     settings: Mapping[str, Setting] = settings_of(config_class)
     while parents:
@@ -76,7 +156,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
 
 
 def _numbered(tables: Any, number: str, name: str) -> Any:
-    """The table of that number, from 1; the next number makes a new one."""
+    """Return the table of that number, from 1; the next number makes a new one."""
     n_tables = len(tables) if isinstance(tables, list) else 0
     if not isinstance(tables, list) or not number.isdecimal() or not 1 <= int(number) <= n_tables + 1:
         raise InputError(
