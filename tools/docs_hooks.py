@@ -17,7 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from transencoder import cli
-from transencoder.cli.flags import flag
+from transencoder.cli.flags import flag_of
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import RunConfig
 from transencoder.methods import METHODS
@@ -116,9 +116,9 @@ def _group(method: type, setting: Setting) -> str:
 
 def _entry(setting: Setting, prefix: str = "") -> str:
     """A setting as an entry of a definition list."""
-    typed = flag(f"{prefix}{setting.name}")
+    typed = flag_of(f"{prefix}{setting.name}")
     if setting.kind is bool:
-        typed = f"{typed}`, `{flag(f'{prefix}no-{setting.name}')}" if not prefix else typed
+        typed = f"{typed}`, `{flag_of(f'{prefix}no-{setting.name}')}" if not prefix else typed
     return f"`{typed}` <small>{_allowed(setting)}; {_default(setting)}</small>\n:   {_plain(setting.help)}\n"
 
 

@@ -15,7 +15,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
 from transencoder.bootstrap import metric_draws, row_intervals
-from transencoder.cli.rows import write_rows
+from transencoder.cli.files import write_rows
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.evaluation import METRICS
@@ -41,11 +41,11 @@ class Fixed:
 def loaded(monkeypatch):
     calls = []
 
-    def load_teacher(name, args, token_folder):
-        calls.append((name, args))
+    def load_teacher(name, scoring, where, token_folder):
+        calls.append((name, scoring))
         return Teacher(name=name, scorer=Fixed(name))
 
-    monkeypatch.setattr("transencoder.cli.models.load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring.load_teacher", load_teacher)
     return calls
 
 
@@ -207,10 +207,10 @@ def hundred(tmp_path, monkeypatch):
     scores = np.float32([rng.normal(size=100), rng.normal(size=100), gold + rng.normal(size=100)])
     found = dict(zip(("minilm-1", "runs/a/bi-encoder", "runs/a/cross-encoder"), scores, strict=True))
 
-    def load_teacher(name, args, token_folder):
+    def load_teacher(name, scoring, where, token_folder):
         return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: found[name]))
 
-    monkeypatch.setattr("transencoder.cli.models.load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring.load_teacher", load_teacher)
     rows = [f"a{i}\tb\t{grade}\n" for i, grade in enumerate(gold)]
     Path("dev.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
     return SimpleNamespace(gold=gold, scores=scores, command=("evaluate", *found, "--pairs", "dev.tsv"))

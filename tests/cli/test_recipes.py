@@ -18,8 +18,7 @@ def in_use(monkeypatch, training, tmp_path):
     """The run `runs/first` is another process's until it has been waited for; returns what was waited for."""
     waited = []
 
-    def train_or_plan(config, args, name=None):
-        args.run_folder = config.output
+    def train_or_plan(config, is_dry_run, recipe=None):
         if config.output == "runs/first" and len(waited) < 2:
             raise RunInUseError("runs/first is in use by process 7; one process at a time may work on a run")
         waited.append(config.output)

@@ -57,9 +57,11 @@ def test_a_report_is_written_again(run, tmp_path, monkeypatch):
 
 
 def test_several_runs_are_compared_on_one_page(run, monkeypatch):
-    monkeypatch.setattr("transencoder.report.comparison.write_comparison", lambda runs, output: f"{runs} on {output}")
-    assert run("report", "a", "b", "--output", "page.html")[:2] == (0, "['a', 'b'] on page.html\n")
-    assert run("report", "a", "b")[:2] == (0, "['a', 'b'] on comparison.html\n")
+    monkeypatch.setattr(
+        "transencoder.report.comparison.write_comparison", lambda runs, output: f"{' '.join(runs)} on {output}"
+    )
+    assert run("report", "a", "b", "--output", "page.html")[:2] == (0, "a b on page.html\n")
+    assert run("report", "a", "b")[:2] == (0, "a b on comparison.html\n")
     code, _, err = run("report", "a", "--output", "page.html")
     assert (code, "--output is for several runs" in err) == (2, True)
 

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from transencoder.cli import search as command
 from transencoder.search import open_index
 
 CORPUS = ["balo kama dalo", "gelo felo", "lelo balo", "rima kilo"]
@@ -135,11 +134,11 @@ def test_search_refuses_before_a_model_is_loaded(typed, message, run, monkeypatc
 
 
 def test_an_interrupted_build_says_where_it_goes_on(run, files, monkeypatch, tiny_bi_encoder):
-    def stop(*_):
+    def stop(**_):
         Path("new").mkdir()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "embedder_of", stop)
+    monkeypatch.setattr("transencoder.search.load_embedder", stop)
     code, _, err = run("search", "build", "corpus.txt", "--model", tiny_bi_encoder, "--output", "new")
     assert code == 130 and "run the same command again: it goes on from new" in err
 

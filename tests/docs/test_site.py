@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from transencoder import cli
-from transencoder.cli.flags import flag
+from transencoder.cli.flags import flag_of
 from transencoder.methods import METHODS
 from transencoder.recipes import list_recipes
 from transencoder.settings import nested_settings
@@ -42,7 +42,7 @@ def test_every_setting_is_on_the_page_of_its_method(site):
         page = words(site / "settings" / f"{name}.html")
         for setting in nested_settings(method).values():
             assert setting.help.replace("`", "") in page, f"{name}: {setting.name}"
-        assert not [each for each in nested_settings(method) if flag(each) not in page]
+        assert not [each for each in nested_settings(method) if flag_of(each) not in page]
 
 
 def test_every_command_and_option_is_on_the_page_of_commands(site):

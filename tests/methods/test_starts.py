@@ -135,7 +135,8 @@ def test_a_recipe_runs_those_that_it_comes_after_first(monkeypatch, tmp_path, ca
     monkeypatch.chdir(tmp_path)
     seen = []
     monkeypatch.setattr(
-        "transencoder.cli.recipes.train_or_plan", lambda config, args, name=None: seen.append((config.output, name))
+        "transencoder.cli.recipes.train_or_plan",
+        lambda config, is_dry_run, recipe=None: seen.append((config.output, recipe)),
     )
     text = 'method = "simcse"\nsentences = "s.txt"\nstart = "x"\noutput = "runs/{0}"\nafter = {1}\n'
     for name, after in {"a": "[]", "b": '["a.toml"]', "c": '["a.toml", "b.toml"]', "x": '["x.toml"]'}.items():

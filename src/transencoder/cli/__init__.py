@@ -4,32 +4,63 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from transencoder import __version__
 from transencoder.cli import (
-    demo,
     duplicates,
+    encoders,
     evaluate,
-    export,
-    mine,
-    models,
     pairs,
     recipes,
     runs,
+    scoring,
     search,
     terminal,
     train,
-    truncate,
     views,
 )
-from transencoder.config import nearest
+from transencoder.cli.flags import Commands, Logs, add_command, options_from
+from transencoder.configs.names import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS = (train, models, evaluate, search, duplicates, pairs, mine, views, truncate, export, recipes, runs, demo)
+_COMMANDS: dict[str, Callable[[Any], None] | None] = {
+    "train": None,  # a command for each method
+    "score": scoring.score,
+    "label": scoring.label,
+    "evaluate": evaluate.evaluate,
+    "search build": search.build,
+    "search query": search.query,
+    "search evaluate": search.evaluate,
+    "duplicates": duplicates.duplicates,
+    "pairs": pairs.pairs,
+    "mine": pairs.mine,
+    "views": views.views,
+    "truncate": encoders.truncate,
+    "export": encoders.export,
+    "push": encoders.push,
+    "recipes list": recipes.list_all,
+    "recipes show": recipes.show_one,
+    "recipes run": recipes.run,
+    "runs list": runs.list_all,
+    "runs clean": runs.clean,
+    "report": runs.report,
+    "results": runs.results,
+    "demo": train.demo,
+}
+"""What is typed -> a function of its options."""
+
+_GROUPS = {
+    "train": ("METHOD", "train models without labels, or go on with a run that was interrupted"),
+    "search": ("ACTION", "embed a corpus into an index, search in it, and measure the search"),
+    "recipes": ("ACTION", "list, show and run the recipes that come with the project"),
+    "runs": ("ACTION", "list run folders and free their disk space"),
+}
+"""First word -> what the second is, and what they do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,14 +82,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if unknown:
             raise _unknown_option(unknown[0], args.parser)
-        with terminal.session(is_verbose=args.verbose, is_quiet=args.quiet):
+        logs = options_from(Logs, args)
+        with terminal.session(is_verbose=logs.verbose, is_quiet=logs.quiet):
             args.run(args)
         sys.stdout.flush()
     except TransencoderError as error:
         terminal.say_error(str(error))
         return EXIT_INPUT if isinstance(error, InputError) else EXIT_RUN
-    except KeyboardInterrupt:
-        terminal.say_error(_how_to_go_on(args))
+    except KeyboardInterrupt as stop:
+        terminal.say_error(_how_to_go_on(stop))
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return _reader_left()
@@ -79,8 +111,17 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add(commands)
+    groups: dict[str, Commands] = {}
+    for typed, function in _COMMANDS.items():
+        first, _, action = typed.partition(" ")
+        if first in _GROUPS and first not in groups:
+            second, summary = _GROUPS[first]
+            group = commands.add_parser(first, help=summary, description=summary)
+            groups[first] = group.add_subparsers(title=f"{second.lower()}s", metavar=second, required=True)
+        if function is None:
+            train.add_methods(groups[first])
+        else:
+            add_command(groups.get(first, commands), action or first, function)
     return parser
 
 
@@ -97,8 +138,7 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
     return InputError(f"{name} is not an option of {parser.prog}; {instead}. `{parser.prog} --help` shows all.")
 
 
-def _how_to_go_on(args: argparse.Namespace) -> str:
-    folder = getattr(args, "run_folder", None)
-    if folder is None or not Path(folder).exists():
+def _how_to_go_on(stop: KeyboardInterrupt) -> str:
+    if not isinstance(stop, terminal.Interrupted) or not Path(stop.args[0]).exists():
         return "stopped by Ctrl-C; nothing is left half done: run the same command again"
-    return f"stopped by Ctrl-C; run the same command again: it goes on from {folder}"
+    return f"stopped by Ctrl-C; run the same command again: it goes on from {stop.args[0]}"

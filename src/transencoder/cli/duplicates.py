@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
 
-from transencoder.cli.options import Commands, add_command, add_data_options, add_row_options, read_texts
-from transencoder.cli.rows import STDOUT, Batch, check_output, check_texts, nine_digits, write_table
-from transencoder.cli.search import add_embedder_options, embedder_of
+from transencoder.cli.files import (
+    STDOUT,
+    Batch,
+    Rows,
+    Where,
+    check_output,
+    check_texts,
+    nine_digits,
+    read_texts,
+    write_table,
+)
+from transencoder.cli.flags import argument, option
+from transencoder.cli.search import Embedding
 from transencoder.cli.terminal import show
 from transencoder.errors import InputError
 
@@ -26,55 +36,51 @@ _BIN = 0.05
 _ROWS_AT_ONCE = 10_000
 
 
-def add(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(
-        commands, "duplicates", _run, "find clusters of near-duplicate sentences: cluster, score, number, sentence"
-    )
-    parser.add_argument(
-        "sentences",
-        metavar="SENTENCES",
-        help="TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id",
-    )
-    parser.add_argument(
-        "--output", required=True, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet; -: TSV to stdout"
-    )
-    parser.add_argument(
-        "--kept", metavar="FILE", help="write the sentences without near-duplicates: the centre of each cluster"
-    )
-    parser.add_argument("--column", metavar="NAME", help="the sentences' column (default: text, else the first)")
-    parser.add_argument(
-        "--threshold",
-        type=float,
-        metavar="X",
-        help="least score with a cluster's centre (default: the valley in the histogram of nearest scores)",
-    )
-    add_embedder_options(parser)
-    add_row_options(parser)
-    add_data_options(parser)
+@dataclass(frozen=True, kw_only=True)
+class DuplicateOptions:
+    """Options of `duplicates`."""
+
+    sentences: str = argument("SENTENCES")
+    """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    output: str = option(metavar="FILE")
+    """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
+    kept: str | None = option(None, metavar="FILE")
+    """write the sentences without near-duplicates: the centre of each cluster"""
+    column: str | None = option(None, metavar="NAME")
+    """the sentences' column (default: text, else the first)"""
+    threshold: float | None = None
+    """least score with a cluster's centre (default: the valley in the histogram of nearest scores)"""
+    embedding: Embedding
+    rows: Rows
+    where: Where
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be written, and a threshold out of range."""
+        for output in filter(None, (self.output, self.kept)):
+            check_output(output, source=self.sentences)
+        if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
+            raise InputError(f"--threshold is {self.threshold}; give a number above 0 and at most 1")
 
 
-def _run(args: argparse.Namespace) -> None:
-    for output in filter(None, (args.output, args.kept)):
-        check_output(output, source=args.sentences)
-    if args.threshold is not None and not 0.0 < args.threshold <= 1.0:
-        raise InputError(f"--threshold is {args.threshold}; give a number above 0 and at most 1")
-    from transencoder.search import find_duplicates
+def duplicates(options: DuplicateOptions) -> None:
+    """Find clusters of near-duplicate sentences: cluster, score, number, sentence."""
+    from transencoder.search import find_duplicates, load_embedder
 
-    sentences = read_texts(args.sentences, args)
-    for output in filter(None, (args.output, args.kept)):
+    sentences = read_texts(options.sentences, options.column, options.rows, options.where)
+    for output in filter(None, (options.output, options.kept)):
         check_texts(sentences, output)
-    found = find_duplicates(sentences, embedder_of(args), args.threshold)
-    write_table(_rows(sentences, found), args.output)
+    embedder = load_embedder(**vars(options.embedding), **options.where.hub)
+    found = find_duplicates(sentences, embedder, options.threshold)
+    write_table(_rows(sentences, found), options.output)
     repeated = np.fromiter(found.repeated(), np.int64)
-    if args.kept:
-        write_table(_kept(sentences, repeated), args.kept)
-    if args.output == STDOUT:
+    if options.kept:
+        write_table(_kept(sentences, repeated), options.kept)
+    if options.output == STDOUT:
         return
     show(_histogram(found))
     show(_why(found))
-    n_clusters, n_repeated = len(found.clusters), len(repeated)
-    show(f"{args.output}: {n_clusters:,} clusters; {n_repeated:,} of {len(sentences):,} sentences repeat another")
+    counts = f"{len(found.clusters):,} clusters; {len(repeated):,} of {len(sentences):,} sentences repeat another"
+    show(f"{options.output}: {counts}")
 
 
 def _rows(sentences: Dataset, found: Duplicates) -> Iterator[Batch]:
@@ -96,7 +102,7 @@ def _kept(sentences: Dataset, repeated: np.ndarray) -> Iterator[Batch]:
 
 
 def _histogram(found: Duplicates) -> Table:
-    """How many sentences score how much with their nearest."""
+    """Draw how many sentences score how much with their nearest."""
     table = Table("score with the nearest", "sentences", "")
     table.columns[1].justify = "right"
     low = _BIN * np.floor(np.clip(found.nearest.min(initial=1.0), -1.0, 1.0 - _BIN) / _BIN)

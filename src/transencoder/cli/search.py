@@ -2,254 +2,209 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 
-from transencoder.cli.options import Commands, add_command, add_data_options, add_row_options, read_texts, reading
-from transencoder.cli.rows import STDOUT, Batch, check_output, nine_digits, write_table
-from transencoder.cli.terminal import show
+from transencoder.cli.files import STDOUT, Batch, Rows, Where, check_output, nine_digits, read_texts, write_table
+from transencoder.cli.flags import OneOf, argument, option
+from transencoder.cli.scoring import Models, load_scorer
+from transencoder.cli.terminal import goes_on_from, show
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from transencoder.scorers import Scorer
-    from transencoder.search import Embedder, Hit, SearchIndex
+    from transencoder.search import Hit, SearchIndex
 
-_FILES = "TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"
 _HITS_AT_ONCE = 1_000
+_QUERY_PROMPT, _DOCUMENT_PROMPT = OneOf(), OneOf()
 
 
-def add(commands: Commands) -> None:
-    """Add the command."""
-    summary = "embed a corpus into an index, search in it, and measure the search"
-    parser = commands.add_parser("search", help=summary, description=summary)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    _add_build(actions)
-    _add_query(actions)
-    _add_evaluate(actions)
+@dataclass(frozen=True, kw_only=True)
+class Embedding:
+    """Which bi-encoder embeds documents, and how: parameters of `load_embedder`."""
+
+    name: str = option(flag="--model", metavar="BI")
+    """bi-encoder: folder, run, hub id, or minilm"""
+    revision: str | None = None
+    """hub revision of the model"""
+    device: str | None = None
+    """such as cpu or cuda:0 (default: the best there is)"""
+    max_length: int | None = option(None, metavar="TOKENS")
+    """cut longer texts (default: the model's)"""
+    dimensions: int | None = None
+    """keep the first N numbers of an embedding, for models trained so (Matryoshka; default: all)"""
+    document_prompt: str | None = option(None, metavar="TEXT", one_of=_DOCUMENT_PROMPT)
+    """put before every document (default: the model's own, if any)"""
+    document_prompt_name: str | None = option(None, metavar="NAME", one_of=_DOCUMENT_PROMPT)
+    """the same, by its name among the model's prompts"""
 
 
-def _add_build(actions: Commands) -> None:
-    parser = add_command(
-        actions, "build", _build, "embed a corpus and write an index of it; run again, it goes on where it stopped"
-    )
-    parser.add_argument("corpus", metavar="CORPUS", help=f"documents: {_FILES}")
-    parser.add_argument("--output", required=True, metavar="INDEX", help="folder of the index")
-    parser.add_argument("--column", metavar="NAME", help="the documents' column (default: text, else the first)")
-    parser.add_argument("--id-column", metavar="NAME", help="their ids' column (default: documents have no ids)")
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "int8", "binary"),
-        default="float32",
-        help="how embeddings are kept: int8 takes a quarter of the memory, binary 1/32 (default: float32)",
-    )
-    add_embedder_options(parser)
-    prompts = parser.add_mutually_exclusive_group()
-    prompts.add_argument(
-        "--query-prompt", metavar="TEXT", help="put before every query (default: the model's own for queries, if any)"
-    )
-    prompts.add_argument("--query-prompt-name", metavar="NAME", help="the same, by its name among the model's prompts")
-    add_row_options(parser)
-    add_data_options(parser)
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Options of `search build`."""
+
+    corpus: str = argument("CORPUS")
+    """documents: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    output: str = option(metavar="INDEX")
+    """folder of the index"""
+    column: str | None = option(None, metavar="NAME")
+    """the documents' column (default: text, else the first)"""
+    id_column: str | None = option(None, metavar="NAME")
+    """their ids' column (default: documents have no ids)"""
+    precision: Literal["float32", "int8", "binary"] = "float32"
+    """how embeddings are kept: int8 takes a quarter of the memory, binary 1/32"""
+    embedding: Embedding
+    query_prompt: str | None = option(None, metavar="TEXT", one_of=_QUERY_PROMPT)
+    """put before every query (default: the model's own for queries, if any)"""
+    query_prompt_name: str | None = option(None, metavar="NAME", one_of=_QUERY_PROMPT)
+    """the same, by its name among the model's prompts"""
+    rows: Rows
+    where: Where
 
 
-def add_embedder_options(parser: argparse.ArgumentParser) -> None:
-    """Which bi-encoder embeds documents, and how."""
-    parser.add_argument("--model", required=True, metavar="BI", help="bi-encoder: folder, run, hub id, or minilm")
-    parser.add_argument("--revision", help="hub revision of the model")
-    parser.add_argument("--device", help="such as cpu or cuda:0 (default: the best there is)")
-    parser.add_argument("--max-length", type=int, metavar="TOKENS", help="cut longer texts (default: the model's)")
-    parser.add_argument(
-        "--dimensions",
-        type=int,
-        metavar="N",
-        help="keep the first N numbers of an embedding, for models trained so (Matryoshka; default: all)",
-    )
-    prompts = parser.add_mutually_exclusive_group()
-    prompts.add_argument(
-        "--document-prompt", metavar="TEXT", help="put before every document (default: the model's own, if any)"
-    )
-    prompts.add_argument(
-        "--document-prompt-name", metavar="NAME", help="the same, by its name among the model's prompts"
-    )
-
-
-def embedder_of(
-    args: argparse.Namespace, query_prompt: str | None = None, query_prompt_name: str | None = None
-) -> Embedder:
-    """The bi-encoder that `add_embedder_options` asks for."""
-    from transencoder.search import load_embedder
-
-    return load_embedder(
-        args.model,
-        query_prompt=query_prompt,
-        query_prompt_name=query_prompt_name,
-        document_prompt=args.document_prompt,
-        document_prompt_name=args.document_prompt_name,
-        dimensions=args.dimensions,
-        max_length=args.max_length,
-        device=args.device,
-        revision=args.revision,
-        token=args.token,
-        cache_folder=args.cache_dir,
-    )
-
-
-def _add_query(actions: Commands) -> None:
-    parser = add_command(actions, "query", _query, "find the documents of queries: query, rank, score, document")
-    parser.add_argument("index", metavar="INDEX", help="folder that `search build` wrote")
-    parser.add_argument("texts", nargs="*", metavar="QUERY", help="a query")
-    parser.add_argument("--queries", metavar="FILE", help=f"many queries: {_FILES}")
-    parser.add_argument("--column", metavar="NAME", help="the column of --queries (default: text, else the first)")
-    parser.add_argument("--top-k", type=int, default=10, metavar="K", help="documents a query (default: 10)")
-    parser.add_argument("--output", default=STDOUT, metavar="FILE", help=".tsv, .csv, .jsonl or .parquet (default: -)")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of TSV")
-    _add_search_options(parser)
-    add_row_options(parser)
-    add_data_options(parser)
-
-
-def _add_evaluate(actions: Commands) -> None:
-    parser = add_command(
-        actions, "evaluate", _evaluate, "measure the search on labelled queries: nDCG@10, MRR@10, MAP@100, recall"
-    )
-    parser.add_argument("index", metavar="INDEX", help="folder that `search build` wrote")
-    parser.add_argument(
-        "--relevance",
-        required=True,
-        metavar="FILE",
-        help="rows of query, document and, where there are negatives, score; texts, or with --queries ids",
-    )
-    parser.add_argument(
-        "--columns",
-        nargs=2,
-        metavar=("QUERY", "DOCUMENT"),
-        help="its columns (default: known names, else the first two)",
-    )
-    parser.add_argument(
-        "--score-column", help="its relevance, above 0 for an answer (default: score, relevance or label)"
-    )
-    parser.add_argument("--queries", metavar="FILE", help="ids and texts of the queries, whose ids --relevance has")
-    parser.add_argument(
-        "--query-columns", nargs=2, metavar=("ID", "TEXT"), help="columns of --queries (default: id or _id, and text)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_search_options(parser)
-    add_row_options(parser)
-    add_data_options(parser)
-
-
-def _add_search_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rerank", metavar="CROSS", help="cross-encoder that ranks what is found: folder, run, hub id")
-    parser.add_argument(
-        "--candidates", type=int, default=100, metavar="N", help="documents a query that it ranks (default: 100)"
-    )
-    parser.add_argument("--model", metavar="BI", help="where the index's bi-encoder is now (default: where it was)")
-    parser.add_argument("--device", help="such as cpu or cuda:0 (default: the best there is)")
-
-
-def _build(args: argparse.Namespace) -> None:
-    output = Path(args.output)
+def build(options: Build) -> None:
+    """Embed a corpus and write an index of it; run again, it goes on where it stopped."""
+    output = Path(options.output)
     if not output.absolute().parent.is_dir():
-        raise InputError(f"--output is {args.output!r}, but there is no folder {output.parent}. Make it first.")
-    from transencoder.search import build_index
+        raise InputError(f"--output is {options.output!r}, but there is no folder {output.parent}. Make it first.")
+    from transencoder.search import build_index, load_embedder
 
-    args.run_folder = args.output  # where an interrupted build goes on
-    corpus = _corpus(args)
-    embedder = embedder_of(args, args.query_prompt, args.query_prompt_name)
-    record = build_index(corpus, embedder, output, precision=args.precision)
-    show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {args.precision}")
+    with goes_on_from(options.output):
+        corpus = _corpus(options)
+        embedder = load_embedder(
+            **vars(options.embedding),
+            query_prompt=options.query_prompt,
+            query_prompt_name=options.query_prompt_name,
+            **options.where.hub,
+        )
+        record = build_index(corpus, embedder, output, precision=options.precision)
+    show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {options.precision}")
     if record.approximation:
         found = 100 * record.approximation.recall_at_10
         show(f"it is searched approximately: {found:.1f} % of the ten nearest are found, measured on its own documents")
 
 
-def _corpus(args: argparse.Namespace) -> Dataset:
-    if args.id_column is None:
-        return read_texts(args.corpus, args)
+def _corpus(options: Build) -> Dataset:
+    if options.id_column is None:
+        return read_texts(options.corpus, options.column, options.rows, options.where)
     from transencoder.pairs import read_documents
 
-    return read_documents(args.corpus, columns=(args.id_column, args.column or "text"), **reading(args))
+    columns = (options.id_column, options.column or "text")
+    return read_documents(options.corpus, columns=columns, **vars(options.rows), **vars(options.where))
 
 
-def _query(args: argparse.Namespace) -> None:
-    _check_query(args)
-    from transencoder.search import open_index
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """How an index is searched."""
 
-    queries = _queries(args)
-    index = open_index(args.index, model=args.model, device=args.device, token=args.token, cache_folder=args.cache_dir)
-    is_tsv = args.output.endswith(".tsv") or (args.output == STDOUT and not args.json)
+    rerank: str | None = option(None, metavar="CROSS")
+    """cross-encoder that ranks what is found: folder, run, hub id"""
+    candidates: int = 100
+    """documents a query that it ranks"""
+    model: str | None = option(None, metavar="BI")
+    """where the index's bi-encoder is now (default: where it was)"""
+    device: str | None = None
+    """such as cpu or cuda:0 (default: the best there is)"""
+
+    def open(self, index: str, where: Where) -> SearchIndex:
+        """Open the index of a folder."""
+        from transencoder.search import open_index
+
+        return open_index(index, model=self.model, device=self.device, **where.hub)
+
+    @contextmanager
+    def reranker(self, where: Where) -> Iterator[Scorer | None]:
+        """Load the cross-encoder, its tokens in a folder that goes when all is done."""
+        if self.rerank is None:
+            yield None
+            return
+        from transencoder.encoders import fetch, is_cross
+        from transencoder.inference import checked_device
+
+        device = checked_device(self.device) if self.device else None
+        folder = fetch(self.rerank, form="cross", **where.hub)
+        if not is_cross(folder):
+            raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
+        with TemporaryDirectory(prefix="transencoder-") as tokens:
+            yield load_scorer(self.rerank, folder, device, Models(models=(self.rerank,)), Path(tokens))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """Options of `search query`."""
+
+    index: str = argument("INDEX")
+    """folder that `search build` wrote"""
+    texts: tuple[str, ...] = argument("QUERY", ())
+    """a query"""
+    queries: str | None = option(None, metavar="FILE")
+    """many queries: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    column: str | None = option(None, metavar="NAME")
+    """the column of --queries (default: text, else the first)"""
+    top_k: int = option(10, metavar="K")
+    """documents a query"""
+    output: str = option(STDOUT, metavar="FILE")
+    """.tsv, .csv, .jsonl or .parquet"""
+    json: bool = False
+    """print JSON lines instead of TSV"""
+    searching: Searching
+    rows: Rows
+    where: Where
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        if bool(self.texts) == bool(self.queries):
+            raise InputError("give queries as arguments, or a file of them as --queries (- for stdin), one of the two")
+        if self.texts and (self.column or self.rows != Rows()):
+            raise InputError("--column, --header, --split, --file-format and --skip-bad-rows are for --queries")
+        empty = [text for text in self.texts if not text.strip()]
+        if empty:
+            raise InputError(f"a query is {empty[0]!r}; every query must have a character that is not white space")
+        if self.json and self.output != STDOUT:
+            raise InputError("--json is for stdout; with --output the name decides the format. Leave one out.")
+        check_output(self.output, source=self.queries or STDOUT)
+
+
+def query(options: Query) -> None:
+    """Find the documents of queries: query, rank, score, document."""
+    queries: Sequence[str] = options.texts
+    if options.queries is not None:
+        queries = read_texts(options.queries, options.column, options.rows, options.where)["text"]
+    index = options.searching.open(options.index, options.where)
+    is_tsv = options.output.endswith(".tsv") or (options.output == STDOUT and not options.json)
     if is_tsv and not index.record.is_one_line:
         raise InputError(
             "documents of this index have tabs or line ends, which TSV cannot hold. Give --json, or --output with a "
             "name that ends in .jsonl, .csv or .parquet"
         )
-    with _reranker(args) as reranker:
-        found = index.search(queries, args.top_k, reranker=reranker, n_candidates=args.candidates)
-        write_table(_rows(index, queries, found, reranker is not None), args.output, as_json=args.json)
+    with options.searching.reranker(options.where) as reranker:
+        found = index.search(queries, options.top_k, reranker=reranker, n_candidates=options.searching.candidates)
+        rows = _rows(index, queries, found, is_reranked=reranker is not None)
+        write_table(rows, options.output, as_json=options.json)
 
 
-def _check_query(args: argparse.Namespace) -> None:
-    if bool(args.texts) == bool(args.queries):
-        raise InputError("give queries as arguments, or a file of them as --queries (- for stdin), one of the two")
-    if args.texts and (args.column or args.header is not None or args.split or args.file_format or args.skip_bad_rows):
-        raise InputError("--column, --header, --split, --file-format and --skip-bad-rows are for --queries")
-    empty = [text for text in args.texts if not text.strip()]
-    if empty:
-        raise InputError(f"a query is {empty[0]!r}; every query must have a character that is not white space")
-    if args.json and args.output != STDOUT:
-        raise InputError("--json is for stdout; with --output the name decides the format. Leave one out.")
-    check_output(args.output, source=args.queries or STDOUT)
-
-
-def _queries(args: argparse.Namespace) -> Sequence[str]:
-    if args.texts:
-        return list(args.texts)
-    return read_texts(args.queries, args)["text"]  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _reranker(args: argparse.Namespace) -> Iterator[Scorer | None]:
-    """The cross-encoder, its tokens in a folder that goes when all is done."""
-    if args.rerank is None:
-        yield None
-        return
-    from sentence_transformers import CrossEncoder
-
-    from transencoder.encoders import fetch, gives_logits, is_cross, load_trained
-    from transencoder.inference import checked_device
-    from transencoder.scorers import CrossScorer
-    from transencoder.tokens import TokenCache
-
-    device = checked_device(args.device) if args.device else None
-    folder = fetch(args.rerank, form="cross", token=args.token, cache_folder=args.cache_dir)
-    if not is_cross(folder):
-        raise InputError(f"--rerank is {args.rerank}, which is a bi-encoder; give a cross-encoder")
-    model = load_trained(folder, device)
-    assert isinstance(model, CrossEncoder)
-    with TemporaryDirectory(prefix="transencoder-") as tokens:
-        yield CrossScorer(model, cache=TokenCache(Path(tokens)), as_logit=gives_logits(model))
-
-
-def _rows(index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]], is_reranked: bool) -> Iterator[Batch]:
-    """A row for each document that was found, some queries at a time."""
-    columns = ("query", "rank", "score", *(["cosine"] if is_reranked else []), _name(index), "document")
+def _rows(
+    index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]], *, is_reranked: bool
+) -> Iterator[Batch]:
+    """Yield a row for each document that was found, some queries at a time."""
+    has_ids = index.record.has_ids
+    scores = ("score", "cosine") if is_reranked else ("score",)
+    columns = ("query", "rank", *scores, "id" if has_ids else "number", "document")
     batch: Batch = {name: [] for name in columns}
-    for query, hits in zip(queries, found, strict=True):
+    for text, hits in zip(queries, found, strict=True):
         for rank, hit in enumerate(hits, start=1):
-            scores = (hit.score, hit.cosine) if is_reranked else (hit.score,)
-            name = hit.id if index.record.has_ids else hit.row + 1
-            for column, value in zip(
-                columns, (query, rank, *map(nine_digits, scores), name, hit.document), strict=True
-            ):
+            numbers = [nine_digits(getattr(hit, name)) for name in scores]
+            row = (text, rank, *numbers, hit.id if has_ids else hit.row + 1, hit.document)
+            for column, value in zip(columns, row, strict=True):
                 batch[column].append(value)
         if len(batch["query"]) >= _HITS_AT_ONCE:
             yield batch
@@ -257,38 +212,56 @@ def _rows(index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]]
     yield batch
 
 
-def _name(index: SearchIndex) -> str:
-    return "id" if index.record.has_ids else "number"
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Options of `search evaluate`."""
+
+    index: str = argument("INDEX")
+    """folder that `search build` wrote"""
+    relevance: str = option(metavar="FILE")
+    """rows of query, document and, where there are negatives, score; texts, or with --queries ids"""
+    columns: tuple[str, str] | None = option(None, metavar=("QUERY", "DOCUMENT"))
+    """its columns (default: known names, else the first two)"""
+    score_column: str | None = None
+    """its relevance, above 0 for an answer (default: score, relevance or label)"""
+    queries: str | None = option(None, metavar="FILE")
+    """ids and texts of the queries, whose ids --relevance has"""
+    query_columns: tuple[str, str] | None = option(None, metavar=("ID", "TEXT"))
+    """columns of --queries (default: id or _id, and text)"""
+    json: bool = False
+    """print JSON instead of a table"""
+    searching: Searching
+    rows: Rows
+    where: Where
 
 
-def _evaluate(args: argparse.Namespace) -> None:
-    if args.query_columns and not args.queries:
+def evaluate(options: Evaluate) -> None:
+    """Measure the search on labelled queries: nDCG@10, MRR@10, MAP@100, recall."""
+    if options.query_columns and not options.queries:
         raise InputError("--query-columns is for --queries; give that too, or leave it out")
     from transencoder.pairs import read_documents, read_relevance
-    from transencoder.search import measure, open_index, relevance_of
+    from transencoder.search import measure, relevance_of
 
-    rows = read_relevance(args.relevance, columns=args.columns, score_column=args.score_column, **reading(args))
+    reading = {**vars(options.rows), **vars(options.where)}
+    rows = read_relevance(options.relevance, columns=options.columns, score_column=options.score_column, **reading)
     queries = None
-    if args.queries:
-        where = {"cache_folder": args.cache_dir, "data_folder": args.data_dir, "token": args.token}
-        queries = read_documents(args.queries, columns=args.query_columns, **where)
+    if options.queries:
+        queries = read_documents(options.queries, columns=options.query_columns, **vars(options.where))
     relevance = relevance_of(rows, queries)
-    index = open_index(args.index, model=args.model, device=args.device, token=args.token, cache_folder=args.cache_dir)
-    with _reranker(args) as reranker:
+    index = options.searching.open(options.index, options.where)
+    with options.searching.reranker(options.where) as reranker:
         found = {"bi-encoder": measure(index, relevance)}
         if reranker:
-            found["re-ranked"] = measure(index, relevance, reranker=reranker, n_candidates=args.candidates)
-    if args.json:
-        show(json.dumps({"index": args.index, "n_queries": len(relevance.queries), "scores": found}))
-    else:
-        show(_table(found, len(relevance.queries)))
-
-
-def _table(found: dict[str, dict[str, float]], n_queries: int) -> Table:
+            n_candidates = options.searching.candidates
+            found["re-ranked"] = measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
+    n_queries = len(relevance.queries)
+    if options.json:
+        show(json.dumps({"index": options.index, "n_queries": n_queries, "scores": found}))
+        return
     table = Table(caption=f"{n_queries:,} queries")
     table.add_column("metric x 100")
     for name in found:
         table.add_column(name, justify="right")
-    for metric in next(iter(found.values())):
+    for metric in found["bi-encoder"]:
         table.add_row(metric, *(f"{scores[metric]:.2f}" for scores in found.values()))
-    return table
+    show(table)

@@ -50,6 +50,19 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
         own.setLevel(levels[1])
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while something was made that the same command goes on with; its argument is the folder."""
+
+
+@contextmanager
+def goes_on_from(folder: str) -> Iterator[None]:
+    """Tell the user, where Ctrl-C stops what is done here, from which folder the same command goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise Interrupted(folder) from stop
+
+
 def show(result: object) -> None:
     """Print a table or text on stdout; the first rank alone."""
     if is_first_rank():
@@ -64,12 +77,12 @@ def say_error(message: str) -> None:
 
 
 def is_first_rank() -> bool:
-    """Whether this process is alone, or the first of those that a launcher started."""
+    """Tell whether this process is alone, or the first of those that a launcher started."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def size(n_bytes: int) -> str:
-    """Bytes as a person reads them."""
+    """Write a number of bytes as a person reads it."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"

@@ -1,12 +1,11 @@
-"""`train <method>`: a config from recipe, `--set` and flags; then training, or only its plan."""
+"""`train <method>` and `demo`: a config from recipe, `--set` and flags; then training, or only its plan."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from transencoder.cli.flags import add_config_flags, put_flags
-from transencoder.cli.options import Commands, add_command
-from transencoder.cli.terminal import show
+from transencoder.cli.flags import Commands, add_config_flags, add_parser, option, options_from, put_flags
+from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.encoder import SentenceEncoder
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
@@ -14,81 +13,84 @@ from transencoder.methods import METHODS
 from transencoder.recipes import find_recipe, read_recipe
 from transencoder.settings import build, expanded, put
 
-
-def add(commands: Commands) -> None:
-    """Add the command."""
-    summary = "train models without labels, or go on with a run that was interrupted"
-    parent = commands.add_parser("train", help=summary, description=summary)
-    methods = parent.add_subparsers(title="methods", metavar="METHOD", required=True)
-    for name, config_class in METHODS.items():
-        summary = str(config_class.__doc__).partition("\n")[0]
-        parser = add_command(methods, name, _run, f"{summary}\n\n{_DETAILS}")
-        parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        takes_pairs = issubclass(config_class, SentenceEncoder)
-        parser.set_defaults(method=name, instead=_INSTEAD if takes_pairs else {})
-        parser.add_argument("--recipe", metavar="FILE", help="recipe to begin from: a TOML file, or a name")
-        add_run_options(parser)
-        add_config_flags(parser, config_class)
-
+_DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
+A setting whose default is none is chosen when the run starts, as its help says."""
 
 _INSTEAD = {"--views": "give two texts a row as --sentences FILE --columns a b, the names of their columns"}
 """What methods of sentences that take pairs have for options of other methods."""
 
-_DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
-A setting whose default is none is chosen when the run starts, as its help says."""
 
-
-def add_run_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
     """Options of every command that trains."""
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="override the recipe, such as bi.epochs=3 or members.1.pooling=cls; repeatable",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only show the plan, the steps, and about how much time and disk",
-    )
+
+    overrides: tuple[str, ...] = option((), flag="--set", metavar="NAME=VALUE", is_repeated=True)
+    """override the recipe, such as bi.epochs=3 or members.1.pooling=cls; repeatable"""
+    dry_run: bool = False
+    """only show the plan, the steps, and about how much time and disk"""
 
 
-def config_from(
-    args: argparse.Namespace, flags: Mapping[str, Any] | None = None, overrides: Sequence[str] = ()
-) -> RunConfig:
-    """The config that recipe, `--set` and flags make together.
+@dataclass(frozen=True, kw_only=True)
+class Train(RunOptions):
+    """Options of `train`, beside the settings of the method."""
 
-    Args:
-        args: With `method`, `recipe`, `set`, and the config's flags that were given.
-        flags: More fields that win over the recipe.
-        overrides: More of what `--set` takes.
+    recipe: str | None = option(None, metavar="FILE")
+    """recipe to begin from: a TOML file, or a name"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """Options of `demo`."""
+
+    output: str = "demo-run"
+    """the run folder"""
+
+
+def add_methods(methods: Commands) -> None:
+    """Add a command for each method, with every field of its config as a flag."""
+    for name, config_class in METHODS.items():
+        summary = str(config_class.__doc__).partition("\n")[0]
+        parser = add_parser(methods, name, f"{summary}\n\n{_DETAILS}", Train)
+        parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        takes_pairs = issubclass(config_class, SentenceEncoder)
+        parser.set_defaults(run=_run, method=name, instead=_INSTEAD if takes_pairs else {})
+        add_config_flags(parser, config_class)
+
+
+def _run(args: argparse.Namespace) -> None:
+    options = options_from(Train, args)
+    train_or_plan(_config(options, args), is_dry_run=options.dry_run)
+
+
+def _config(options: Train, args: argparse.Namespace) -> RunConfig:
+    """Build the config that recipe, `--set` and flags make together.
 
     Raises:
-        InputError: The recipe is of another method, or a value does not fit.
+        InputError: The recipe is of another method or several runs, or a value does not fit.
     """
-    method, table, origin = args.method, dict[str, Any](), "options"
-    if args.recipe is not None:
-        path = find_recipe(args.recipe)
+    config_class, table, origin = METHODS[args.method], dict[str, Any](), "options"
+    if options.recipe is not None:
+        path = find_recipe(options.recipe)
         recipe = read_recipe(path)
-        method, table, origin = recipe.method, recipe.table, str(path)
-        if recipe.vary and not overrides:
+        table, origin = recipe.table, str(path)
+        if recipe.vary:
             raise InputError(
                 f"{path}: several runs, which vary {', '.join(recipe.vary)}. Use: transencoder recipes run"
             )
-    if method != args.method:
-        raise InputError(f"{origin}: a recipe of {method}, not of {args.method}. Run: transencoder train {method}")
-    for override in (*args.set, *overrides):
-        put(table, METHODS[method], override)
-    put_flags(table, METHODS[method], args)
-    table |= flags or {}
-    return build(METHODS[method], table, origin)
+        if recipe.method != args.method:
+            raise InputError(
+                f"{path}: a recipe of {recipe.method}, not of {args.method}. Run: transencoder train {recipe.method}"
+            )
+    for override in options.overrides:
+        put(table, config_class, override)
+    put_flags(table, config_class, args)
+    return build(config_class, table, origin)
 
 
-def train_or_plan(config: RunConfig, args: argparse.Namespace, recipe: str | None = None) -> None:
+def train_or_plan(config: RunConfig, *, is_dry_run: bool, recipe: str | None = None) -> None:
     """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
-    if args.dry_run:
+    if is_dry_run:
         from transencoder.training import plan
 
         show(str(plan(config)))
@@ -99,7 +101,7 @@ def train_or_plan(config: RunConfig, args: argparse.Namespace, recipe: str | Non
     from transencoder.report.unlabelled import unlabelled_of
     from transencoder.report.verdict import verdict_of
 
-    trained = train_for(args, config, recipe)
+    trained = train(config, recipe)
     if score_rows(trained.result):
         show(summary_table(trained.result))
     else:
@@ -108,22 +110,24 @@ def train_or_plan(config: RunConfig, args: argparse.Namespace, recipe: str | Non
             show(unlabelled.terminal)
     if "mlm" not in trained.result["best"]:
         show(verdict_of(trained.result).sentence)
-    for line in filter(None, pretraining_lines(trained.result)):
+    for line in (*filter(None, pretraining_lines(trained.result)), *notes_of(trained.result)):
         show(line)
-    for note in notes_of(trained.result):
-        show(note)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
     show(f"report: {trained.folder / 'report.html'}")
 
 
-def train_for(args: argparse.Namespace, config: RunConfig, recipe: str | None = None) -> Any:
+def train(config: RunConfig, recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
-    args.run_folder = expanded(config).output
-    from transencoder.training import train
+    from transencoder.training import train as train_config
 
-    return train(config, recipe=recipe)
+    with goes_on_from(expanded(config).output):
+        return train_config(config, recipe=recipe)
 
 
-def _run(args: argparse.Namespace) -> None:
-    train_or_plan(config_from(args), args)
+def demo(options: Demo) -> None:
+    """Train on a small domain that comes along, in about three minutes."""
+    from transencoder.demo import run_demo
+
+    with goes_on_from(options.output):
+        run_demo(options.output, show)

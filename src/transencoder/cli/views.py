@@ -2,164 +2,272 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich.table import Table
 
-from transencoder.cli.options import Commands, add_command, add_data_options, add_row_options, reading
-from transencoder.cli.rows import STDOUT, check_output, check_texts, write_rows
+from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_rows
+from transencoder.cli.flags import OneOf, flag_of, option, part
 from transencoder.cli.terminal import show
-from transencoder.cli.view_kinds import AS_IS, KINDS, add_kind_options, check_kinds, make_view
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from transencoder.scorers import Scorer
-    from transencoder.views import Comparison
+    from transencoder.views import Comparison, View
+
+Kind = Literal["as-is", "span-mask", "word-deletion", "synonyms", "mlm", "back-translation"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_READS = {
+    "mask_token": ("span-mask",),
+    "share": ("word-deletion", "mlm"),
+    "synonyms": ("synonyms",),
+    "mlm": ("mlm",),
+    "translations": ("back-translation",),
+    "translate": ("back-translation",),
+    "translate_back": ("back-translation",),
+    "beams": ("back-translation",),
+}
+"""Option -> the kinds of views that read it."""
+_SOURCE = OneOf(is_required=True)
 
 
-def add(commands: Commands) -> None:
-    """Add the command."""
-    parser = add_command(
-        commands, "views", _run, "make two views of each sentence, or compare views: pairs to train on"
-    )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--sentences", help="TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id")
-    source.add_argument("--pairs", help="with --stats: views that are there, two columns of such a file")
-    parser.add_argument("--first", choices=KINDS, help=f"what makes sentence1 (default: {AS_IS}, the sentence itself)")
-    parser.add_argument(
-        "--second",
-        choices=KINDS,
-        nargs="+",
-        metavar="KIND",
-        help=f"what makes sentence2: {', '.join(KINDS)}; without --output several, to be compared",
-    )
-    parser.add_argument("--output", metavar="FILE", help=".tsv, .csv, .jsonl or .parquet; -: TSV to stdout")
-    parser.add_argument(
-        "--seed", type=int, default=2021, help="with the row, it decides what comes out (default: 2021)"
-    )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="processes that make views, with the same result; each loads a model of its own (default: 1)",
-    )
-    add_kind_options(parser)
-    group = parser.add_argument_group("comparison")
-    group.add_argument(
-        "--stats",
-        action="store_true",
-        help="show the edit distance in characters, mean ± standard deviation, and with --model the mean cosine",
-    )
-    group.add_argument("--model", nargs="+", metavar="MODEL", help="bi-encoders: folder, hub id, or minilm")
-    group.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--columns", nargs="+", metavar="NAME", help="the column of --sentences, the two of --pairs")
-    add_row_options(parser)
-    add_data_options(parser)
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """What views are made with."""
+
+    mask_token: str | None = option(None, metavar="TEXT")
+    """span-mask: what stands for the span (default: [MASK])"""
+    share: float | None = None
+    """share of the words that go, in word-deletion (default: 0.2) and mlm (default: 0.15)"""
+    synonyms: str | None = option(None, metavar="PATH")
+    """synonyms: file of lines word<TAB>synonym, or folder of WordNet's data files"""
+    mlm: str | None = option(None, metavar="MODEL")
+    """mlm: masked language model, a folder or hub id"""
+    translations: tuple[str, ...] = option((), metavar="FILE")
+    """back-translation: file of texts and their back-translations; two: of --first and of --second"""
+    translate: tuple[str, ...] = option((), metavar="MODEL")
+    """back-translation: translation model, a folder or hub id; two: of --first and of --second"""
+    translate_back: tuple[str, ...] = option((), metavar="MODEL")
+    """back-translation: its way back; two: of --first and of --second"""
+    beams: int | None = None
+    """back-translation: beams of the models (default: 1)"""
+    device: str | None = None
+    """such as cpu or cuda:0, for all models (default: the best there is)"""
 
 
-def _run(args: argparse.Namespace) -> None:
-    _check(args)
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """How views are compared."""
+
+    stats: bool = False
+    """show the edit distance in characters, mean ± standard deviation, and with --model the mean cosine"""
+    model: tuple[str, ...] = option((), metavar="MODEL")
+    """bi-encoders: folder, hub id, or minilm"""
+    json: bool = False
+    """print JSON instead of a table"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """Options of `views`."""
+
+    sentences: str | None = option(None, one_of=_SOURCE)
+    """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    pairs: str | None = option(None, one_of=_SOURCE)
+    """with --stats: views that are there, two columns of such a file"""
+    first: Kind | None = None
+    """what makes sentence1 (default: as-is, the sentence itself)"""
+    second: tuple[Kind, ...] = option((), metavar="KIND")
+    """what makes sentence2: %(choices)s; without --output several, to be compared"""
+    output: str | None = option(None, metavar="FILE")
+    """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
+    seed: int = 2021
+    """with the row, it decides what comes out"""
+    processes: int = 1
+    """processes that make views, with the same result; each loads a model of its own"""
+    making: Making = part("views", "what they are made with")
+    comparing: Comparing = part("comparison")
+    columns: tuple[str, ...] = option((), metavar="NAME")
+    """the column of --sentences, the two of --pairs"""
+    rows: Rows
+    where: Where
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        seconds, comparing = self.second, self.comparing
+        n_columns = 2 if self.pairs else 1
+        faults = (
+            (
+                self.pairs and (self.first or seconds or self.output or not comparing.stats),
+                "--pairs are views already; --stats compares them. Give --sentences to make others.",
+            ),
+            (self.sentences and not seconds, f"--second is missing: what makes sentence2, one of {', '.join(KINDS)}."),
+            (
+                not (self.output or comparing.stats),
+                "there is nothing to do. Give --output to write the views, or --stats.",
+            ),
+            (
+                (comparing.model or comparing.json) and not comparing.stats,
+                "--model and --json are for --stats. Give it, or leave them out.",
+            ),
+            (
+                self.output and len(seconds) > 1,
+                f"--second has {len(seconds)} kinds, and --output takes one. Give one, or leave --output out.",
+            ),
+            (self.output == STDOUT and comparing.stats, "--output - and --stats both go to stdout. Leave one out."),
+            (self.processes < 1, f"--processes is {self.processes}; it must be at least 1."),
+            (
+                self.columns and len(self.columns) != n_columns,
+                f"--columns has {len(self.columns)} names. Give {n_columns}.",
+            ),
+        )
+        for is_wrong, message in faults:
+            if is_wrong:
+                raise InputError(message)
+        self._check_making()
+        for source in (self.sentences, self.making.synonyms, *self.making.translations):
+            if self.output and source:
+                check_output(self.output, source=source)
+
+    def _check_making(self) -> None:
+        """Refuse options that no view reads, and two values where one side alone is a back-translation."""
+        first, kinds = self.first or "as-is", {self.first or "as-is", *self.second}
+        for name, readers in sorted(_READS.items()):
+            if getattr(self.making, name) not in (None, ()) and not kinds & set(readers):
+                readers_text = " and ".join(readers)
+                raise InputError(f"{flag_of(name)} is for {readers_text}, which is not among the views. Leave it out.")
+        n_allowed = 2 if first == "back-translation" and "back-translation" in self.second else 1
+        for name in ("translations", "translate", "translate_back"):
+            if len(given := getattr(self.making, name)) > n_allowed:
+                raise InputError(
+                    f"{flag_of(name)} has {len(given)} values for {n_allowed} of the sides --first and --second. Give "
+                    "one for both, or one for each that is a back-translation."
+                )
+
+
+def views(options: Views) -> None:
+    """Make two views of each sentence, or compare views: pairs to train on."""
     from transencoder.pairs.store import cache_folder_for_rows
     from transencoder.views import compare
 
     found: dict[str, Comparison] = {}
-    with TemporaryDirectory(prefix="views-", dir=cache_folder_for_rows(args.cache_dir)) as folder:
-        scorers = _scorers(args, Path(folder))
-        for name, pairs in _given_pairs(args) if args.pairs else _made_pairs(args, Path(folder)):
-            if args.output:
-                _write(pairs, name, args)
-            if args.stats:
+    with TemporaryDirectory(prefix="views-", dir=cache_folder_for_rows(options.where.cache_folder)) as folder:
+        scorers = _scorers(options, Path(folder))
+        for name, pairs in _given_pairs(options) if options.pairs else _made_pairs(options, Path(folder)):
+            if options.output:
+                write_rows(pairs, options.output)
+                if options.output != STDOUT and not options.comparing.json:
+                    sides = f"sentence1 {options.first or 'as-is'}, sentence2 {name}"
+                    show(f"{options.output}: {len(pairs)} pairs, {sides}")
+            if options.comparing.stats:
                 found[name] = compare(pairs, scorers)
-    if args.json:
+    if options.comparing.json:
         show(json.dumps({name: asdict(comparison) for name, comparison in found.items()}))
-    elif args.stats:
-        show(_table(found, args))
+    elif options.comparing.stats:
+        show(_table(found, options))
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuse what does not go together before anything is read."""
-    seconds, columns = args.second or [], args.columns or []
-    n_columns = 2 if args.pairs else 1
-    faults = (
-        (
-            args.pairs and (args.first or seconds or args.output or not args.stats),
-            "--pairs are views already; --stats compares them. Give --sentences to make others.",
-        ),
-        (args.sentences and not seconds, f"--second is missing: what makes sentence2, one of {', '.join(KINDS)}."),
-        (not (args.output or args.stats), "there is nothing to do. Give --output to write the views, or --stats."),
-        (
-            (args.model or args.json) and not args.stats,
-            "--model and --json are for --stats. Give it, or leave them out.",
-        ),
-        (
-            args.output and len(seconds) > 1,
-            f"--second has {len(seconds)} kinds, and --output takes one. Give one, or leave --output out.",
-        ),
-        (args.output == STDOUT and args.stats, "--output - and --stats both go to stdout. Leave one out."),
-        (args.processes < 1, f"--processes is {args.processes}; it must be at least 1."),
-        (columns and len(columns) != n_columns, f"--columns has {len(columns)} names. Give {n_columns}."),
-    )
-    for is_wrong, message in faults:
-        if is_wrong:
-            raise InputError(message)
-    check_kinds(args.first or AS_IS, seconds, args)
-    for source in (args.sentences, args.synonyms, *(args.translations or [])):
-        if args.output and source:
-            check_output(args.output, source=source)
-
-
-def _given_pairs(args: argparse.Namespace) -> Iterator[tuple[str, Dataset]]:
+def _given_pairs(options: Views) -> Iterator[tuple[str, Dataset]]:
     from transencoder.pairs import read_pairs
 
-    yield args.pairs, read_pairs(args.pairs, columns=args.columns, **reading(args))
+    pairs = str(options.pairs)
+    yield pairs, read_pairs(pairs, columns=options.columns or None, **vars(options.rows), **vars(options.where))
 
 
-def _made_pairs(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Dataset]]:
-    """The pairs of each kind of second view, under its name."""
+def _made_pairs(options: Views, folder: Path) -> Iterator[tuple[str, Dataset]]:
+    """Yield the pairs of each kind of second view, under its name."""
     from transencoder.pairs import read_sentences
     from transencoder.views import TwoViews
 
-    first, seconds = make_view(args.first or AS_IS, 0, args), {kind: make_view(kind, -1, args) for kind in args.second}
-    column = args.columns[0] if args.columns else None
-    sentences = read_sentences(args.sentences, column=column, **reading(args))
-    check_texts(sentences, args.output)
+    first = _view(options.first or "as-is", 0, options)
+    seconds = {kind: _view(kind, -1, options) for kind in options.second}
+    column = options.columns[0] if options.columns else None
+    sentences = read_sentences(str(options.sentences), column=column, **vars(options.rows), **vars(options.where))
+    check_texts(sentences, options.output)
     for kind, second in seconds.items():
         maker = TwoViews(first=first, second=second)
-        yield kind, maker(sentences, folder / f"{kind}.arrow", args.seed, args.processes)
+        yield kind, maker(sentences, folder / f"{kind}.arrow", options.seed, options.processes)
 
 
-def _write(pairs: Dataset, second: str, args: argparse.Namespace) -> None:
-    write_rows(pairs, args.output)
-    if args.output != STDOUT and not args.json:
-        show(f"{args.output}: {len(pairs)} pairs, sentence1 {args.first or AS_IS}, sentence2 {second}")
+def _view(kind: Kind, side: int, options: Views) -> View:
+    """Make a view; `side` is 0 for `--first`, -1 for `--second`.
+
+    Raises:
+        InputError: An option is missing or cannot be used.
+    """
+    from transencoder import views as kinds
+    from transencoder.encoders import fetch
+
+    making, hub = options.making, options.where.hub
+    share = _given(share=making.share)
+    if kind == "span-mask":
+        return kinds.SpanMask(mask_token="[MASK]" if making.mask_token is None else making.mask_token)
+    if kind == "word-deletion":
+        return kinds.WordDeletion(**share)
+    if kind == "synonyms":
+        return kinds.Synonyms(table=kinds.read_synonyms(_required("synonyms", making.synonyms)))
+    if kind == "mlm":
+        return kinds.MaskedWords(folder=fetch(_required("mlm", making.mlm), **hub), device=making.device, **share)
+    if kind == "back-translation":
+        return _back_translation(side, options)
+    return kinds.as_is
 
 
-def _scorers(args: argparse.Namespace, folder: Path) -> dict[str, Scorer]:
-    if not args.model:
+def _back_translation(side: int, options: Views) -> View:
+    from transencoder.encoders import fetch
+    from transencoder.views import BackTranslation, Translator, read_translations
+
+    making = options.making
+    names = (making.translate, making.translate_back)
+    if bool(making.translations) == any(names) or any(names) != all(names):
+        raise InputError(
+            "back-translation needs either --translations, a file, or --translate and --translate-back, two models. "
+            "Give one of these."
+        )
+    if making.translations:
+        return read_translations(making.translations[side], cache_folder=options.where.cache_folder)
+    folders = [fetch(models[side], **options.where.hub) for models in names]
+    beams = _given(n_beams=making.beams)
+    return BackTranslation(steps=tuple(Translator(folder=folder, device=making.device, **beams) for folder in folders))
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return those that were typed; the others keep the view's default."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _required(kind: Kind, value: str | None) -> str:
+    """Return the value of the option that is called as the kind of view that needs it."""
+    if value is None:
+        raise InputError(f"the view {kind} needs {flag_of(kind)}. `transencoder views --help` says what it is.")
+    return value
+
+
+def _scorers(options: Views, folder: Path) -> dict[str, Scorer]:
+    if not options.comparing.model:
         return {}
     from transencoder.encoders import fetch, load_bi
     from transencoder.inference import checked_device
     from transencoder.scorers import BiScorer
     from transencoder.tokens import TokenCache
 
-    cache, device = TokenCache(folder), checked_device(args.device) if args.device else None
-    folders = {name: fetch(name, form="bi", token=args.token, cache_folder=args.cache_dir) for name in args.model}
+    cache, device = TokenCache(folder), checked_device(options.making.device) if options.making.device else None
+    folders = {name: fetch(name, form="bi", **options.where.hub) for name in options.comparing.model}
     return {name: BiScorer(load_bi(model, device=device), cache=cache) for name, model in folders.items()}
 
 
-def _table(found: dict[str, Comparison], args: argparse.Namespace) -> Table:
-    table = Table(caption=None if args.pairs else f"against {args.first or AS_IS}")
+def _table(found: dict[str, Comparison], options: Views) -> Table:
+    table = Table(caption=None if options.pairs else f"against {options.first or 'as-is'}")
     table.add_column("views")
-    for title in ("edit distance", *(f"cosine, {name}" for name in args.model or [])):
+    for title in ("edit distance", *(f"cosine, {name}" for name in options.comparing.model)):
         table.add_column(title, justify="right")
     for name, each in found.items():
         cosines = (f"{cosine:.3f}" for cosine in each.similarity.values())

@@ -1,16 +1,18 @@
-"""Rows into a file of the format its name says, or to stdout as TSV or JSON lines."""
+"""The files of commands: options of how rows are read, and rows written in the format that a file's name says."""
 
 from __future__ import annotations
 
 import csv
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from transencoder import files
+from transencoder.cli.flags import option
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,9 +20,62 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 STDOUT = "-"
+Batch = dict[str, list[Any]]
+"""Some rows: column -> values."""
 
 _BATCH_ROWS = 10_000
 _TEXTS = ("text", "sentence1", "sentence2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """How the rows of a file are read, whatever its columns: parameters of `read_pairs` and its siblings."""
+
+    split: str | None = None
+    """split of a hub id or folder, such as test or validation[:1000]"""
+    header: bool | None = None
+    """whether a TSV or CSV has one (default: detected, an error where that is not certain)"""
+    file_format: str | None = None
+    """tsv, csv, jsonl or parquet, for stdin and files of another name"""
+    skip_bad_rows: bool = False
+    """count and leave out bad rows"""
+    bad_rows_file: str | None = option(None, metavar="FILE")
+    """with --skip-bad-rows: where they go, with the reason"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRows(Rows):
+    """How a file of pairs is read."""
+
+    columns: tuple[str, str] | None = option(None, metavar=("FIRST", "SECOND"))
+    """names of the two text columns (default: known names, else the first two)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where:
+    """Where data sets come from."""
+
+    data_folder: str | None = option(None, flag="--data-dir", metavar="DATA_DIR")
+    """folder with data sets in the hub's layout (default: TRANSENCODER_DATA)"""
+    cache_folder: str | None = option(None, flag="--cache-dir", metavar="CACHE_DIR")
+    """folder for hub downloads and Arrow files (default: the usual ones)"""
+    token: str | None = None
+    """hub access token (default: the one you are logged in with)"""
+
+    @property
+    def hub(self) -> dict[str, Any]:
+        """What `fetch` and other loaders of models take of it."""
+        return {"token": self.token, "cache_folder": self.cache_folder}
+
+
+def read_texts(source: str, column: str | None, rows: Rows, where: Where) -> Dataset:
+    """Read sentences; stdin has one a line unless an option says otherwise."""
+    from transencoder.pairs import read_sentences
+
+    options = dict(vars(rows))
+    if source == STDOUT and not (column or rows.file_format or rows.header is not None):
+        options["file_format"] = "txt"
+    return read_sentences(source, column=column, **options, **vars(where))
 
 
 def check_output(
@@ -76,12 +131,8 @@ def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) ->
 
 
 def nine_digits(score: float) -> float:
-    """A float32 as a float of nine digits, which hold it exactly and are no longer to read."""
+    """Return a float32 as a float of nine digits, which hold it exactly and are no longer to read."""
     return float(f"{score:.9g}")
-
-
-Batch = dict[str, list[Any]]
-"""Some rows: column -> values."""
 
 
 def write_table(batches: Iterable[Batch], output: str, *, as_json: bool = False) -> None:
@@ -97,15 +148,19 @@ def write_table(batches: Iterable[Batch], output: str, *, as_json: bool = False)
     """
     check_output(output)
     if output == STDOUT:
-        (_write_jsonl if as_json else _write_tsv)(batches, sys.stdout)
+        _write_lines(batches, sys.stdout, ".jsonl" if as_json else ".tsv")
         return
     with whole_file(output) as temporary:
-        _FORMATS[Path(output).suffix](batches, temporary)
+        if output.endswith(".parquet"):
+            _write_parquet(batches, temporary)
+        else:
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                _write_lines(batches, file, Path(output).suffix)
 
 
 @contextmanager
 def whole_file(output: str) -> Iterator[Path]:
-    """A name to write to; the file gets its own name when all is written, or is never there.
+    """Yield a name to write to; the file gets its own name when all is written, or is never there.
 
     Raises:
         InputError: The file cannot be written.
@@ -126,48 +181,22 @@ def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[Batch]:
         yield batch
 
 
-def _write_tsv(batches: Iterable[Batch], file: TextIO) -> None:
+def _write_lines(batches: Iterable[Batch], file: TextIO, ending: str) -> None:
     for number, batch in enumerate(batches):
-        if number == 0:
-            file.write("\t".join(batch) + "\n")
-        for row in zip(*batch.values(), strict=True):
-            _refuse_marks([value for value in row if isinstance(value, str)])
-            file.write("\t".join(map(str, row)) + "\n")
+        rows = zip(*batch.values(), strict=True)
+        if ending == ".jsonl":
+            for row in rows:
+                file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
+        elif ending == ".csv":
+            csv.writer(file).writerows([*([batch] if number == 0 else []), *rows])
+        else:
+            file.write("\t".join(batch) + "\n" if number == 0 else "")
+            for row in rows:
+                _refuse_marks([value for value in row if isinstance(value, str)])
+                file.write("\t".join(map(str, row)) + "\n")
 
 
-def _refuse_marks(texts: Sequence[str]) -> None:
-    if any(mark in text for text in texts for mark in "\t\n\r"):
-        raise InputError(
-            f"a text holds a tab or a line end, which TSV cannot: {texts!r}. Write .jsonl, .csv or .parquet."
-        )
-
-
-def _tsv(batches: Iterable[Batch], path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        _write_tsv(batches, file)
-
-
-def _csv(batches: Iterable[Batch], path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        for number, batch in enumerate(batches):
-            if number == 0:
-                writer.writerow(batch)
-            writer.writerows(zip(*batch.values(), strict=True))
-
-
-def _jsonl(batches: Iterable[Batch], path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        _write_jsonl(batches, file)
-
-
-def _write_jsonl(batches: Iterable[Batch], file: TextIO) -> None:
-    for batch in batches:
-        for row in zip(*batch.values(), strict=True):
-            file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
-
-
-def _parquet(batches: Iterable[Batch], path: Path) -> None:
+def _write_parquet(batches: Iterable[Batch], path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -180,9 +209,8 @@ def _parquet(batches: Iterable[Batch], path: Path) -> None:
         writer.close()
 
 
-_FORMATS: dict[str, Callable[[Iterable[Batch], Path], None]] = {
-    ".tsv": _tsv,
-    ".csv": _csv,
-    ".jsonl": _jsonl,
-    ".parquet": _parquet,
-}
+def _refuse_marks(texts: Sequence[str]) -> None:
+    if any(mark in text for text in texts for mark in "\t\n\r"):
+        raise InputError(
+            f"a text holds a tab or a line end, which TSV cannot: {texts!r}. Write .jsonl, .csv or .parquet."
+        )
