@@ -79,10 +79,10 @@ def add(commands: Commands) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     _check(args)
-    from transencoder.mining import check_numbers, mine_pairs, started
+    from transencoder.mining import check_numbers, mine_pairs, open_workspace
 
     check_numbers(args.n_pairs, args.max_pairs_per_sentence)
-    with started(
+    with open_workspace(
         args.start,
         revision=args.revision,
         pooling=args.pooling,
@@ -92,10 +92,10 @@ def _run(args: argparse.Namespace) -> None:
         device=args.device,
         token=args.token,
         cache_folder=args.cache_dir,
-    ) as place:
+    ) as workspace:
         mined = mine_pairs(
             _texts(args.sentences, args.column, args),
-            place,
+            workspace,
             documents=None if args.documents is None else _texts(args.documents, args.document_column, args),
             n_pairs=args.n_pairs,
             max_pairs_per_sentence=args.max_pairs_per_sentence,

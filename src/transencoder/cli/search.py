@@ -175,9 +175,9 @@ def _build(args: argparse.Namespace) -> None:
 def _corpus(args: argparse.Namespace) -> Dataset:
     if args.id_column is None:
         return read_texts(args.corpus, args)
-    from transencoder.pairs import read_documents
+    from transencoder.pairs import Source, read_documents
 
-    return read_documents(args.corpus, columns=(args.id_column, args.column or "text"), **reading(args))
+    return read_documents(Source(args.corpus, columns=(args.id_column, args.column or "text"), **reading(args)))
 
 
 def _query(args: argparse.Namespace) -> None:
@@ -264,14 +264,15 @@ def _name(index: SearchIndex) -> str:
 def _evaluate(args: argparse.Namespace) -> None:
     if args.query_columns and not args.queries:
         raise InputError("--query-columns is for --queries; give that too, or leave it out")
-    from transencoder.pairs import read_documents, read_relevance
+    from transencoder.pairs import Source, read_documents, read_relevance
     from transencoder.search import measure, open_index, relevance_of
 
-    rows = read_relevance(args.relevance, columns=args.columns, score_column=args.score_column, **reading(args))
+    options = {"columns": args.columns, "score_column": args.score_column, **reading(args)}
+    rows = read_relevance(Source(args.relevance, **options))
     queries = None
     if args.queries:
         where = {"cache_folder": args.cache_dir, "data_folder": args.data_dir, "token": args.token}
-        queries = read_documents(args.queries, columns=args.query_columns, **where)
+        queries = read_documents(Source(args.queries, columns=args.query_columns, **where))
     relevance = relevance_of(rows, queries)
     index = open_index(args.index, model=args.model, device=args.device, token=args.token, cache_folder=args.cache_dir)
     with _reranker(args) as reranker:

@@ -68,7 +68,7 @@ def add(commands: Commands) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     _check(args)
-    from transencoder.pairs.store import cache_folder_for_rows
+    from transencoder.pairs import cache_folder_for_rows
     from transencoder.views import compare
 
     found: dict[str, Comparison] = {}

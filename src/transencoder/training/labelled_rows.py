@@ -10,7 +10,7 @@ from datasets import Dataset, Value, concatenate_datasets
 from transencoder import tasks
 from transencoder.errors import InputError
 from transencoder.methods.dvbert import DvBERT
-from transencoder.pairs import ClassPairs, read_classes
+from transencoder.pairs import ClassPairs, Source, read_classes
 from transencoder.records import DataRecord
 from transencoder.training.gold import read_scores, task_named
 from transencoder.training.labelled import data_record, reading_options, source_name
@@ -46,8 +46,8 @@ def _classes(
         task = task_named(source)
         numbers = None if config.class_names or not number else ()  # what occurred first says nothing of numbers
         if task is None:
-            reading |= {"label_column": config.label_column, "class_names": names, "numbers": numbers}
-            found = read_classes(source, **reading)
+            stated = Source(source, score_column=config.label_column, **reading)
+            found = read_classes(stated, class_names=names, numbers=numbers)
         else:
             found = _task_classes(task, names, numbers, reading)
         names = names or found.names
@@ -70,17 +70,17 @@ def _task_classes(
 ) -> ClassPairs:
     if task.metric != "accuracy" and task.positive_label is None:
         raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
-    part = "" if task.config is None else f":{task.config}"
     where = {name: reading[name] for name in ("cache_folder", "data_folder", "token")}
-    return read_classes(
-        f"{task.dataset}{part}@{task.revision}",
+    source = Source(
+        task.dataset,
+        config=task.config,
+        revision=task.revision,
         columns=task.columns[:2],
-        label_column=task.columns[2],
-        class_names=names or task.class_names,
-        numbers=task.class_names or numbers,
+        score_column=task.columns[2],
         split=task.splits["train"],
         **where,
     )
+    return read_classes(source, class_names=names or task.class_names, numbers=task.class_names or numbers)
 
 
 def _check_tasks(config: DvBERT, sources: Sequence[str | Dataset]) -> None:
