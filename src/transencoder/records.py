@@ -61,7 +61,7 @@ class TextStatistics(TypedDict):
     """Digits, punctuation, spaces, symbols: what belongs to no single script."""
 
 
-class PileRecord(TypedDict):
+class CorpusRecord(TypedDict):
     """Sentences, or documents, that pairs were mined from."""
 
     rows: int
@@ -92,8 +92,8 @@ class HistogramRecord(TypedDict):
 class MiningRecord(TypedDict):
     """How pairs were mined from sentences."""
 
-    sentences: PileRecord
-    documents: NotRequired[PileRecord]
+    sentences: CorpusRecord
+    documents: NotRequired[CorpusRecord]
     """Where the second texts were not sentences."""
     near_duplicate_pairs: NotRequired[int]
     """Of a sentence and a document, left out."""

@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-import xxhash
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import progress
 from transencoder.files import whole_folder
-from transencoder.pairs import fingerprint
+from transencoder.pairs import fingerprint, text_hashes
 
 _CHUNK = 1024
 _PARTITIONS = 64
@@ -280,9 +279,7 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
         batch = pairs[i : i + _CHUNK]
         for i_side, side in enumerate(sides):
             column = batch[side]
-            hashes[n_sides * i + i_side : n_sides * (i + len(column)) : n_sides] = [
-                xxhash.xxh64_intdigest(text.encode()) for text in column
-            ]
+            hashes[n_sides * i + i_side : n_sides * (i + len(column)) : n_sides] = text_hashes(column)
     first = allocate(folder / ".first.npy", np.int64, (n,))
     for partition in range(_PARTITIONS):
         where = np.concatenate(

@@ -1,11 +1,10 @@
-"""Piles of made-up sentences with embeddings that are drawn, not computed."""
+"""Made-up sentences with embeddings that are drawn, not computed."""
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
-from transencoder.mining.distinct import distinct
-from transencoder.mining.piles import Pile
+from transencoder.mining.corpus import Corpus, distinct
 
 
 def unit_rows(n_rows, width=8, seed=0):
@@ -14,12 +13,12 @@ def unit_rows(n_rows, width=8, seed=0):
 
 
 @pytest.fixture(scope="session")
-def make_pile():
-    """A pile of texts; their embeddings are given or random."""
+def make_corpus():
+    """A corpus of texts; their embeddings are given or random."""
 
     def make(texts, embeddings=None, seed=0):
         found = distinct(Dataset.from_dict({"text": list(texts)}))
         drawn = unit_rows(len(found), seed=seed) if embeddings is None else np.asarray(embeddings, np.float32)
-        return Pile(**vars(found), embeddings=drawn)
+        return Corpus(**vars(found), embeddings=drawn)
 
     return make

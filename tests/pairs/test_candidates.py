@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError
-from transencoder.pairs import fingerprint, read_candidates
+from transencoder.pairs import Source, fingerprint, read_candidates
 
 ROWS = [
     {"query": "how to zip", "positive": ["make a zip", "zip it"], "negative": ["kernel panic"]},
@@ -27,6 +27,10 @@ PAIRS = [
 ]
 
 
+def candidates_of(path, **options):
+    return read_candidates(Source(path, **options))
+
+
 def lines(rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
@@ -37,7 +41,7 @@ def tuples(pairs):
 
 def test_each_candidate_is_a_pair_and_rows_of_one_query_text_stay_apart(write, caplog):
     with caplog.at_level(logging.INFO, logger="transencoder"):
-        pairs = read_candidates(write("test.jsonl.gz", lines(ROWS)))
+        pairs = candidates_of(write("test.jsonl.gz", lines(ROWS)))
     assert tuples(pairs) == PAIRS
     assert {name: str(feature.dtype) for name, feature in pairs.features.items()} == {
         "sentence1": "string",
@@ -52,9 +56,9 @@ def test_files_folders_and_datasets_are_the_same_pairs(write, tmp_path):
     write("data/some/set/test.jsonl.gz", lines(ROWS))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
     found = [
-        read_candidates("some/set", split="test", data_folder=tmp_path / "data"),
-        read_candidates(tmp_path / "rows.parquet"),
-        read_candidates(Dataset.from_list(ROWS)),
+        candidates_of("some/set", split="test", data_folder=tmp_path / "data"),
+        candidates_of(tmp_path / "rows.parquet"),
+        candidates_of(Dataset.from_list(ROWS)),
     ]
     assert [tuples(pairs) for pairs in found] == [PAIRS] * 3
     assert len({fingerprint(pairs) for pairs in found}) == 1
@@ -63,7 +67,7 @@ def test_files_folders_and_datasets_are_the_same_pairs(write, tmp_path):
 def test_columns_can_have_other_names_and_a_split_a_slice(write):
     rows = [{"q": row["query"], "pos": row["positive"], "neg": row["negative"], "id": 1} for row in ROWS]
     write("set/dev.jsonl.gz", lines(rows))
-    pairs = read_candidates(
+    pairs = candidates_of(
         str(write("set/test.jsonl.gz", lines(rows)).parent), split="test[2:4]", columns=("q", "pos", "neg")
     )
     assert tuples(pairs) == [(*row[:3], 0) for row in PAIRS[3:]]
@@ -72,7 +76,7 @@ def test_columns_can_have_other_names_and_a_split_a_slice(write):
 def test_a_candidate_that_is_there_twice_is_kept_and_counted(write, caplog):
     path = write("test.jsonl", lines([ROWS[0], ROWS[2] | {"negative": ["no sound", "no sound", "compress"]}]))
     with caplog.at_level(logging.WARNING, logger="transencoder"):
-        pairs = read_candidates(path)
+        pairs = candidates_of(path)
     assert pairs["sentence2"][3:] == ["compress", "no sound", "no sound", "compress"]
     assert "1 duplicate row; the first:" in caplog.text and "test.jsonl:2 is the same as" in caplog.text
 
@@ -93,18 +97,18 @@ def test_a_candidate_that_is_there_twice_is_kept_and_counted(write, caplog):
 def test_what_is_no_such_row_is_named_by_its_line(change, message, write):
     path = write("test.jsonl", lines([ROWS[0], ROWS[2] | change]))
     with pytest.raises(InputError, match=rf"test\.jsonl:2: {message}") as error:
-        read_candidates(path)
+        candidates_of(path)
     assert "skip" not in str(error.value), "there is no such option for tasks"
 
 
 def test_other_faults_of_a_file_are_named(write):
     with pytest.raises(InputError, match=r"test\.jsonl:2: not valid JSON"):
-        read_candidates(write("test.jsonl", lines([ROWS[0]]) + "{\n"))
+        candidates_of(write("test.jsonl", lines([ROWS[0]]) + "{\n"))
     with pytest.raises(InputError, match=r"no column 'negative'.*'query', 'positive'"):
-        read_candidates(write("short.jsonl", lines([{"query": "a", "positive": ["b"]}])))
+        candidates_of(write("short.jsonl", lines([{"query": "a", "positive": ["b"]}])))
     with pytest.raises(InputError, match="of 2 rows none has both positive and negative"):
-        read_candidates(write("empty.jsonl", lines([ROWS[1], ROWS[3]])))
+        candidates_of(write("empty.jsonl", lines([ROWS[1], ROWS[3]])))
     with pytest.raises(InputError, match="the file is empty"):
-        read_candidates(write("none.jsonl", ""))
+        candidates_of(write("none.jsonl", ""))
     with pytest.raises(InputError, match=r"table\.tsv:2: positive is 'zip it', of type str"):
-        read_candidates(write("table.tsv", "query\tpositive\tnegative\nhow to zip\tzip it\tno sound\n"))
+        candidates_of(write("table.tsv", "query\tpositive\tnegative\nhow to zip\tzip it\tno sound\n"))

@@ -12,7 +12,7 @@ import pytest
 from datasets import Dataset, concatenate_datasets
 
 from transencoder.errors import InputError
-from transencoder.pairs import drop_duplicates, duplicates, fingerprint
+from transencoder.pairs import drop_duplicates, find_duplicates, fingerprint
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -111,7 +111,7 @@ def test_rows_of_one_hash_are_compared(n_hashes):
     source = random.Random(2)
     texts = [str(source.randrange(40)) for _ in range(500)]
     hashes = np.array([int(text) % n_hashes for text in texts], dtype=np.uint64)
-    rows, firsts = duplicates.find_duplicates(Dataset.from_dict({"text": texts}), ["text"], hashes)
+    rows, firsts = find_duplicates(Dataset.from_dict({"text": texts}), ["text"], hashes)
     assert rows.tolist() == [row for row, text in enumerate(texts) if texts.index(text) < row]
     assert firsts.tolist() == [texts.index(texts[row]) for row in rows]
 

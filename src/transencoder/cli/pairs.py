@@ -121,16 +121,16 @@ class Mine:
 
 def mine(options: Mine) -> None:
     """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
-    from transencoder.mining import check_numbers, mine_pairs, started
+    from transencoder.mining import check_numbers, mine_pairs, open_workspace
     from transencoder.report.mining import mining_lines
 
     check_numbers(options.n_pairs, options.max_pairs_per_sentence)
     start = dict(vars(options.starting))
     start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
-    with started(options.start, **start, **options.where.hub) as place:
+    with open_workspace(options.start, **start, **options.where.hub) as workspace:
         mined = mine_pairs(
             _texts(options.sentences, options.column, options),
-            place,
+            workspace,
             documents=_texts(options.documents, options.document_column, options) if options.documents else None,
             n_pairs=options.n_pairs,
             max_pairs_per_sentence=options.max_pairs_per_sentence,

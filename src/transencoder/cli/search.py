@@ -96,10 +96,10 @@ def build(options: Build) -> None:
 def _corpus(options: Build) -> Dataset:
     if options.id_column is None:
         return read_texts(options.corpus, options.column, options.rows, options.where)
-    from transencoder.pairs import read_documents
+    from transencoder.pairs import Source, read_documents
 
     columns = (options.id_column, options.column or "text")
-    return read_documents(options.corpus, columns=columns, **vars(options.rows), **vars(options.where))
+    return read_documents(Source(options.corpus, columns=columns, **vars(options.rows), **vars(options.where)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,14 +239,15 @@ def evaluate(options: Evaluate) -> None:
     """Measure the search on labelled queries: nDCG@10, MRR@10, MAP@100, recall."""
     if options.query_columns and not options.queries:
         raise InputError("--query-columns is for --queries; give that too, or leave it out")
-    from transencoder.pairs import read_documents, read_relevance
+    from transencoder.pairs import Source, read_documents, read_relevance
     from transencoder.search import measure, relevance_of
 
     reading = {**vars(options.rows), **vars(options.where)}
-    rows = read_relevance(options.relevance, columns=options.columns, score_column=options.score_column, **reading)
+    source = Source(options.relevance, columns=options.columns, score_column=options.score_column, **reading)
+    rows = read_relevance(source)
     queries = None
     if options.queries:
-        queries = read_documents(options.queries, columns=options.query_columns, **vars(options.where))
+        queries = read_documents(Source(options.queries, columns=options.query_columns, **vars(options.where)))
     relevance = relevance_of(rows, queries)
     index = options.searching.open(options.index, options.where)
     with options.searching.reranker(options.where) as reranker:

@@ -1,11 +1,9 @@
-"""Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the start says of them.
+"""Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the base model says of them.
 
-`mine_pairs` reads as the algorithm, `mine` finds sentences and start by name. Each source of candidates is a file with
-one function: rows of sentences in, pairs of rows out.
+`mine_pairs` reads as the algorithm, `mine` finds sentences and base model by name.
 """
 
-from .algorithm import Mined, check_numbers, default_n_pairs, mine_pairs
-from .named import mine, started
-from .piles import Place
+from transencoder.mining.algorithm import Mined, check_numbers, default_n_pairs, mine, mine_pairs, open_workspace
+from transencoder.mining.corpus import Workspace
 
-__all__ = ["Mined", "Place", "check_numbers", "default_n_pairs", "mine", "mine_pairs", "started"]
+__all__ = ["Mined", "Workspace", "check_numbers", "default_n_pairs", "mine", "mine_pairs", "open_workspace"]

@@ -1,23 +1,39 @@
-"""Sentences become pairs: candidates from three sources, then a choice that spreads the start's scores evenly."""
+"""Sentences become pairs: candidates from three sources, then a choice that spreads the base model's scores evenly."""
 
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
 from transencoder import distributed
+from transencoder.config import Pooling, Precision
+from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError
-from transencoder.mining.bm25 import bm25
-from transencoder.mining.candidates import together
-from transencoder.mining.choice import spread
-from transencoder.mining.near_duplicates import without_near_duplicates
-from transencoder.mining.neighbours import neighbours
-from transencoder.mining.piles import Piles, Place, piled
-from transencoder.mining.random_pairs import random_pairs
-from transencoder.mining.records import record_of
-from transencoder.mining.writing import write_pairs
-from transencoder.records import MiningRecord
+from transencoder.inference import checked_device
+from transencoder.mining.candidates import (
+    SOURCES,
+    Candidates,
+    Strata,
+    score_candidates,
+    spread,
+    without_near_duplicates,
+)
+from transencoder.mining.corpus import Corpora, Distinct, Workspace, embed
+from transencoder.mining.sources import EXACT_UP_TO, bm25, neighbours, random_pairs
+from transencoder.pairs import cache_folder_for_rows, read_sentences
+from transencoder.pairs.rows import BadRows, Row
+from transencoder.pairs.store import store_rows
+from transencoder.prompts import Prompts, warn_of_unused_prompts
+from transencoder.records import CorpusRecord, MiningRecord
+from transencoder.scorers import BiScorer
+from transencoder.tokens import TokenCache
 from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)
@@ -25,6 +41,7 @@ logger = logging.getLogger(__name__)
 MAX_PAIRS_PER_SENTENCE = 20
 
 _ANCHORS_PER_PAIR = 2
+_BLOCK_PAIRS = 4096
 
 
 @dataclass(frozen=True)
@@ -34,14 +51,14 @@ class Mined:
     pairs: Dataset
     """`sentence1` and `sentence2`, memory-mapped, in random order; of two sentences one order only."""
     scores: np.ndarray
-    """float32 (n,): the start's cosines of the pairs, in [-1, 1]."""
+    """float32 (n,): the base model's cosines of the pairs, in [-1, 1]."""
     record: MiningRecord
     """Duplicates, the mix of sources, the histogram of scores."""
 
 
 def mine_pairs(
     sentences: Dataset,
-    place: Place,
+    workspace: Workspace,
     *,
     documents: Dataset | None = None,
     n_pairs: int | None = None,
@@ -51,15 +68,15 @@ def mine_pairs(
     """Mine pairs that range from paraphrases to strangers (the future work of Trans-Encoder, section 5.1).
 
     Candidates are, of at most 2 sentences for each pair that is wanted, drawn at random: the 1st, 2nd, 4th, ... 128th
-    neighbour by the start's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn evenly
-    over the range of the start's scores. The same seed, number of threads and machine give the same pairs.
+    neighbour by the base model's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn
+    evenly over the range of its scores. The same seed, number of threads and machine give the same pairs.
 
     Cost: every sentence is encoded once, which takes most of the time; the rest grows with the pairs. On disk 4 bytes
     for each sentence and dimension while it works, in memory 1.4 GB for a million sentences of 15 words.
 
     Args:
         sentences: Texts in `text`.
-        place: The start, and folders. Under torchrun each rank encodes its share, and the first does the rest.
+        workspace: The base model, and folders. Under torchrun each rank encodes its share, and the first does the rest.
         documents: Texts in `text`; each pair is then one of the sentences and one of these.
         n_pairs: How many; there are fewer where not as many can be made. None: `default_n_pairs`.
         max_pairs_per_sentence: Pairs that a sentence or a document may be in.
@@ -72,25 +89,25 @@ def mine_pairs(
         InputError: A number out of range, or not one pair can be made.
     """
     check_numbers(n_pairs, max_pairs_per_sentence)
-    scorer = place.scorer
-    first = piled(sentences, place, "sentences", scorer.prompt)
-    second = first if documents is None else piled(documents, place, "documents", scorer.document_prompt)
-    piles = Piles(first, second)
+    scorer = workspace.scorer
+    first = embed(sentences, workspace, "sentences", scorer.prompt)
+    second = first if documents is None else embed(documents, workspace, "documents", scorer.document_prompt)
+    corpora = Corpora(first, second)
     if distributed.rank() != 0:
         return None
     random = np.random.default_rng(seed)
     n_wanted = n_pairs or default_n_pairs(len(first))
     anchors = np.sort(random.permutation(len(first))[: _ANCHORS_PER_PAIR * n_wanted])
-    found = together(
-        piles,
-        neighbours=neighbours(piles, anchors),
-        bm25=bm25(piles, anchors),
-        random=random_pairs(piles, anchors, random),
+    found = score_candidates(
+        corpora,
+        neighbours=neighbours(corpora, anchors),
+        bm25=bm25(corpora, anchors),
+        random=random_pairs(corpora, anchors, random),
     )
-    found, n_near = without_near_duplicates(found, piles)
+    found, n_near = without_near_duplicates(found, corpora)
     if not len(found):
-        raise InputError(_no_pair(piles, n_near))
-    chosen, strata = spread(found, piles, n_wanted, max_pairs_per_sentence, random)
+        raise InputError(_no_pair(corpora, n_near))
+    chosen, strata = spread(found, corpora, n_wanted, max_pairs_per_sentence, random)
     if len(chosen) < n_wanted:
         logger.warning(
             "%d pairs were wanted, %d are there: %d candidates were found, no sentence may be in more than %d pairs",
@@ -100,11 +117,116 @@ def mine_pairs(
             max_pairs_per_sentence,
         )
     pairs = found.take(chosen)
-    return Mined(write_pairs(pairs, piles, place.folder), pairs.score, record_of(piles, n_near, found, strata, chosen))
+    rows = _texts_of(pairs, corpora)
+    stored = store_rows(rows, ("sentence1", "sentence2"), workspace.folder, BadRows("mined pairs"))
+    return Mined(stored, pairs.score, _record(corpora, n_near, found, strata, chosen))
+
+
+def mine(
+    sentences: str | os.PathLike[str] | Dataset,
+    start: str,
+    *,
+    documents: str | os.PathLike[str] | Dataset | None = None,
+    n_pairs: int | None = None,
+    max_pairs_per_sentence: int = MAX_PAIRS_PER_SENTENCE,
+    seed: int = 2021,
+    revision: str | None = None,
+    pooling: Pooling | None = None,
+    prompt: str | None = None,
+    document_prompt: str | None = None,
+    max_length: int | None = None,
+    precision: Precision = "auto",
+    device: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+    data_folder: str | None = None,
+) -> Mined:
+    """Mine pairs to train on from plain sentences; see `mine_pairs` for how, and what it costs.
+
+    Args:
+        sentences: What `read_sentences` takes: a file, one sentence a line, a hub id, a Dataset.
+        start: The bi-encoder to train from: a folder, a run, a hub id, or `minilm`.
+        documents: The same for the second texts of the pairs; None: they are sentences too.
+        n_pairs: How many; None: 5 for each sentence up to 10,000, 2 for each up to 50,000.
+        max_pairs_per_sentence: Pairs that a sentence or a document may be in.
+        seed: Decides what is drawn.
+        revision: Hub revision of the start.
+        pooling: Of the start; None: its own, mean for a plain model.
+        prompt: Text that the start reads before each sentence; None: its default prompt, if it has one.
+        document_prompt: The same before each document; None: the same text.
+        max_length: Tokens after which the start cuts a text; None: its own. Training cuts at 32 unless told otherwise.
+        precision: `auto` takes bf16 where the hardware has it.
+        device: Such as `cpu` or `cuda:0`; None: the best there is.
+        token: Hub token.
+        cache_folder: For the pairs, and for downloads. None: TRANSENCODER_CACHE, else ~/.cache/transencoder.
+        data_folder: Local copies of data sets. None: TRANSENCODER_DATA.
+
+    Raises:
+        InputError: Texts, start or an option cannot be used, or not one pair can be made.
+        RunError: The cache folder cannot be written.
+    """
+    check_numbers(n_pairs, max_pairs_per_sentence)
+    if document_prompt is not None and documents is None:
+        raise InputError(f"document_prompt is {document_prompt!r}, and there are no documents; give documents too")
+    where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
+    first = read_sentences(sentences, **where)
+    second = None if documents is None else read_sentences(documents, **where)
+    with open_workspace(
+        start,
+        revision=revision,
+        pooling=pooling,
+        prompts=Prompts(prompt, document_prompt),
+        max_length=max_length,
+        precision=precision,
+        device=device,
+        token=token,
+        cache_folder=cache_folder,
+    ) as workspace:
+        mined = mine_pairs(
+            first,
+            workspace,
+            documents=second,
+            n_pairs=n_pairs,
+            max_pairs_per_sentence=max_pairs_per_sentence,
+            seed=seed,
+        )
+    assert mined is not None, "one process alone is the first"
+    return mined
+
+
+@contextmanager
+def open_workspace(
+    start: str,
+    *,
+    revision: str | None,
+    pooling: Pooling | None,
+    prompts: Prompts,
+    max_length: int | None,
+    precision: Precision,
+    device: str | None,
+    token: str | None,
+    cache_folder: str | None,
+) -> Iterator[Workspace]:
+    """Load a base model, and give it a folder that goes at the end; arguments are those of `mine`."""
+    folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    warn_of_unused_prompts(folder, start, prompts)
+    on = None if device is None else checked_device(device)
+    model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
+    rows = cache_folder_for_rows(cache_folder)
+    with TemporaryDirectory(prefix="mining-", dir=rows) as name:
+        scratch = Path(name)
+        scorer = BiScorer(
+            model,
+            precision=precision,
+            cache=TokenCache(scratch / "tokens"),
+            prompt=prompts.query,
+            document_prompt=prompts.document,
+        )
+        yield Workspace(scorer, rows, scratch)
 
 
 def default_n_pairs(n_sentences: int) -> int:
-    """Five for each sentence up to 10,000 pairs, two for each up to 50,000.
+    """Return how many pairs are mined unless told: five for each sentence up to 10,000, two for each up to 50,000.
 
     Trans-Encoder has 37,081 for STS and about 10,000 for other tasks. Alike pairs are as many as a text has, while the
     others have no end: so more pairs are spread less evenly.
@@ -119,11 +241,51 @@ def check_numbers(n_pairs: int | None, max_pairs_per_sentence: int) -> None:
             raise InputError(f"{name} is {value}; it must be at least 1")
 
 
-def _no_pair(piles: Piles, n_near: int) -> str:
-    texts = plural(len(piles.first), "distinct sentence")
-    if not piles.are_one:
-        texts += f" and {plural(len(piles.second), 'distinct document')}"
+def _no_pair(corpora: Corpora, n_near: int) -> str:
+    texts = plural(len(corpora.first), "distinct sentence")
+    if not corpora.are_one:
+        texts += f" and {plural(len(corpora.second), 'distinct document')}"
     return (
         f"no pair can be made of {texts}, {n_near} near duplicates among them; give texts of which at least two say "
         "different things"
     )
+
+
+def _texts_of(pairs: Candidates, corpora: Corpora) -> Iterator[Row]:
+    for start in range(0, len(pairs), _BLOCK_PAIRS):
+        rows = slice(start, start + _BLOCK_PAIRS)
+        sides = corpora.first.texts[pairs.first[rows]]["text"], corpora.second.texts[pairs.second[rows]]["text"]
+        for number, texts in enumerate(zip(*sides, strict=True), start + 1):
+            yield Row(number, texts)
+
+
+def _record(corpora: Corpora, n_near: int, found: Candidates, strata: Strata, chosen: np.ndarray) -> MiningRecord:
+    pairs = found.take(chosen)
+    paired = np.concatenate([pairs.first, pairs.second]) if corpora.are_one else pairs.first
+    counts = [np.bincount(each.source, minlength=len(SOURCES)).tolist() for each in (found, pairs)]
+    record: MiningRecord = {
+        "sentences": _corpus_record(corpora.first, n_near if corpora.are_one else 0),
+        "paired_sentences": len(np.unique(paired)),
+        "mix": {
+            source: {"candidates": n_found, "pairs": n_pairs}
+            for source, n_found, n_pairs in zip(SOURCES, *counts, strict=True)
+        },
+        "histogram": {
+            "edges": strata.edges.tolist(),
+            "candidates": strata.counts(),
+            "pairs": strata.counts(chosen),
+        },
+        "exact_search": len(corpora.second) <= EXACT_UP_TO,
+    }
+    if not corpora.are_one:
+        record["documents"] = _corpus_record(corpora.second, 0)
+        record["near_duplicate_pairs"] = n_near
+    return record
+
+
+def _corpus_record(corpus: Distinct, n_near: int) -> CorpusRecord:
+    return {
+        "rows": len(corpus) + corpus.n_exact + corpus.n_alike,
+        "exact_duplicates": corpus.n_exact,
+        "near_duplicates": corpus.n_alike + n_near,
+    }

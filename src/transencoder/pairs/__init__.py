@@ -1,29 +1,34 @@
 """Pairs and sentences: read, checked, without surprises, memory-mapped from disk.
 
-`read_pairs` and `read_sentences` take a file, stdin, a `datasets.Dataset`, a folder in the hub's layout or a
-hub id; `read_candidates` reads queries with lists of candidates as pairs; `fingerprint` names the rows' content
-whatever they were read from; `read_classes` reads pairs with classes; `read_documents` reads texts with ids and
-`read_relevance` which documents answer which queries; `drop_duplicates` keeps the first of equal pairs;
-`text_statistics` counts a text.
+A `Source` says where rows come from and how they are read: a file, stdin, a `datasets.Dataset`, a folder in the hub's
+layout or a hub id. `read_pairs` and `read_sentences` take its fields as keywords; the other readers take a `Source`:
+`read_classes` pairs with classes, `read_candidates` queries with lists of candidates, `read_documents` texts with ids,
+`read_relevance` which documents answer which queries.
 """
 
-from .candidates import read_candidates
-from .classes import ClassPairs, read_classes
-from .duplicates import drop_duplicates
-from .fingerprints import fingerprint
-from .read import read_pairs, read_sentences
-from .retrieval import read_documents, read_relevance
-from .statistics import text_statistics
+from transencoder.pairs.candidates import read_candidates
+from transencoder.pairs.classes import ClassPairs, read_classes
+from transencoder.pairs.fingerprints import drop_duplicates, find_duplicates, fingerprint, text_hashes
+from transencoder.pairs.read import PAIRS, read_documents, read_pairs, read_relevance, read_rows, read_sentences
+from transencoder.pairs.source import Source
+from transencoder.pairs.statistics import text_statistics
+from transencoder.pairs.store import cache_folder_for_rows
 
 __all__ = [
+    "PAIRS",
     "ClassPairs",
+    "Source",
+    "cache_folder_for_rows",
     "drop_duplicates",
+    "find_duplicates",
     "fingerprint",
     "read_candidates",
     "read_classes",
     "read_documents",
     "read_pairs",
     "read_relevance",
+    "read_rows",
     "read_sentences",
+    "text_hashes",
     "text_statistics",
 ]

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transencoder.errors import InputError
+from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
+from transencoder.pairs.files import File
+from transencoder.pairs.read import open_source
+from transencoder.pairs.rows import BadRow, BadRows, Row, Table, text_fault
+from transencoder.pairs.source import Source
+from transencoder.pairs.store import store_rows
 from transencoder.wording import plural, shorten
-
-from ..errors import InputError
-from .checks import BadRows, text_fault
-from .columns import KNOWN_PAIRS, Wanted
-from .read import open_table
-from .rows import BadRow, Row, Table
-from .sources import Place, find_source
-from .store import cache_folder_for_rows, store_rows
-from .streams import File
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -36,6 +32,7 @@ NO_CLASS = ("-1", "-", "")
 MOST_CLASSES = 100
 """More are taken for a mistake, such as scores."""
 
+_CLASSES = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=LABEL_NAMES)
 _NUMBER = re.compile(r"-?\d+(\.\d*)?")
 
 
@@ -53,79 +50,37 @@ class ClassPairs:
 
 
 def read_classes(
-    source: str | os.PathLike[str] | Dataset,
-    *,
-    columns: Sequence[str] | None = None,
-    label_column: str | None = None,
-    class_names: Sequence[str] = (),
-    numbers: Sequence[str] | None = None,
-    header: bool | None = None,
-    file_format: str | None = None,
-    split: str | None = None,
-    cache_folder: str | os.PathLike[str] | None = None,
-    data_folder: str | os.PathLike[str] | None = None,
-    token: str | bool | None = None,
-    skip_bad_rows: bool = False,
-    bad_rows_file: str | os.PathLike[str] | None = None,
+    source: Source, *, class_names: Sequence[str] = (), numbers: Sequence[str] | None = None
 ) -> ClassPairs:
     """Read pairs with classes, checked row by row.
 
     A row whose class is -1, `-`, empty or null has none: it is left out, and the number of such rows logged.
 
     Args:
-        source: as in `read_pairs`.
-        columns: as in `read_pairs`.
-        label_column: name or position of the class. Default: `label`, `labels` or `gold_label`.
+        source: its `score_column` is the class. Default: `label`, `labels` or `gold_label`.
         class_names: all classes, in their order. Default: those that a data set's own feature names, else what occurs,
             in order (numbers by value).
         numbers: the class that each number from 0 means, where rows have numbers. A data set's own feature goes first.
             Default: `class_names`, unless these are numbers themselves.
-        header: as in `read_pairs`.
-        file_format: as in `read_pairs`.
-        split: as in `read_pairs`.
-        cache_folder: as in `read_pairs`.
-        data_folder: as in `read_pairs`.
-        token: as in `read_pairs`.
-        skip_bad_rows: as in `read_pairs`; repeated rows are left out too.
-        bad_rows_file: as in `read_pairs`.
 
     Raises:
         InputError: with `path:line`, what was read, what is allowed and what to do.
-        RunError: the cache folder or `bad_rows_file` cannot be written.
+        RunError: the cache folder or the file for bad rows cannot be written.
     """
     _check_names(class_names)
-    wanted = Wanted(
-        result=("sentence1", "sentence2"),
-        known=KNOWN_PAIRS,
-        columns=None if columns is None else tuple(columns),
-        score_column=label_column,
-        score_names=LABEL_NAMES,
-        header=header,
-    )
-    place = Place(
-        split=split,
-        token=token,
-        cache_folder=None if cache_folder is None else Path(cache_folder).expanduser(),
-        data_folder=None if data_folder is None else Path(data_folder).expanduser(),
-        file_format=file_format,
-    )
-    bad_rows_path = None if bad_rows_file is None else Path(bad_rows_file).expanduser()
-    name, found = find_source(source, place)
-    with (
-        BadRows(name, skip=skip_bad_rows, path=bad_rows_path) as bad_rows,
-        open_table(found, name, wanted, folder := cache_folder_for_rows(place.cache_folder)) as table,
-    ):
+    with open_source(source, _CLASSES) as opened:
+        table, name = opened.table, opened.bad_rows.name
         if len(table.columns) < 3:
             raise InputError(
                 f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
                 "State its name with label_column; scores are learned with label_kind scores."
             )
-        own = _named_by(found, table.columns[2])
+        own = _named_by(opened.found, table.columns[2])
         known = tuple(class_names) or own
         has_numbers = any(name.lstrip("-").isdecimal() for name in known)
         by_number = own or (tuple(numbers) if numbers is not None else () if has_numbers else known)
-        rows = _with_class(table, known, by_number, bad_rows)
-        stored = store_rows(rows, ("sentence1", "sentence2", "label"), folder, name, bad_rows, drop=skip_bad_rows)
+        rows = _with_class(table, known, by_number, opened.bad_rows)
+        stored = store_rows(rows, ("sentence1", "sentence2", "label"), opened.folder, opened.bad_rows)
     return _numbered(stored, known, name)
 
 
@@ -137,13 +92,13 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _named_by(found: File | Dataset, column: str) -> tuple[str, ...]:
-    """The names that a data set's own feature gives its classes, also one that was written to a Parquet file."""
+    """Return the names that a data set's own feature gives its classes, also one that was written to a Parquet file."""
     feature = (_features_of(found) if isinstance(found, File) else found.features).get(column)
     return tuple(getattr(feature, "names", None) or ())
 
 
 def _features_of(file: File) -> Mapping[str, Any]:
-    """The features that datasets left in a Parquet file's schema, where it is as datasets writes it."""
+    """Return the features that datasets left in a Parquet file's schema, where it is as datasets writes it."""
     if file.file_format != "parquet" or file.path is None or file.is_gzip:
         return {}
     from datasets import Features
@@ -157,7 +112,7 @@ def _features_of(file: File) -> Mapping[str, Any]:
 
 
 def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
-    """The good rows, their class as a name; empty where there is none."""
+    """Yield the good rows, their class as a name; empty where there is none."""
     numbers = f", or 0 to {len(by_number) - 1}" if by_number else ""
     allowed = (
         f"{', '.join(known)}{numbers}" if known else "a text or a whole number from 0; scores are another label_kind"
@@ -181,7 +136,7 @@ def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...]
 
 
 def _class_name(value: object, known: tuple[str, ...]) -> str | None:
-    """A class as text, empty for none; None where it can be no class. Numbers are whole in text files too: 1.0 is 1."""
+    """Return a class as text, empty for none; None where it can be no class; 1.0 is 1."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -226,6 +181,6 @@ def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    """Numbers by value, before other names."""
+    """Sort numbers by value, before other names."""
     is_number = name.lstrip("-").isdecimal()
     return not is_number, int(name) if is_number else 0, name

@@ -7,9 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transencoder.errors import InputError
 from transencoder.wording import plural, shorten
-
-from ..errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +25,8 @@ KNOWN_PAIRS = (
     ("query", "document"),
     ("query", "passage"),
 )
-KNOWN_TEXTS = (("text",), ("sentence",))
-KNOWN_OTHERS = (
+_KNOWN_TEXTS = (("text",), ("sentence",))
+_KNOWN_OTHERS = (
     *("score", "relatedness_score", "similarity_score", "similarity", "relevance", "label", "labels", "gold_label"),
     *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
 )
@@ -37,21 +36,21 @@ _NAME_OR_STATE = (
 )
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
 """Such as `query`, `text_a` or `Sentence 1`."""
-_KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *KNOWN_TEXTS, KNOWN_OTHERS) for name in names}
+_KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *_KNOWN_TEXTS, _KNOWN_OTHERS) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the caller asked of a source's columns."""
+    """The columns that a reader takes, and what the caller stated of them."""
 
     result: tuple[str, ...]
     """Names of the text columns in the result: `sentence1`, `sentence2`, or `text`."""
     known: tuple[tuple[str, ...], ...]
-    """Names that are taken for them when `columns` is not given, in this order."""
-    columns: tuple[str, ...] | None = None
-    score_column: str | None = None
-    score_names: tuple[str, ...] = ("score",)
+    """Names that are taken for them when `columns` is not stated, in this order."""
+    score_names: tuple[str, ...] = ()
     """What a column of scores or classes is called where none is stated; the first that is there is taken."""
+    columns: Sequence[str] | None = None
+    score_column: str | None = None
     header: bool | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +100,7 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     Raises:
         InputError: a stated column is missing or there twice, or none could be chosen.
     """
-    texts = wanted.columns or _known_texts(names, wanted)
+    texts = tuple(wanted.columns or ()) or _known_texts(names, wanted)
     if texts is None and len(names) >= len(wanted.result):
         texts = tuple(names[: len(wanted.result)])
     if texts is None:

@@ -1,26 +1,30 @@
-"""A name for a data set's content: the same rows give the same name, whatever they were read from."""
+"""Content by its hash: a name for a data set's rows, texts and rows told apart, exact duplicates."""
 
 from __future__ import annotations
 
+import array
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
+from transencoder.errors import InputError
 from transencoder.wording import shorten
-
-from ..errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from numpy.typing import NDArray
 
 _BLOCK_ROWS = 4096
+_PARTS = 16
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """SHA-256 of the rows' content and order, as 64 hexadecimal digits.
+    """Compute the SHA-256 of the rows' content and order, as 64 hexadecimal digits.
 
     Columns count by name and content, not by order or Arrow type: texts as UTF-8 with their lengths, numbers
     as float64. Rows are taken in blocks of 4,096 so that neither memory nor the result depends on how the
@@ -34,24 +38,78 @@ def fingerprint(dataset: Dataset) -> str:
     """
     columns = sorted(dataset.column_names)
     digest = hashlib.sha256()
-    _add(digest, b"transencoder rows 1")
-    for column in columns:
-        _add(digest, column.encode())
+    for name in ("transencoder rows 1", *columns):
+        digest.update(np.uint64(len(name.encode())).tobytes() + name.encode())
     arrow = dataset.with_format("arrow")
     for start in range(0, len(dataset), _BLOCK_ROWS):
         block = arrow[start : start + _BLOCK_ROWS]
         digest.update(np.uint64(block.num_rows).tobytes())
         for column in columns:
-            _add_column(digest, column, block.column(column))
+            for data in _bytes_of(column, block.column(column)):
+                digest.update(data)
     return digest.hexdigest()
 
 
-def _add(digest: Any, data: bytes) -> None:  # noqa: ANN401 - hashlib's objects have no public type
-    digest.update(np.uint64(len(data)).tobytes())
-    digest.update(data)
+def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash texts to 64 bits each, shape (texts,): two of a million different ones agree with a chance of 3e-8."""
+    return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in texts), np.uint64)
 
 
-def _add_column(digest: Any, name: str, values: Any) -> None:  # noqa: ANN401 - pyarrow has no types
+def row_hash(values: Sequence[object]) -> int:
+    """Hash a row's texts and numbers to 64 bits; a single text as `text_hashes` does."""
+    text = "\0".join([value if isinstance(value, str) else repr(value) for value in values])
+    return xxhash.xxh3_64_intdigest(text.encode())
+
+
+def drop_duplicates(dataset: Dataset) -> Dataset:
+    """Leave out exact repetitions of (sentence1, sentence2); the first is kept, and the order.
+
+    The result is a selection of the same table: texts stay where they are, 8 bytes a row are held in memory,
+    and the data set is returned as it is when there are no duplicates. (a, b) and (b, a) are not duplicates.
+
+    Args:
+        dataset: columns `sentence1` and `sentence2`; others are kept, with the first row's values.
+    """
+    repeated, _ = find_duplicates(dataset, ("sentence1", "sentence2"))
+    if not len(repeated):
+        return dataset
+    is_kept = np.ones(len(dataset), dtype=np.bool_)
+    is_kept[repeated] = False
+    return dataset.select(np.flatnonzero(is_kept), keep_in_memory=True)
+
+
+def find_duplicates(
+    dataset: Dataset, columns: Sequence[str], hashes: NDArray[np.uint64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Find rows that repeat an earlier one in the given columns, ascending, and for each the first such row.
+
+    Args:
+        dataset: the rows, which stay on disk.
+        columns: the columns that must be equal.
+        hashes: `row_hash` of these columns, shape (rows,), where they are known already. Rows of one hash are
+            compared, so a collision does no harm.
+    """
+    if hashes is None:
+        hashes = np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
+    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    firsts: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    for part in range(_PARTS):  # a part of the hashes at a time, so that little memory is needed beside them
+        grouped = _rows_of_repeated_hashes(hashes, part)
+        while len(grouped):
+            is_first = np.diff(hashes[grouped], prepend=~hashes[grouped[:1]]) != 0
+            first = grouped[is_first][np.cumsum(is_first) - 1][~is_first]
+            others = grouped[~is_first]
+            same = _equal_rows(dataset, columns, first, others)
+            found.append(others[same])
+            firsts.append(first[same])
+            grouped = others[~same]  # collisions: compared among themselves in the next round
+    rows = np.concatenate(found)
+    order = np.argsort(rows)
+    return rows[order], np.concatenate(firsts)[order]
+
+
+def _bytes_of(name: str, values: Any) -> Iterator[Any]:
+    """Yield what a column of a block adds to its fingerprint."""
     if values.null_count:
         raise InputError(
             f"column {shorten(name)} has nulls. A fingerprint needs a value in every row. Fill them or leave "
@@ -59,28 +117,52 @@ def _add_column(digest: Any, name: str, values: Any) -> None:  # noqa: ANN401 - 
         )
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or pa.types.is_string_view(values.type):
-        _add_texts(digest, values)
-    elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
-        digest.update(b"n")
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        yield b"t"
+        chunks = [chunk.cast(pa.large_string()) for chunk in values.chunks]
+        yield from (pc.binary_length(chunk).to_numpy().astype("<u8").tobytes() for chunk in chunks)
+        for chunk in chunks:
+            _, offsets, data = chunk.buffers()
+            if data is not None and len(chunk):
+                bounds = np.frombuffer(offsets, dtype=np.int64)
+                yield memoryview(data)[bounds[chunk.offset] : bounds[chunk.offset + len(chunk)]]
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        yield b"n"
         for chunk in values.chunks:
-            numbers = chunk.cast(pa.uint8()) if pa.types.is_boolean(chunk.type) else chunk
-            digest.update((numbers.to_numpy(zero_copy_only=False).astype("<f8") + 0.0).tobytes())
+            numbers = chunk.cast(pa.uint8()) if pa.types.is_boolean(kind) else chunk
+            yield (numbers.to_numpy(zero_copy_only=False).astype("<f8") + 0.0).tobytes()
     else:
         raise InputError(
-            f"column {shorten(name)} is of type {values.type}. A fingerprint takes text and numbers. Leave "
-            "the column out."
+            f"column {shorten(name)} is of type {kind}. A fingerprint takes text and numbers. Leave the column out."
         )
 
 
-def _add_texts(digest: Any, values: Any) -> None:  # noqa: ANN401 - pyarrow has no types
-    digest.update(b"t")
-    chunks = [chunk.cast(pa.large_string()) for chunk in values.chunks]
-    for chunk in chunks:
-        digest.update(pc.binary_length(chunk).to_numpy().astype("<u8").tobytes())
-    for chunk in chunks:
-        _, offsets, data = chunk.buffers()
-        if data is None or not len(chunk):
-            continue
-        bounds = np.frombuffer(offsets, dtype=np.int64)
-        digest.update(memoryview(data)[bounds[chunk.offset] : bounds[chunk.offset + len(chunk)]])
+def _row_hashes(dataset: Dataset, columns: Sequence[str]) -> Iterator[int]:
+    for block in dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_BLOCK_ROWS):
+        yield from map(row_hash, zip(*(block.column(column).to_pylist() for column in columns), strict=True))
+
+
+def _rows_of_repeated_hashes(hashes: NDArray[np.uint64], part: int) -> NDArray[np.int64]:
+    """Return the rows whose hash another row has too, those of one hash together and ascending."""
+    some_byte = hashes.view(np.uint8)[::8]
+    rows = np.flatnonzero(some_byte % _PARTS == part)
+    rows = rows[np.argsort(hashes[rows], kind="stable")]
+    is_next = np.diff(hashes[rows]) == 0
+    is_repeated = np.append(is_next, False) | np.append(False, is_next)
+    repeated: NDArray[np.int64] = rows[is_repeated[: len(rows)]]
+    return repeated
+
+
+def _equal_rows(
+    dataset: Dataset, columns: Sequence[str], left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    arrow = dataset.select_columns(list(columns)).with_format("arrow")
+    same = np.ones(len(left), dtype=np.bool_)
+    for start in range(0, len(left), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        sides = arrow[left[block]], arrow[right[block]]
+        for column in columns:
+            equal = pc.equal(*(side.column(column).combine_chunks() for side in sides))
+            same[block] &= equal.to_numpy(zero_copy_only=False)
+    return same

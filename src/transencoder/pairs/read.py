@@ -1,4 +1,4 @@
-"""The two public readers, and the one path both take: find, choose columns, check each row, store."""
+"""The readers of pairs and texts, and the one path all readers take: find, choose columns, check each row, store."""
 
 from __future__ import annotations
 
@@ -6,42 +6,30 @@ import itertools
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
-from .checks import BadRows, checked_rows
-from .columns import KNOWN_PAIRS, KNOWN_TEXTS, Wanted
-from .formats import READERS, read_dataset
-from .rows import BadRow, Row, Table, warn_of_short_slice
-from .sources import Place, find_source
-from .store import RowIndex, cache_folder_for_rows, report_duplicates, store_rows
-from .streams import File, open_stream
+from transencoder.errors import InputError
+from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
+from transencoder.pairs.files import File, open_stream
+from transencoder.pairs.formats import READERS, read_dataset
+from transencoder.pairs.rows import BadRow, BadRows, Row, Table, checked_rows, warn_of_short_slice, watch_bad_rows
+from transencoder.pairs.source import Source, find_source
+from transencoder.pairs.store import RowIndex, cache_folder_for_rows, report_duplicates, store_rows
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-
-@dataclass(frozen=True, kw_only=True)
-class Checks:
-    """What a reader asks of the rows beside their texts."""
-
-    score_range: tuple[float, float] | None = None
-    skip_bad_rows: bool = False
-    bad_rows_file: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.bad_rows_file is not None and not self.skip_bad_rows:
-            raise InputError(
-                "bad_rows_file is stated without skip_bad_rows. It holds the rows that are skipped. State "
-                "both, or neither."
-            )
-        if self.score_range is not None and not self.score_range[0] < self.score_range[1]:
-            raise InputError(
-                f"score_range is {self.score_range}. The lowest score comes first, then a higher one: (0, 5)."
-            )
+PAIRS = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=("score",))
+SENTENCES = Wanted(result=("text",), known=(("text",), ("sentence",)))
+DOCUMENTS = Wanted(result=("id", "text"), known=(("id", "text"), ("_id", "text")))
+RELEVANCE = Wanted(
+    result=("sentence1", "sentence2"),
+    known=(("query-id", "corpus-id"), *KNOWN_PAIRS),
+    score_names=("score", "relevance", "label"),
+)
 
 
 def read_pairs(
@@ -79,7 +67,7 @@ def read_pairs(
         split: such as `test` or `validation[:1000]`; may be left out when there is only one.
         config: the data set's configuration on the hub, a sub-folder in a local copy.
         revision: the hub's commit, tag or branch.
-        token: the hub's token for private data sets.
+        token: the hub's token for private data sets; None takes the one that `hf auth login` stored.
         cache_folder: for Arrow files and downloads. Default: TRANSENCODER_CACHE, else ~/.cache/transencoder
             (downloads: the hub's cache).
         data_folder: local copies of data sets, `<id>[/<config>]/<split>.jsonl.gz`. Default:
@@ -99,24 +87,25 @@ def read_pairs(
         InputError: with `path:line`, what was read, what is allowed and what to do.
         RunError: the cache folder or `bad_rows_file` cannot be written.
     """
-    wanted = Wanted(
-        result=("sentence1", "sentence2"),
-        known=KNOWN_PAIRS,
-        columns=_names(columns, "columns"),
-        score_column=score_column,
-        header=header,
+    return read_rows(
+        Source(
+            source,
+            columns=columns,
+            score_column=score_column,
+            header=header,
+            score_range=score_range,
+            split=split,
+            config=config,
+            revision=revision,
+            token=token,
+            cache_folder=cache_folder,
+            data_folder=data_folder,
+            skip_bad_rows=skip_bad_rows,
+            bad_rows_file=bad_rows_file,
+            file_format=file_format,
+        ),
+        PAIRS,
     )
-    place = Place(
-        split=split,
-        config=config,
-        revision=revision,
-        token=token,
-        cache_folder=_path(cache_folder),
-        data_folder=_path(data_folder),
-        file_format=file_format,
-    )
-    checks = Checks(score_range=score_range, skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file))
-    return read_rows(source, wanted, place, checks)
 
 
 def read_sentences(
@@ -137,79 +126,102 @@ def read_sentences(
     """Read sentences, checked one by one, as a memory-mapped data set.
 
     Arguments and errors are those of `read_pairs`; beside its formats there is .txt: one sentence a line, no
-    header.
-
-    Args:
-        source: as in `read_pairs`.
-        column: name of the text column; its position in a TSV or CSV without a header. Default: `text`,
-            `sentence`, else the first column of a TSV or CSV.
-        header: as in `read_pairs`.
-        split: as in `read_pairs`.
-        config: as in `read_pairs`.
-        revision: as in `read_pairs`.
-        token: as in `read_pairs`.
-        cache_folder: as in `read_pairs`.
-        data_folder: as in `read_pairs`.
-        skip_bad_rows: as in `read_pairs`.
-        bad_rows_file: as in `read_pairs`.
-        file_format: as in `read_pairs`, or txt.
+    header. `column` is the name of the text column, its position in a TSV or CSV without a header; default: `text`,
+    `sentence`, else the first column of a TSV or CSV.
 
     Returns:
         The column `text`.
-
-    Raises:
-        InputError: as in `read_pairs`.
-        RunError: as in `read_pairs`.
     """
-    columns = None if column is None else (column,)
-    wanted = Wanted(result=("text",), known=KNOWN_TEXTS, columns=columns, score_names=(), header=header)
-    place = Place(
-        split=split,
-        config=config,
-        revision=revision,
-        token=token,
-        cache_folder=_path(cache_folder),
-        data_folder=_path(data_folder),
-        file_format=file_format,
+    return read_rows(
+        Source(
+            source,
+            columns=None if column is None else (column,),
+            header=header,
+            split=split,
+            config=config,
+            revision=revision,
+            token=token,
+            cache_folder=cache_folder,
+            data_folder=data_folder,
+            skip_bad_rows=skip_bad_rows,
+            bad_rows_file=bad_rows_file,
+            file_format=file_format,
+        ),
+        SENTENCES,
     )
-    return read_rows(source, wanted, place, Checks(skip_bad_rows=skip_bad_rows, bad_rows_file=_path(bad_rows_file)))
 
 
-def read_rows(source: str | os.PathLike[str] | Dataset, wanted: Wanted, place: Place, checks: Checks) -> Dataset:
-    """The rows of a source, checked one by one, with the columns that are wanted."""
-    name, found = find_source(source, place)
-    folder = cache_folder_for_rows(place.cache_folder)
+def read_documents(source: Source) -> Dataset:
+    """Read texts with their ids, checked one by one: columns `id` and `text`.
+
+    They are read from the columns stated, else from `id` or `_id`, and `text`, else from the first two.
+    """
+    return read_rows(source, DOCUMENTS)
+
+
+def read_relevance(source: Source) -> Dataset:
+    """Read which documents answer which queries: a query and a document a row, as texts or as ids.
+
+    They are read from the columns stated, else from `query-id` and `corpus-id`, those of `read_pairs`, else from the
+    first two. The relevance, above 0 where the document answers, is the column stated, else `score`, `relevance` or
+    `label`; without such a column every row is an answer.
+
+    Returns:
+        Columns `sentence1` (the query), `sentence2` (the document) and, where there is one, `score`.
+    """
+    return read_rows(source, RELEVANCE)
+
+
+def read_rows(source: Source, wanted: Wanted) -> Dataset:
+    """Read the rows of a source, checked one by one, with the columns that are wanted."""
     n_texts = len(wanted.result)
-    with (
-        BadRows(name, skip=checks.skip_bad_rows, path=checks.bad_rows_file) as bad_rows,
-        open_table(found, name, wanted, folder) as table,
-    ):
+    with open_source(source, wanted) as opened:
+        table, bad_rows = opened.table, opened.bad_rows
         names = (*wanted.result, "score")[: len(table.columns)]
-        if checks.score_range is not None and len(names) == n_texts:
+        if source.score_range is not None and len(names) == n_texts:
             raise InputError(
-                f"{name}: score_range is stated, but no score column is found. State its name with score_column."
+                f"{bad_rows.name}: score_range is stated, but no score column is found. State its name with "
+                "score_column."
             )
-        rows = _not_empty(checked_rows(table, n_texts, checks.score_range, bad_rows), table, bad_rows)
-        if not isinstance(found, File) and not checks.skip_bad_rows:
-            renamed = _renamed(found, table.columns, names)
-            if renamed is not None:
-                index = RowIndex()
-                deque(index.watch(rows), maxlen=0)
-                report_duplicates(renamed, index, name, bad_rows, drop=False)
-                return renamed
-        return store_rows(rows, names, folder, name, bad_rows, drop=checks.skip_bad_rows)
+        rows = _not_empty(checked_rows(table, n_texts, source.score_range, bad_rows), table, bad_rows)
+        renamed = None if isinstance(opened.found, File) else _renamed(opened.found, table.columns, names)
+        if renamed is None or bad_rows.skips:
+            return store_rows(rows, names, opened.folder, bad_rows)
+        index = RowIndex()
+        deque(index.watch(rows), maxlen=0)
+        report_duplicates(renamed, index, bad_rows)
+        return renamed
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """A source whose rows can be read."""
+
+    found: File | Dataset
+    table: Table
+    bad_rows: BadRows
+    folder: Path
+    """For the Arrow file."""
 
 
 @contextmanager
-def open_table(found: File | Dataset, name: str, wanted: Wanted, folder: Path) -> Iterator[Table]:
-    """The rows of a source, its columns chosen; `folder` takes unpacked copies where a format needs them."""
-    if not isinstance(found, File):
-        yield read_dataset(found, name, wanted)
-        return
-    with open_stream(found, seekable_in=folder if found.file_format == "parquet" else None) as stream:
-        table = READERS[found.file_format](stream, name, wanted)
-        is_whole = found.start == 0 and found.stop is None
-        yield table if is_whole else replace(table, rows=_sliced(table.rows, found))
+def open_source(source: Source, wanted: Wanted) -> Iterator[OpenSource]:
+    """Find a source, choose its columns and open its rows."""
+    wanted = replace(wanted, columns=source.columns, score_column=source.score_column, header=source.header)
+    bad_rows_file = None if source.bad_rows_file is None else Path(source.bad_rows_file).expanduser()
+    name, found = find_source(source)
+    folder = cache_folder_for_rows(source.cache_folder)
+    with ExitStack() as stack:
+        bad_rows = stack.enter_context(watch_bad_rows(name, skip=source.skip_bad_rows, path=bad_rows_file))
+        if not isinstance(found, File):
+            table = read_dataset(found, name, wanted)
+        else:
+            can_seek_in = folder if found.file_format == "parquet" else None
+            stream = stack.enter_context(open_stream(found, seekable_in=can_seek_in))
+            table = READERS[found.file_format](stream, name, wanted)
+            if found.start or found.stop is not None:
+                table = replace(table, rows=_sliced(table.rows, found))
+        yield OpenSource(found, table, bad_rows, folder)
 
 
 def _sliced(rows: Iterator[Row | BadRow], file: File) -> Iterator[Row | BadRow]:
@@ -217,11 +229,11 @@ def _sliced(rows: Iterator[Row | BadRow], file: File) -> Iterator[Row | BadRow]:
     for row in itertools.islice(rows, file.start, file.stop):
         n_rows += 1
         yield row
-    warn_of_short_slice(file.name, n_rows, (file.start, file.stop))
+    warn_of_short_slice(file.name, n_rows, file.start, file.stop)
 
 
 def _renamed(dataset: Dataset, columns: Sequence[str], names: Sequence[str]) -> Dataset | None:
-    """The data set's own rows under our names; None where a column is of another type."""
+    """Return the data set's own rows under our names; None where a column is of another type."""
     types = [str(dataset.features[column].dtype) for column in columns]
     if types != ["float64" if name == "score" else "string" for name in names]:
         return None
@@ -234,22 +246,10 @@ def _not_empty(rows: Iterator[Row], table: Table, bad_rows: BadRows) -> Iterator
         return itertools.chain([first], rows)
     if bad_rows.count:
         raise InputError(
-            f"{table.name}: no good row: {bad_rows.summary()}. At least one is needed. Correct the rows, or "
+            f"{bad_rows.name}: no good row: {bad_rows.summary()}. At least one is needed. Correct the rows, or "
             "state other columns."
         )
     what = "a header and no rows" if table.has_header else "no rows"
     raise InputError(
-        f"{table.name}: {what}. At least one row is needed. Was it written to the end, and is the split right?"
+        f"{bad_rows.name}: {what}. At least one row is needed. Was it written to the end, and is the split right?"
     )
-
-
-def _names(columns: Sequence[str] | None, option: str) -> tuple[str, ...] | None:
-    if isinstance(columns, str):
-        raise InputError(
-            f"{option} is the text {columns!r}. A list of names is needed, such as ['sentence1', 'sentence2']."
-        )
-    return None if columns is None else tuple(columns)
-
-
-def _path(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path).expanduser()

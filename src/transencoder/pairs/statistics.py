@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import xxhash
 
 from transencoder import progress
+from transencoder.pairs.fingerprints import text_hashes
 from transencoder.records import TextStatistics
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ def text_statistics(rows: Dataset) -> TextStatistics:
             block = rows[start : start + _BLOCK_ROWS]
             for position, column in enumerate(columns):
                 texts: list[str] = block[column]
-                hashes[start : start + len(texts), position] = [
-                    xxhash.xxh3_64_intdigest(text.encode()) for text in texts
-                ]
+                hashes[start : start + len(texts), position] = text_hashes(texts)
                 sizes = np.fromiter(map(len, texts), np.int64, len(texts))
                 lengths += np.bincount(np.minimum(sizes, _LONGEST), minlength=_LONGEST + 1)
                 longest = max(longest, int(sizes.max(initial=0)))

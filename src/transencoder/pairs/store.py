@@ -14,13 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from transencoder.files import move_into_place
+from transencoder.pairs.files import unfinished_file, write_faults
+from transencoder.pairs.fingerprints import find_duplicates, fingerprint, row_hash
+from transencoder.pairs.rows import BadRow, BadRows, Row
 from transencoder.wording import plural
-
-from .checks import BadRows
-from .duplicates import find_duplicates, row_hash
-from .files import unfinished_file, write_faults
-from .fingerprints import fingerprint
-from .rows import BadRow, Row
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -29,9 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS = 4096
+_BATCH_CHARACTERS = 1 << 22
 _NUMBERS = {"score": pa.float64(), "query": pa.int64()}
 """Columns that are not text."""
-_BATCH_CHARACTERS = 1 << 22
 _ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
 
 
@@ -39,7 +36,6 @@ class RowIndex:
     """Hash and line number of each row that passed by: 16 bytes a row."""
 
     def __init__(self) -> None:
-        """Start with no rows."""
         self._hashes = array.array("Q")
         self._numbers = array.array("Q")
 
@@ -50,35 +46,26 @@ class RowIndex:
             self._numbers.append(row.number)
             yield row
 
-    def __len__(self) -> int:
-        """Rows seen."""
-        return len(self._hashes)
-
     @property
     def hashes(self) -> NDArray[np.uint64]:
         """`row_hash` of each row, shape (rows,)."""
         return np.frombuffer(self._hashes, dtype=np.uint64)
 
     def number(self, row: int | np.int64) -> int:
-        """The line a row was read from."""
+        """Return the line a row was read from."""
         return self._numbers[int(row)]
 
 
-def store_rows(
-    rows: Iterator[Row], columns: Sequence[str], folder: Path, name: str, bad_rows: BadRows, *, drop: bool
-) -> Dataset:
+def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_rows: BadRows) -> Dataset:
     """Write rows to `<folder>/<fingerprint>.arrow` and open it memory-mapped.
 
-    Only a complete file gets that name. Duplicates are counted and logged, or dropped and handed to
-    `bad_rows`.
+    Only a complete file gets that name. Duplicates are counted and logged, or dropped where bad rows are.
 
     Args:
         rows: checked rows.
         columns: names for their values: texts, then `score` and the number of a `query` where there are such.
         folder: exists and is writable.
-        name: the source's, for messages.
-        bad_rows: takes the duplicates where they are dropped.
-        drop: whether they are.
+        bad_rows: has the source's name for messages, and takes the duplicates where they are dropped.
     """
     from datasets import Dataset
 
@@ -87,8 +74,8 @@ def store_rows(
     with unfinished_file(folder / "rows.arrow", advice=_ADVICE) as draft:
         _write(_batches(index.watch(rows), schema), schema, draft)
         dataset = Dataset.from_file(str(draft))
-        repeated = report_duplicates(dataset, index, name, bad_rows, drop=drop)
-        if drop and len(repeated):
+        repeated = report_duplicates(dataset, index, bad_rows)
+        if bad_rows.skips and len(repeated):
             with unfinished_file(folder / "kept.arrow", advice=_ADVICE) as kept:
                 _write(_without(dataset, repeated), schema, kept)
                 os.replace(kept, draft)
@@ -98,14 +85,11 @@ def store_rows(
     return Dataset.from_file(str(final))
 
 
-def report_duplicates(
-    dataset: Dataset, index: RowIndex, name: str, bad_rows: BadRows, *, drop: bool
-) -> NDArray[np.int64]:
-    """Find the rows that repeat an earlier one in all columns; log them, or hand them to `bad_rows`."""
+def report_duplicates(dataset: Dataset, index: RowIndex, bad_rows: BadRows) -> NDArray[np.int64]:
+    """Find the rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
     rows, firsts = find_duplicates(dataset, dataset.column_names, index.hashes)
-    if not len(rows):
-        return rows
-    if not drop:
+    name = bad_rows.name
+    if len(rows) and not bad_rows.skips:
         logger.warning(
             "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (drop_duplicates=True in Python drops them)",
             name,
@@ -118,9 +102,10 @@ def report_duplicates(
         return rows
     for start in range(0, len(rows), _BATCH_ROWS):
         part = slice(start, start + _BATCH_ROWS)
-        for row, first, values in zip(rows[part], firsts[part], _values(dataset, rows[part]), strict=True):
+        values = map(list, zip(*dataset[rows[part]].values(), strict=True))
+        for row, first, read in zip(rows[part], firsts[part], values, strict=True):
             reason = f"the same as {name}:{index.number(first)}"
-            bad_rows.add(BadRow(index.number(row), reason, "", values), kind="duplicate")
+            bad_rows.add(BadRow(index.number(row), reason, "", read), kind="duplicate")
     return rows
 
 
@@ -133,17 +118,11 @@ def cache_folder_for_rows(cache_folder: str | os.PathLike[str] | None) -> Path:
     return folder
 
 
-def _values(dataset: Dataset, rows: NDArray[np.int64]) -> Iterator[list[object]]:
-    return map(list, zip(*dataset[rows].values(), strict=True))
-
-
 def _batches(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     while batch := _take(rows):
         columns = zip(*batch, strict=True)
-        yield pa.record_batch(
-            [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)],
-            schema=schema,
-        )
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        yield pa.record_batch(arrays, schema=schema)
 
 
 def _take(rows: Iterator[Row]) -> list[Sequence[object]]:

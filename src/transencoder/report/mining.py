@@ -1,6 +1,6 @@
 """How pairs were mined: duplicates, the mix of sources, the histogram of the start's scores."""
 
-from transencoder.records import MiningRecord, PileRecord
+from transencoder.records import CorpusRecord, MiningRecord
 from transencoder.report.tables import markdown_table
 from transencoder.wording import plural
 
@@ -51,7 +51,7 @@ def mix_rows(record: MiningRecord) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def _pile(noun: str, pile: PileRecord) -> str:
+def _pile(noun: str, pile: CorpusRecord) -> str:
     return (
         f"{plural(pile['rows'], noun)} read, {pile['exact_duplicates']:,} exact and {pile['near_duplicates']:,} near "
         "duplicates left out"

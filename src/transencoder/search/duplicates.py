@@ -20,8 +20,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
-from transencoder.pairs.duplicates import find_duplicates as find_equal
-from transencoder.pairs.duplicates import row_hashes
+from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
 from transencoder.search.embedding import Embedder
 from transencoder.search.valley import Valley, find_valley
@@ -88,7 +87,7 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
 
 def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
     """First row of each distinct text, and of those that have copies the rows of these."""
-    repeated, originals = find_equal(sentences, ["text"], row_hashes(sentences, ["text"]))
+    repeated, originals = find_equal(sentences, ["text"])
     copies: dict[int, list[int]] = {}
     for row, original in zip(repeated.tolist(), originals.tolist(), strict=True):
         copies.setdefault(original, []).append(row)

@@ -1,20 +1,226 @@
-"""The tables of tasks and suites, and how a name the user typed is looked up in them."""
+"""One table of benchmarks: where the pairs are, what their scores mean, how agreement is measured.
 
-from collections.abc import Iterable
+STS is SemEval 2012-2016 and the STS Benchmark. The hub's copies hold exactly the scored pairs of the papers. SemEval
+has no dev set; the paper chooses checkpoints on STS-B's. The unlabelled pairs are the test pairs of the five years,
+scored or not, and every split of STS-B; the pairs without a score (2015 and 2016) are not on the hub. Their numbers
+here are those left after exact duplicates are removed.
+
+SICK (sentences involving compositional knowledge) has a relatedness from 1 to 5 (SICK-R) and an entailment label
+(SICK-E, to train a classifier on, as in SentEval).
+
+SNLI (Bowman et al., EMNLP 2015) is for a classifier on the embeddings, as in SentEval; and has pairs to train on
+without their labels, as in Trans-Encoder's Figure 5.
+
+The binary tasks are GLUE's (Wang et al., ICLR 2019), in the rows that Trans-Encoder takes of them: the paper takes
+10,000 pairs of large splits (section 4), its released code the first ones. Labels are classes on the hub; scores here
+are 1 for a paraphrase, a duplicate or an answer, else 0.
+
+Re-ranking has queries, each with candidates that are right (positive) or not. AskUbuntu is Lei et al.'s (NAACL 2016) in
+the splits of its authors, which the sentence-transformers page and Wang et al.'s benchmark (2021), and so the SCT
+paper, measure on: titles of questions, 20 candidates each, queries without a positive left out. mteb's
+AskUbuntuDupQuestions is another set: its test split holds 361 queries. SciDocs (Cohan et al., ACL 2020) is mteb's:
+titles of papers, about 30 candidates each, seemingly of all four relations (cited, co-cited, co-viewed, co-read) in one
+list. Wang et al. average the MAPs of the four; here the mean is over all queries.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Literal
 
 from transencoder.errors import InputError
-from transencoder.tasks.glue import MRPC, QNLI, QQP
-from transencoder.tasks.reranking import ASKUBUNTU, SCIDOCS
-from transencoder.tasks.sick import SICKE, SICKR
-from transencoder.tasks.snli import SNLI
-from transencoder.tasks.sts import STS12, STS13, STS14, STS15, STS16, STSB
-from transencoder.tasks.task import Task
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (STS12, STS13, STS14, STS15, STS16, STSB, SICKR, QQP, QNLI, MRPC, SICKE, SNLI, ASKUBUNTU, SCIDOCS)
-}
+Role = Literal["train", "dev", "test"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StandIn:
+    """Rows in the place of a test split that was released without labels."""
+
+    split: str
+    """Where they are drawn from."""
+    rows: int
+    """How many, or all there are."""
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One benchmark of scored sentence pairs, or of queries with candidates, which are read as such pairs."""
+
+    name: str
+    """What the user types: lower case, no spaces."""
+    title: str
+    """The name as papers print it."""
+    dataset: str
+    """Hub id, or the same path under the data folder."""
+    config: str | None = None
+    """The hub's configuration name, where the data set has several."""
+    revision: str | None = None
+    """Hub revision the numbers were made with; not used for a local folder."""
+    layout: Literal["pairs", "candidates"] = "pairs"
+    """What a row is: a scored pair, or a query with lists of positive and negative candidates."""
+    columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
+    """Names in the data set: the first sentence, the second sentence and the gold score, or, in the layout
+    `candidates`, the query, its positive and its negative candidates."""
+    splits: Mapping[Role, str]
+    """Role -> split; a split may be a slice such as `validation[:1000]`. Empty: only for training, without labels."""
+    stand_in: StandIn | None = None
+    """What is tested on where the test split's labels are all -1."""
+    positive_label: int | None = None
+    """The gold label that means yes, where labels are classes: scores are then 1 for it and 0 for the others."""
+    class_names: tuple[str, ...] = ()
+    """Names of the classes in the order of their labels, where labels are classes."""
+    unlabelled: tuple[str, ...] = ()
+    """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
+    Empty: for evaluation only."""
+    dev_task: str | None = None
+    """The task whose dev set stands in where this one has no `dev` split of its own."""
+    unscored_pairs: int = 0
+    """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
+    score_range: tuple[float, float] = (0.0, 1.0)
+    """Lowest and highest gold score or label, inclusive."""
+    metric: Literal["spearman", "roc_auc", "map", "accuracy"]
+    """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`; or `accuracy` of a classifier
+    on the embeddings (`transencoder.evaluation.evaluate_classes`), trained on the train split."""
+    symmetric: bool = True
+    """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""
+
+
+_ALL: Mapping[Role, str] = {"train": "train", "dev": "validation", "test": "test"}
+_NLI = ("entailment", "neutral", "contradiction")
+
+
+def _semeval(year: int, revision: str, unscored_pairs: int = 0) -> Task:
+    """Build the task of one of SemEval's years."""
+    return Task(
+        name=f"sts{year}",
+        title=f"STS{year}",
+        dataset=f"mteb/sts{year}-sts",
+        revision=revision,
+        splits={"test": "test"},
+        unlabelled=("test",),
+        dev_task="stsb",
+        unscored_pairs=unscored_pairs,
+        score_range=(0.0, 5.0),
+        metric="spearman",
+    )
+
+
+_SICKR = Task(
+    name="sickr",
+    title="SICK-R",
+    dataset="RobZamp/sick",
+    revision="refs/convert/parquet",  # the hub's main branch is a loading script, which `datasets` no longer runs
+    columns=("sentence_A", "sentence_B", "relatedness_score"),
+    splits=_ALL,
+    unlabelled=("train", "validation", "test"),
+    score_range=(1.0, 5.0),
+    metric="spearman",
+)
+_QQP = Task(
+    name="qqp",
+    title="QQP",
+    dataset="nyu-mll/glue",
+    config="qqp",
+    revision="bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+    columns=("question1", "question2", "label"),
+    positive_label=1,
+    splits={"train": "train[:10000]", "dev": "validation[:1000]", "test": "test[:10000]"},
+    # The paper's test rows are of another release of the data, with labels; the hub's have none.
+    stand_in=StandIn(split="validation[1000:]", rows=10_000, seed=0),
+    unlabelled=("train[:10000]", "validation[:1000]", "test[:10000]"),
+    metric="roc_auc",
+)
+_SCIDOCS = Task(
+    name="scidocs",
+    title="SciDocs",
+    dataset="mteb/scidocs-reranking",
+    revision="d3c5e1fc0b855ab6097bf1cda04dd73947d7caab",
+    layout="candidates",
+    columns=("query", "positive", "negative"),
+    splits={"dev": "validation", "test": "test"},
+    metric="map",
+    symmetric=False,
+)
+
+_TABLE = (
+    _semeval(12, "a0d554a64d88156834ff5ae9920b964011b16384"),
+    _semeval(13, "7e90230a92c190f1bf69ae9002b8cea547a64cca"),
+    _semeval(14, "6031580fec1f6af667f0bd2da0a551cf4f0b2375"),
+    _semeval(15, "ae752c7c21bf194d8b67fd573edf7ae58183cbe3", unscored_pairs=5410),
+    _semeval(16, "4d8694f8f0e0100860b497b999b3dbed754a0513", unscored_pairs=7948),
+    Task(
+        name="stsb",
+        title="STS-B",
+        dataset="mteb/stsbenchmark-sts",
+        revision="b0fddb56ed78048fa8b90373c8a3cfc37b684831",
+        splits=_ALL,
+        unlabelled=("train", "validation", "test"),
+        score_range=(0.0, 5.0),
+        metric="spearman",
+    ),
+    _SICKR,
+    _QQP,
+    replace(
+        _QQP,
+        name="qnli",
+        title="QNLI",
+        config="qnli",
+        columns=("question", "sentence", "label"),
+        positive_label=0,
+        splits={"train": "train[:10000]", "dev": "validation[:1000]", "test": "validation[1000:]"},
+        stand_in=None,
+        unlabelled=("train[:10000]", "validation"),
+        symmetric=False,
+    ),
+    replace(
+        _QQP,
+        name="mrpc",
+        title="MRPC",
+        config="mrpc",
+        columns=("sentence1", "sentence2", "label"),
+        splits=_ALL,
+        stand_in=None,
+        unlabelled=("train", "validation", "test"),
+    ),
+    replace(
+        _SICKR,
+        name="sicke",
+        title="SICK-E",
+        columns=("sentence_A", "sentence_B", "label"),
+        class_names=_NLI,
+        unlabelled=(),
+        score_range=(0.0, 2.0),
+        metric="accuracy",
+        symmetric=False,
+    ),
+    Task(
+        name="snli",
+        title="SNLI",
+        dataset="stanfordnlp/snli",
+        revision="cdb5c3d5eed6ead6e5a341c8e56e669bb666725b",
+        columns=("premise", "hypothesis", "label"),
+        class_names=_NLI,
+        splits=_ALL,
+        unlabelled=("train", "validation", "test"),
+        score_range=(-1.0, 2.0),
+        metric="accuracy",
+        symmetric=True,  # entailment is not; how alike two sentences are, which is what its pairs are taken for, is
+    ),
+    replace(
+        _SCIDOCS,
+        name="askubuntu",
+        title="AskUbuntu",
+        dataset="sentence-transformers/askubuntu",
+        revision=None,  # no commit of it could be looked up
+        splits={"dev": "dev", "test": "test"},
+        symmetric=True,
+    ),
+    _SCIDOCS,
+)
+
+TASKS: dict[str, Task] = {task.name: task for task in _TABLE}
 
 SUITES: dict[str, tuple[str, ...]] = {
     "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
@@ -43,7 +249,7 @@ def expand(names: str | Task | Iterable[str | Task]) -> tuple[Task, ...]:
 
 
 def dev_task(name: str | Task) -> Task:
-    """The task whose dev set chooses checkpoints for `name`, a task or a suite.
+    """Return the task whose dev set chooses checkpoints for `name`, a task or a suite.
 
     Raises:
         InputError: a name is in neither table, or a suite's whose tasks each have a dev set of their own.
@@ -65,7 +271,6 @@ def _tasks_of(name: str | Task) -> tuple[Task, ...]:
         return tuple(TASKS[member] for member in SUITES[name])
     if name in TASKS:
         return (TASKS[name],)
-    valid = [*TASKS, *SUITES]
-    nearest = get_close_matches(name.lower(), valid, n=1, cutoff=0.5)
+    nearest = get_close_matches(name.lower(), [*TASKS, *SUITES], n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}? " if nearest else ""
     raise InputError(f"unknown task {name!r}; {hint}tasks: {', '.join(TASKS)}; suites: {', '.join(SUITES)}")

@@ -11,7 +11,7 @@ from transencoder import tasks
 from transencoder.configs.parts import LabelledRows, Text
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
-from transencoder.pairs import ClassPairs, read_classes
+from transencoder.pairs import ClassPairs, Source, read_classes
 from transencoder.records import DataRecord
 from transencoder.training.gold import read_scores, task_named
 from transencoder.training.labelled import data_record, reading_options, source_name
@@ -52,8 +52,8 @@ def _classes(labels: LabelledRows, readings: list[dict[str, Any]]) -> tuple[list
         task = task_named(source)
         numbers = None if labels.class_names or not parts else ()  # what occurred first says nothing of numbers
         if task is None:
-            more: dict[str, Any] = {"label_column": labels.column, "class_names": names, "numbers": numbers}
-            found = read_classes(source, **reading, **more)
+            stated = Source(source, score_column=labels.column, **reading)
+            found = read_classes(stated, class_names=names, numbers=numbers)
         else:
             found = _task_classes(task, names, numbers, reading)
         names = names or found.names
@@ -75,17 +75,17 @@ def _task_classes(
 ) -> ClassPairs:
     if task.metric != "accuracy" and task.positive_label is None:
         raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
-    part = "" if task.config is None else f":{task.config}"
     where = {name: reading[name] for name in ("cache_folder", "data_folder", "token")}
-    return read_classes(
-        f"{task.dataset}{part}@{task.revision}",
+    source = Source(
+        task.dataset,
+        config=task.config,
+        revision=task.revision,
         columns=task.columns[:2],
-        label_column=task.columns[2],
-        class_names=names or task.class_names,
-        numbers=task.class_names or numbers,
+        score_column=task.columns[2],
         split=task.splits["train"],
         **where,
     )
+    return read_classes(source, class_names=names or task.class_names, numbers=task.class_names or numbers)
 
 
 def _check_tasks(config: RunConfig, text: Text, labels: LabelledRows) -> None:

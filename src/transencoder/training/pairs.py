@@ -20,7 +20,7 @@ from transencoder.encoders import check_length, count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.mining import Place, default_n_pairs, mine_pairs
+from transencoder.mining import Workspace, default_n_pairs, mine_pairs
 from transencoder.pairs import fingerprint
 from transencoder.prompts import warn_of_unused_prompts
 from transencoder.records import MiningRecord, SelectionRecord
@@ -197,7 +197,7 @@ class Mining(Stage[Work]):
         assert isinstance(scorer, BiScorer), "members start from bi-encoders"
         return mine_pairs(
             self.texts[0].data,
-            Place(scorer, work.folder, scratch),
+            Workspace(scorer, work.folder, scratch),
             documents=self.texts[1].data if len(self.texts) > 1 else None,
             n_pairs=self.n_pairs,
             seed=self.seed_of(self.seed),

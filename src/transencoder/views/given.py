@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transencoder.errors import InputError
-from transencoder.pairs import fingerprint, read_pairs
-from transencoder.pairs.duplicates import row_hash
+from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms
 from transencoder.wording import shorten
 
@@ -31,7 +30,7 @@ class GivenTranslations:
         hashes = np.empty(len(pairs), np.uint64)
         for start in range(0, len(pairs), _BLOCK_ROWS):
             texts = pairs[start : start + _BLOCK_ROWS]["sentence1"]
-            hashes[start : start + len(texts)] = _hashes(texts)
+            hashes[start : start + len(texts)] = text_hashes(texts)
         self._rows = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self._rows]
         self._pairs = pairs
@@ -43,7 +42,7 @@ class GivenTranslations:
         Raises:
             InputError: The file has none of a text.
         """
-        hashes = _hashes(texts)
+        hashes = text_hashes(texts)
         first = np.searchsorted(self._hashes, hashes, "left").tolist()
         after = np.searchsorted(self._hashes, hashes, "right").tolist()
         for text, start, stop in zip(texts, first, after, strict=True):
@@ -74,7 +73,3 @@ def read_translations(
         InputError: With `path:line`, what was read, what is allowed and what to do.
     """
     return GivenTranslations(read_pairs(path, cache_folder=cache_folder), os.fspath(path))
-
-
-def _hashes(texts: list[str]) -> np.ndarray:
-    return np.array([row_hash([text]) for text in texts], np.uint64)

@@ -1,8 +1,9 @@
-"""Words and stretches of characters, whatever the script."""
+"""Words whatever the script, and repetitions that are left out before anything is encoded."""
 
 import pytest
+from datasets import Dataset
 
-from transencoder.mining.words import plain_words, terms
+from transencoder.mining.corpus import distinct, plain_words, terms
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,17 @@ def test_plain_words_set_aside_case_punctuation_spacing_and_form():
 def test_a_text_without_letters_stays_itself_and_differs_from_others():
     assert plain_words("?!") == "?!" != plain_words("...")
     assert terms("?!") == ["?!"]
+
+
+def test_the_first_of_equal_and_of_alike_sentences_stays_in_order(monkeypatch):
+    monkeypatch.setattr("transencoder.mining.corpus._BLOCK_ROWS", 3)
+    texts = ["one two", "three", "One, two!", "three", "three", "four", "two one"]
+    found = distinct(Dataset.from_dict({"text": texts}))
+    assert found.texts["text"][:] == ["one two", "three", "four", "two one"]
+    assert (found.n_exact, found.n_alike, len(found)) == (2, 1, 4)
+    assert found.n_characters.tolist() == [7, 5, 4, 7]
+
+
+def test_without_repetitions_the_data_set_is_itself():
+    texts = Dataset.from_dict({"text": ["a", "b"]})
+    assert distinct(texts).texts is texts

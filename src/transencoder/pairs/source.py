@@ -1,0 +1,261 @@
+"""Where rows come from and how they are read: one `Source` for all readers, found as a file or a data set.
+
+An existing path wins, then the data folder, then the hub.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transencoder.errors import InputError
+from transencoder.pairs.files import File
+from transencoder.pairs.formats import READERS
+from transencoder.pairs.rows import warn_of_short_slice
+from transencoder.wording import shorten
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+logger = logging.getLogger(__name__)
+
+STDIN = "-"
+_SUFFIXES = [f".{file_format}{gz}" for file_format in READERS for gz in ("", ".gz")]
+_FULL_ID = re.compile(r"(?P<id>[\w.-]+(/[\w.-]+)+)(:(?P<config>[\w.-]+))?(@(?P<revision>[\w./-]+))?")
+_ALLOWED = f"Allowed are .{', .'.join(READERS)} (.txt for sentences only), each also with .gz"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows on disk, on the hub or in memory, and how they are read. `read_pairs` describes each field."""
+
+    path: str | os.PathLike[str] | Dataset
+    _: KW_ONLY
+    columns: Sequence[str] | None = None
+    score_column: str | None = None
+    """Of scores or of classes."""
+    header: bool | None = None
+    score_range: tuple[float, float] | None = None
+    split: str | None = None
+    config: str | None = None
+    revision: str | None = None
+    token: str | bool | None = None
+    cache_folder: str | os.PathLike[str] | None = None
+    data_folder: str | os.PathLike[str] | None = None
+    skip_bad_rows: bool = False
+    bad_rows_file: str | os.PathLike[str] | None = None
+    file_format: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        if isinstance(self.columns, str):
+            raise InputError(
+                f"columns is the text {self.columns!r}. A list of names is needed, such as ['sentence1', 'sentence2']."
+            )
+        if self.bad_rows_file is not None and not self.skip_bad_rows:
+            raise InputError(
+                "bad_rows_file is stated without skip_bad_rows. It holds the rows that are skipped. State "
+                "both, or neither."
+            )
+        if self.score_range is not None and not self.score_range[0] < self.score_range[1]:
+            raise InputError(
+                f"score_range is {self.score_range}. The lowest score comes first, then a higher one: (0, 5)."
+            )
+
+
+def find_source(source: Source) -> tuple[str, File | Dataset]:
+    """Find the file or data set that a source means, and its name for messages.
+
+    Raises:
+        InputError: there is none, or an option does not go with it.
+    """
+    from datasets import Dataset
+
+    if isinstance(source.path, Dataset):
+        _refuse_unused(source, "<dataset>", "a Dataset")
+        return "<dataset>", source.path
+    if not isinstance(source.path, str | os.PathLike):
+        raise InputError(
+            f"the source is of type {type(source.path).__name__}. A path, a hub id or a datasets.Dataset (one "
+            "split, not streamed) is allowed. From a DatasetDict, take one split."
+        )
+    text = os.fspath(source.path)
+    if text == STDIN:
+        return _named(_file(None, text, source, "a stream"))
+    if not text:
+        raise InputError("the source is an empty text. A path, a hub id or - for stdin is needed.")
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return _named(_file_of_split(path, text, source))
+    if path.exists():
+        return _named(_file(path, text, source, "one file"))
+    return _from_data_folder_or_hub(text, path, source)
+
+
+def _from_data_folder_or_hub(text: str, path: Path, source: Source) -> tuple[str, File | Dataset]:
+    text, source = _split_id(text, source)
+    folder = _data_folder(source)
+    if folder is not None and text.strip("/") and not path.is_absolute():
+        local = folder / text / (source.config or "")
+        if local.is_dir():
+            return _named(_file_of_split(local, str(local), replace(source, config=None)))
+        if local.is_file() and source.config is None:
+            return _named(_file(local, str(local), source, "one file"))
+    is_file_name = any(text.lower().endswith(suffix) for suffix in _SUFFIXES)
+    if is_file_name or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) or text.startswith("."):
+        where = f" and not in the data folder {folder}" if folder else ""
+        raise InputError(
+            f"{text}: no such file (looked in {Path.cwd()}{where}). {_ALLOWED}, or a hub id such as "
+            "mteb/sts12-sts. Check the path."
+        )
+    return _from_hub(
+        text, source, f"the data folder {folder}" if folder else "no data folder (TRANSENCODER_DATA is not set)"
+    )
+
+
+def _split_id(text: str, source: Source) -> tuple[str, Source]:
+    """Split `id:config@revision` into the id and a source that has both; leave any other text as it is."""
+    match = _FULL_ID.fullmatch(text)
+    if match is None:
+        return text, source
+    for name in ("config", "revision"):
+        stated, found = getattr(source, name), match[name]
+        if stated and found and stated != found:
+            raise InputError(f"{text}: its {name} is {found}, and {name} {stated} is stated too; state one of them.")
+    config, revision = source.config or match["config"], source.revision or match["revision"]
+    return match["id"], replace(source, config=config, revision=revision)
+
+
+def _data_folder(source: Source) -> Path | None:
+    stated = source.data_folder or os.environ.get("TRANSENCODER_DATA")
+    if not stated:
+        return None
+    folder = Path(stated).expanduser()
+    if not folder.is_dir():
+        by = "data_folder (--data-dir)" if source.data_folder else "the variable TRANSENCODER_DATA"
+        raise InputError(
+            f"the data folder {folder}, stated by {by}, is not a folder. It holds <id>/<split>.jsonl.gz. "
+            "Correct or unset it."
+        )
+    return folder
+
+
+def _from_hub(hub_id: str, source: Source, looked_in: str) -> tuple[str, Dataset]:
+    """Load one split of a data set on the hub; `looked_in` says in messages where it was looked for before."""
+    import datasets
+
+    split, start, stop = _parse_split(source.split)
+    config = f"/{source.config}" if source.config else ""
+    try:
+        loaded = datasets.load_dataset(
+            hub_id,
+            source.config,
+            split=split,
+            revision=source.revision,
+            token=source.token,
+            cache_dir=str(Path(source.cache_folder).expanduser() / "hub") if source.cache_folder else None,
+        )
+    except Exception as error:  # load_dataset raises many kinds, most without the id
+        stated = (("config", source.config), ("split", split), ("revision", source.revision))
+        asked = ", ".join(f"{key} {value}" for key, value in stated if value)
+        raise InputError(
+            f"{hub_id}{f' ({asked})' if asked else ''} could not be loaded. Tried: a path of that name "
+            f"(none), {looked_in}, the hub ({type(error).__name__}: {shorten(str(error), 300)}). Check the "
+            "id and the network; a private one needs a token. Without the network, state a local file, or a "
+            f"data folder that holds {hub_id}{config}/{split or 'train'}.jsonl.gz "
+            "(data_folder, --data-dir or TRANSENCODER_DATA)."
+        ) from error
+    if isinstance(loaded, datasets.DatasetDict):
+        if len(loaded) != 1:
+            raise InputError(
+                f"{hub_id} has the splits {', '.join(loaded)} and none is stated. State one of them "
+                "(split=..., --split)."
+            )
+        split, loaded = next(iter(loaded.items()))
+    name = f"{hub_id}{config}/{split}"
+    rows = range(len(loaded))[start:stop]
+    warn_of_short_slice(name, len(rows), start, stop)
+    return name, loaded.select(rows)
+
+
+def _file_of_split(folder: Path, name: str, source: Source) -> File:
+    """Find the one file of a split in a folder with the hub's layout."""
+    inner = folder / source.config if source.config else folder
+    paths = sorted(inner.iterdir()) if inner.is_dir() else []
+    files = {path: path.name[: -len(suffix)] for path in paths if (suffix := _suffix(path.name))}
+    splits = sorted(set(files.values()))
+    split, start, stop = _parse_split(source.split)
+    split = split or (splits[0] if len(splits) == 1 else None)
+    matching = [path for path, stem in files.items() if stem == split]
+    if len(matching) != 1:
+        found = f"its splits are {', '.join(splits)}" if splits else "it has no such files"
+        folders = [path.name for path in sorted(folder.iterdir()) if path.is_dir()][:20]
+        configs = f"; its sub-folders, to be stated as config, are {', '.join(folders)}" if folders else ""
+        wanted = f"no single file for split {split}" if split else "a folder, and no split is stated"
+        raise InputError(
+            f"{name}{'/' + source.config if source.config else ''}: {wanted}. A folder holds one "
+            f"<split>.jsonl.gz (or .tsv, .csv, .parquet) a split; {found}{configs}. State a file, or one of "
+            "its splits (split=..., --split)."
+        )
+    if source.split is None:
+        logger.info("%s: split %s is read, the only one", name, split)
+    if source.revision:
+        logger.info(
+            "%s: a local copy is read; revision %s speaks of the hub's and is not checked", name, source.revision
+        )
+    path = matching[0]
+    file = _file(path, str(path), replace(source, split=None, config=None, revision=None, file_format=None), "")
+    return replace(file, start=start, stop=stop)
+
+
+def _file(path: Path | None, name: str, source: Source, what: str) -> File:
+    _refuse_unused(source, name, what)
+    stated = source.file_format or (_suffix(name) if path else ".tsv")
+    suffix = "." + stated.lower().removeprefix(".")
+    if suffix not in _SUFFIXES:
+        problem = (
+            f"unknown file format {shorten(source.file_format)}"
+            if source.file_format
+            else "unknown kind of file by its name"
+        )
+        raise InputError(
+            f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--file-format tsv)."
+        )
+    name = "<stdin>" if path is None else name
+    return File(name=name, path=path, file_format=suffix.split(".")[1], is_gzip=suffix.endswith(".gz"))
+
+
+def _suffix(name: str) -> str:
+    return max((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
+
+
+def _refuse_unused(source: Source, name: str, what: str) -> None:
+    for option, value in (("split", source.split), ("config", source.config)):
+        if value is not None:
+            raise InputError(
+                f"{name}: {option} {shorten(value)} is stated, but the source is {what}. Only a hub id or a "
+                "folder has splits and configs. Leave it out."
+            )
+
+
+def _parse_split(split: str | None) -> tuple[str | None, int, int | None]:
+    """Split `validation[:1000]` into the name, the first row and the one after the last."""
+    if split is None:
+        return None, 0, None
+    match = re.fullmatch(r"([\w.-]+)(?:\[(\d*):(\d*)\])?", split)
+    if match is None:
+        raise InputError(
+            f"split {shorten(split)} is not understood. Allowed are a name (test) and a name with rows "
+            "counted from 0 (validation[:1000]). State one."
+        )
+    name, start, stop = match.groups()
+    return name, int(start or 0), int(stop) if stop else None
+
+
+def _named(file: File) -> tuple[str, File]:
+    return file.name, file
