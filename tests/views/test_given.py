@@ -6,13 +6,13 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError
-from transencoder.views import GivenTranslations, TwoViews, as_is, given, read_translations
+from transencoder.views import GivenTranslations, TwoViews, as_is, read_translations, translation
 
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(given, "_BLOCK_ROWS", 3)
+    monkeypatch.setattr(translation, "_BLOCK_ROWS", 3)
 
 
 @pytest.fixture

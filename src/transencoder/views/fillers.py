@@ -74,7 +74,7 @@ class Filler:
         """Number of each token's word in any case, (vocabulary,); -1: the token is no word."""
 
     def read(self, text: str) -> Masked:
-        """The text's tokens and all its words that are one token."""
+        """Tokenise a text, and find all its words that are one token."""
         tokens = self.tokenizer(text, truncation=True, max_length=self.max_length, return_offsets_mapping=True)
         spans = {match.span() for match in WORD.finditer(text)}
         words = [
@@ -85,7 +85,7 @@ class Filler:
         return Masked(tokens["input_ids"], words)
 
     def best(self, rows: Sequence[Masked], n_best: int) -> Iterator[Choice]:
-        """What the model would put in the place of each word of each row, other words only.
+        """Yield what the model would put in the place of each word of each row, other words only.
 
         Args:
             rows: Texts, in whose order they are put through the model.
@@ -101,7 +101,7 @@ class Filler:
                 yield [self.words.get(token, "") for token in tokens], shares
 
     def _logits(self, batch: Sequence[Masked], row_of: Tensor, position_of: Tensor) -> tuple[Tensor, Tensor]:
-        """The model's output in the masked places, (places, vocabulary), and the tokens that stood there."""
+        """Compute the output in the masked places, (places, vocabulary), and return the tokens that stood there too."""
         features = _padded([torch.tensor(row.ids) for row in batch], self.tokenizer.pad_token_id, self.device)
         ids = features["input_ids"][row_of, position_of]
         features["input_ids"][row_of, position_of] = self.tokenizer.mask_token_id
@@ -115,7 +115,7 @@ class Filler:
         return output
 
     def _batches(self, rows: Sequence[Masked]) -> Iterator[list[Masked]]:
-        """Rows in their order, as many together as the model's output may be large."""
+        """Yield rows in their order, as many together as the model's output may be large."""
         limit = _NUMBERS_AT_ONCE // len(self.kinds)
         batch: list[Masked] = []
         for row in rows:
@@ -127,7 +127,7 @@ class Filler:
             yield batch
 
     def _words(self) -> dict[int, str]:
-        """Tokens that stand for a whole word in a running text, as such a text has it."""
+        """Find the tokens that stand for a whole word in a running text, as such a text has it."""
         n_tokens = min(len(self.tokenizer), self.model.config.vocab_size)
         texts = [text.strip() for text in self.tokenizer.batch_decode([[token] for token in range(n_tokens)])]
         special = set(self.tokenizer.all_special_ids)
@@ -150,6 +150,6 @@ def _padded(rows: list[Tensor], pad: int, device: torch.device) -> dict[str, Ten
 
 
 def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
-    """The span without white space: some tokenizers count the space before a word as its first character."""
+    """Return the span without white space: some tokenizers count the space before a word as its first character."""
     part = text[start:stop]
     return start + len(part) - len(part.lstrip()), start + len(part.rstrip())

@@ -43,7 +43,7 @@ class MaskedWords:
             raise InputError(f"n_best is {self.n_best}; it must be at least 1")
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """The texts, each with some words replaced where any can be."""
+        """Replace some words of each text where any can be."""
         rows = [self._mask(text, random) for text, random in zip(texts, randoms, strict=True)]
         best = self._filler.best(rows, self.n_best)
         made = []
@@ -53,14 +53,14 @@ class MaskedWords:
         return made
 
     def __repr__(self) -> str:
-        """The model by its content."""
+        """Name the model by its content."""
         from transencoder.encoders import weights_fingerprint
 
         model = weights_fingerprint(self.folder)[:16]
         return f"MaskedWords({model}, share={self.share}, n_best={self.n_best}, max_length={self.max_length})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the loaded model: another process loads its own."""
+        """Leave out the loaded model: another process loads its own."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property

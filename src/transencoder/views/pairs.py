@@ -1,25 +1,38 @@
-"""Training pairs made of sentences: two views of each, or each with itself and with others."""
+"""Training rows made of texts: two views of each, each with itself and with others, spans of each; views compared."""
 
+import math
 import random as python_random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
 from datasets import Dataset
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cpdist
 
 from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.files import whole_file
+from transencoder.scripts import join_words, split_words
 from transencoder.views.texts import View, name_of
+
+if TYPE_CHECKING:
+    from transencoder.scorers import Scorer
 
 CHUNK = 1024
 """Texts at a time."""
+
+_BLOCK_ROWS = 4096
+_ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
+"""Beta distributions of the lengths: anchors are rather long, positives rather short (section 3.1)."""
+
+Relation = Literal["any", "adjacent", "subsumed"]
 
 
 class PairMaker(Protocol):
@@ -60,7 +73,7 @@ class TwoViews:
         )
 
     def __repr__(self) -> str:
-        """The views by name, without addresses of functions."""
+        """Name the views, without addresses of functions."""
         return f"TwoViews({name_of(self.first)}, {name_of(self.second)})"
 
 
@@ -99,6 +112,113 @@ class Contrasts:
             yield (*texts, labels.tolist())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spans:
+    """A row for each document: an anchor and its positives, the next anchor and its positives (DeCLUTR, section 3.1).
+
+    A word is what white space separates, as in the released code.
+    """
+
+    document_words: int = 2048
+    """Words that a document must have; the longest span has a 2 `n_anchors`-th of them (paper: 2048, so 512)."""
+    n_anchors: int = 2
+    """Anchors a document (paper: 2); they do not overlap and are not next to each other."""
+    n_positives: int = 2
+    """Positives an anchor (paper: 2)."""
+    relation: Relation = "any"
+    """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
+    n_samples: int = 1
+    """Rows of each document, each drawn anew."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that leave no spans."""
+        for name in ("n_anchors", "n_positives", "n_samples"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.longest < 2:
+            raise InputError(
+                f"document_words is {self.document_words}; with {self.n_anchors} anchors it must be at least "
+                f"{4 * self.n_anchors}"
+            )
+
+    @property
+    def longest(self) -> int:
+        """Words of the longest span (paper: 512)."""
+        return self.document_words // (2 * self.n_anchors)
+
+    @property
+    def shortest(self) -> int:
+        """Words of the shortest span (paper: 32 of 512)."""
+        return max(1, self.longest // 16)
+
+    @property
+    def n_columns(self) -> int:
+        """Spans a row."""
+        return self.n_anchors * (1 + self.n_positives)
+
+    def __call__(self, documents: Dataset, file: Path, seed: int) -> Dataset:
+        """Write the rows, columns `sentence1` and so on.
+
+        Raises:
+            InputError: A document is too short.
+        """
+        schema = pa.schema([(f"sentence{i + 1}", pa.string()) for i in range(self.n_columns)])
+        return write_pairs(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
+
+    def sample(self, words: list[str], random: np.random.Generator) -> list[str]:
+        """Draw the spans of one document, in the order of the columns.
+
+        Args:
+            words: At least `document_words`, as `split_words` gives them.
+            random: Decides the spans.
+        """
+        spans = []
+        for cell in self._cells(len(words) // self.longest, random):
+            length = self._length(_ANCHOR_SHAPE, self.longest, random)
+            start = cell * self.longest + random.integers(self.longest - length + 1)
+            spans.append((start, start + length))
+            spans += [self._positive(start, start + length, len(words), random) for _ in range(self.n_positives)]
+        return [join_words(words[start:end]) for start, end in spans]
+
+    def _cells(self, n_cells: int, random: np.random.Generator) -> np.ndarray:
+        """Choose cells of the document, each as long as the longest span, no two of them neighbours."""
+        chosen = np.sort(random.choice(n_cells - self.n_anchors + 1, self.n_anchors, replace=False))
+        cells: np.ndarray = chosen + np.arange(self.n_anchors)
+        return cells
+
+    def _positive(self, start: int, end: int, n_words: int, random: np.random.Generator) -> tuple[int, int]:
+        if self.relation == "subsumed":
+            length = self._length(_POSITIVE_SHAPE, end - start, random)
+            first = random.integers(start, end - length + 1)
+        elif self.relation == "adjacent":
+            length = self._length(_POSITIVE_SHAPE, min(self.longest, max(start, n_words - end)), random)
+            first = random.choice([at for at in (start - length, end) if 0 <= at <= n_words - length])
+        else:
+            length = self._length(_POSITIVE_SHAPE, self.longest, random)
+            first = random.integers(max(0, start - length), min(end, n_words - length) + 1)
+        return int(first), int(first + length)
+
+    def _length(self, shape: tuple[int, int], longest: int, random: np.random.Generator) -> int:
+        return int(random.beta(*shape) * (longest - self.shortest) + self.shortest)
+
+    def _chunks(self, documents: Dataset, seed: int) -> Iterator[tuple[list[str], ...]]:
+        for start in range(0, len(documents), CHUNK):
+            rows = []
+            for row, text in enumerate(documents[start : start + CHUNK]["text"], start):
+                words = split_words(text)
+                self._check(words, row)
+                rows += [self.sample(words, np.random.default_rng((seed, row, i))) for i in range(self.n_samples)]
+            yield tuple(list(column) for column in zip(*rows, strict=True))
+
+    def _check(self, words: list[str], row: int) -> None:
+        if len(words) < self.document_words:
+            start = join_words(words[:8])
+            raise InputError(
+                f"document {row + 1} has {len(words)} words, but document_words is {self.document_words}: {start!r} "
+                "... Give documents of at least so many, or a smaller document_words: spans shrink with it"
+            )
+
+
 def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
     """Write rows to an Arrow file, chunk by chunk, each a list for every column; the file gets its name at the end."""
     with (
@@ -120,7 +240,7 @@ def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any],
 def _chunks(
     sentences: Dataset, views: tuple[View, View], seed: int, n_processes: int
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Both views of one chunk after the other; in other processes at most two chunks a process are under way."""
+    """Yield both views of each chunk; in other processes at most two chunks a process are under way."""
     chunks = ((sentences[start : start + CHUNK]["text"], start) for start in range(0, len(sentences), CHUNK))
     if n_processes == 1:
         yield from (_make(views, seed, *chunk) for chunk in chunks)
@@ -161,3 +281,42 @@ def _make(views: tuple[View, View], seed: int, texts: list[str], start: int) -> 
             )
         sides.append(made)
     return sides[0], sides[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The two columns of some pairs compared."""
+
+    n_pairs: int
+    edit_distance: float
+    """Mean of the Levenshtein distance in characters: insertions, deletions and replacements, each 1."""
+    edit_distance_std: float
+    """Its standard deviation over the pairs (divided by n)."""
+    similarity: dict[str, float]
+    """Mean score of the pairs by each scorer: of a bi-encoder the cosine, -1 to 1."""
+
+
+def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> Comparison:
+    """Compare both texts of each pair.
+
+    SCT wants views that are far apart in characters and close in meaning. Memory does not grow with the texts.
+
+    Args:
+        pairs: `sentence1` and `sentence2`, at least one row.
+        scorers: By name, those that tell how close the meaning is.
+    """
+    total = total_of_squares = 0  # whole numbers, whose sums are exact
+    with progress.task("compare views", len(pairs)) as advance:
+        for start in range(0, len(pairs), _BLOCK_ROWS):
+            rows = pairs[start : start + _BLOCK_ROWS]
+            distances = cpdist(rows["sentence1"], rows["sentence2"], scorer=Levenshtein.distance).tolist()
+            total += sum(distances)
+            total_of_squares += sum(distance**2 for distance in distances)
+            advance(len(distances))
+    variance = (total_of_squares * len(pairs) - total**2) / len(pairs) ** 2
+    return Comparison(
+        n_pairs=len(pairs),
+        edit_distance=total / len(pairs),
+        edit_distance_std=math.sqrt(max(0.0, variance)),
+        similarity={name: float(scorer.score(pairs).mean(dtype=float)) for name, scorer in scorers.items()},
+    )

@@ -1,19 +1,27 @@
-"""Back-translation: a text in the words that it has after a translation there and back."""
+"""Back-translation: a text in the words that it has after a translation there and back, by models or from a file."""
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from transencoder.errors import InputError
+from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms, name_of
+from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     import torch
+    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
+
+_BLOCK_ROWS = 4096
 
 Translate = Callable[[list[str]], list[str]]
 
@@ -26,18 +34,18 @@ class BackTranslation:
     """What is called one after the other: there and back, or one callable that does both."""
 
     def __post_init__(self) -> None:
-        """Refuse nothing."""
+        """Refuse an empty chain."""
         if not self.steps:
             raise InputError("steps is empty; give a callable that translates and back, or two")
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """What the last step gave; nothing is drawn."""
+        """Return what the last step gave; nothing is drawn."""
         for step in self.steps:
             texts = step(texts)
         return texts
 
     def __repr__(self) -> str:
-        """The steps by name."""
+        """Name the steps."""
         return f"BackTranslation({', '.join(map(name_of, self.steps))})"
 
 
@@ -67,7 +75,7 @@ class Translator:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     def __call__(self, texts: list[str]) -> list[str]:
-        """The translations, each in the place of its text."""
+        """Translate texts, each in its place."""
         made = list(texts)
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         for start in range(0, len(order), self.batch_size):
@@ -77,13 +85,13 @@ class Translator:
         return made
 
     def __repr__(self) -> str:
-        """The model by its content."""
+        """Name the model by its content."""
         from transencoder.encoders import weights_fingerprint
 
         return f"Translator({weights_fingerprint(self.folder)[:16]}, {self.n_beams}, {self.max_length})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the loaded model: another process loads its own."""
+        """Leave out the loaded model: another process loads its own."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
@@ -119,7 +127,7 @@ def _warn_of_cuts(is_full: "torch.Tensor", written: "torch.Tensor", end_token: i
 
 
 def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
-    """A translation model in fp32 and its tokenizer.
+    """Load a translation model in fp32 and its tokenizer.
 
     Raises:
         InputError: The folder holds something else, or the tokenizer needs a package that is not installed.
@@ -147,3 +155,62 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
 
 def _refusal(folder: Path, reason: str) -> InputError:
     return InputError(f"{folder} is no translation model ({reason}). Give a sequence-to-sequence one, such as Marian's")
+
+
+class GivenTranslations:
+    """Back-translations from a file, looked up by the text; where a text has several, one is drawn.
+
+    The rows stay on disk; memory grows by 16 bytes a row.
+
+    Args:
+        pairs: Texts in `sentence1`, their back-translations in `sentence2`.
+        name: Of the file, for messages.
+    """
+
+    def __init__(self, pairs: "Dataset", name: str) -> None:
+        hashes = np.empty(len(pairs), np.uint64)
+        for start in range(0, len(pairs), _BLOCK_ROWS):
+            texts = pairs[start : start + _BLOCK_ROWS]["sentence1"]
+            hashes[start : start + len(texts)] = text_hashes(texts)
+        self._rows = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._rows]
+        self._pairs = pairs
+        self._name = name
+
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """Look up a back-translation of each text.
+
+        Raises:
+            InputError: The file has none of a text.
+        """
+        hashes = text_hashes(texts)
+        first = np.searchsorted(self._hashes, hashes, "left").tolist()
+        after = np.searchsorted(self._hashes, hashes, "right").tolist()
+        for text, start, stop in zip(texts, first, after, strict=True):
+            if start == stop:
+                raise InputError(
+                    f"{self._name} has no back-translation of {shorten(text)}. It must have one of every text: "
+                    "a row with the text as it stands, and its back-translation"
+                )
+        chosen = [random.randrange(*span) for random, *span in zip(randoms, first, after, strict=True)]
+        made: list[str] = self._pairs[self._rows[chosen].tolist()]["sentence2"]
+        return made
+
+    def __repr__(self) -> str:
+        """Name the file by its content."""
+        return f"GivenTranslations({fingerprint(self._pairs)})"
+
+
+def read_translations(
+    path: str | os.PathLike[str], *, cache_folder: str | os.PathLike[str] | None = None
+) -> GivenTranslations:
+    """Read back-translations: two columns, the text and its back-translation.
+
+    Args:
+        path: A TSV, CSV, JSONL or Parquet file, as `read_pairs` takes it.
+        cache_folder: For Arrow files, as in `read_pairs`.
+
+    Raises:
+        InputError: With `path:line`, what was read, what is allowed and what to do.
+    """
+    return GivenTranslations(read_pairs(path, cache_folder=cache_folder), os.fspath(path))

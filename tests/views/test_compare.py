@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from transencoder.views import compare, stats
+from transencoder.views import compare
+from transencoder.views import pairs as makers
 
 PAIRS = [("kitten", "sitting"), ("", "abc"), ("same", "same"), ("Größe", "Grosse"), ("ab", "ba")]
 
@@ -28,7 +29,7 @@ class Fixed:
 
 @pytest.mark.parametrize("block", [2, 100])
 def test_distances_and_similarities_are_averaged_over_the_pairs(block, monkeypatch):
-    monkeypatch.setattr(stats, "_BLOCK_ROWS", block)
+    monkeypatch.setattr(makers, "_BLOCK_ROWS", block)
     pairs = Dataset.from_dict({"sentence1": [a for a, _ in PAIRS], "sentence2": [b for _, b in PAIRS]})
     found = compare(pairs, {"one": Fixed([1.0, 0.5, 0.0, -0.5, 0.5]), "two": Fixed([0.25] * 5)})
     distances = [slow_distance(*pair) for pair in PAIRS]
