@@ -68,11 +68,16 @@ def training(monkeypatch, tmp_path):
         recipes.append(recipe)
         return SimpleNamespace(result=result, folder=tmp_path / config.output)
 
-    def plan(config):
+    class Plan(SimpleNamespace):
+        stages = {}
+
+        def __str__(self):
+            return f"the plan of {self.output}"
+
+    def plan(config, known=()):
         seen.append(config)
-        return "the plan of " + config.output
+        return Plan(output=config.output)
 
     module = SimpleNamespace(train=train, plan=plan, seen=seen, recipes=recipes)
-    for name in ("training",):
-        monkeypatch.setitem(sys.modules, f"transencoder.{name}", module)
+    monkeypatch.setitem(sys.modules, "transencoder.training", module)
     return module

@@ -122,7 +122,9 @@ def test_recipes_run_one_after_the_other_and_the_second_starts_from_the_firsts_r
         f'[[members]]\nstart = "runs/first"\ncross_start = "{tiny_plm}"\n[bi]\n{fit}[cross]\n{fit}'
     )
     assert main(["recipes", "run", "first.toml", "second.toml", "--dry-run"]) == 0
-    assert "runs/second: starts from runs/first, which is not there yet" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "starts from runs/first, which is planned above" in shown
+    assert shown.count("GB of disk in runs/") == 2 and not (tmp_path / "runs").exists()
     assert main(["recipes", "run", "first.toml", "second.toml"]) == 0
     assert "bi: runs/first/bi-encoder" in capsys.readouterr().out
     results = [json.loads((tmp_path / "runs" / name / "result.json").read_text()) for name in ("first", "second")]
@@ -194,3 +196,13 @@ def test_a_parity_switch_reaches_the_loss(tiny_start, tiny_plm, method, changes,
 def test_the_released_codes_mask_is_written_into_the_second_view(tiny_start, tiny_plm):
     letters = repr(pair_maker(tiny_start("mirror-bert", mask_token="<mask>"), Path(tiny_plm)))
     assert "<mask>" in letters and "[MASK]" in repr(pair_maker(tiny_start("mirror-bert"), Path(tiny_plm)))
+
+
+def test_the_plan_of_varied_runs_counts_a_shared_stage_once(tiny_method, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text(recipe_toml(tiny_method(output="run", cycles=1)))
+    assert main(["recipes", "run", "sweep.toml", "--vary", "bi.epochs=1,2", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "run-bi.epochs-1:" in shown and "run-bi.epochs-2:" in shown
+    assert "5 stages of 6 taken from the runs above" in " ".join(shown.split())
+    assert not (tmp_path / "run-bi.epochs-1").exists()

@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from transencoder.cli.terminal import show
 from transencoder.cli.train import RunOptions, train, train_or_plan
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, RunInUseError
+from transencoder.methods import TransEncoder
 from transencoder.recipes import chained, find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
 from transencoder.runs import wait_until_free
 from transencoder.settings import expanded
@@ -101,13 +102,14 @@ def run(options: Run) -> None:
     as_it_is = replace(options, output=None, overrides=(), vary=(), sweep=(), parity=False)
     ways = {path: options if path in named else as_it_is for name in named for path in chained(name)}
     planned = [(path, _variants(path, way), way) for path, way in ways.items()]
-    for i, (path, runs, way) in enumerate(planned):
+    if options.dry_run:
+        _plan([each.config for _, runs, _ in planned for each in runs])
+        return
+    for path, runs, way in planned:
         name = recipes.get(path) if _is_unchanged(path, way) else None
         if name and way.parity:
             name += " --parity"
-        if way.dry_run:
-            _plan([each.config for _, before, _ in planned[:i] for each in before], runs)
-        elif way.sweep:
+        if way.sweep:
             _choose(runs)
         elif runs[0].name:
             _tabulate(runs, name)
@@ -162,16 +164,61 @@ def _is_unchanged(path: Path, options: Run) -> bool:
     return has_own_values and not options.overrides and not options.sweep
 
 
-def _plan(before: Sequence[RunConfig], runs: Sequence[Variant]) -> None:
-    """Show the plans of a recipe's runs; one that starts from a run that is not there yet has none."""
-    waits_for = [each.output for each in before if not Path(each.output).exists()]
-    planned = {*waits_for, *(run.config.output for run in runs)}
-    for config in (run.config for run in runs):
-        if needed := [output for output in waits_for if f'"{output}"' in recipe_toml(replace(config, reuse_from=()))]:
-            show(f"{config.output}: starts from {needed[0]}, which is not there yet; its plan needs that run")
+def _plan(runs: Sequence[RunConfig]) -> None:
+    """Show the plans of runs in their order, as one graph: what one computes the next takes over.
+
+    A run that starts from another's model, which is not there yet, is planned with the model that this one starts from.
+    """
+    from transencoder.training import plan
+
+    outputs = {config.output for config in runs}
+    stand_ins: dict[str, str | None] = {}
+    known: set[str] = set()
+    for config in runs:
+        if len(runs) > 1:
+            show(f"{config.output}:")
+        absent = {output for output in stand_ins if not Path(output).exists()}
+        planned, starts = _with_stand_ins(config, {output: stand_ins[output] for output in absent})
+        stand_ins[config.output] = _start_of(planned)
+        for output in starts:
+            if stand_ins[output] is None:
+                show(f"starts from {output}, which is not there yet; its plan needs that run")
+                break
+            show(f"starts from {output}, which is planned above")
         else:
-            lenders = tuple(each for each in config.reuse_from if each not in planned)
-            train_or_plan(replace(config, reuse_from=lenders), is_dry_run=True)
+            lenders = tuple(each for each in config.reuse_from if each not in outputs)
+            found = plan(replace(planned, reuse_from=lenders), known=known)
+            show(str(found))
+            known |= {stage.key for stage in found.stages.values()}
+
+
+def _with_stand_ins(config: Any, stand_ins: Mapping[str, str | None]) -> tuple[Any, list[str]]:
+    """Return a config whose settings that name absent runs name their stand-ins, and the runs that were named."""
+    changes: dict[str, Any] = {}
+    named: list[str] = []
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if isinstance(value, str) and value in stand_ins and each.name != "output":
+            changes[each.name], more = stand_ins[value] or value, [value]
+        elif isinstance(value, tuple) and each.name != "reuse_from":
+            parts = [_part_with_stand_ins(part, stand_ins) for part in value]
+            changes[each.name], more = tuple(part for part, _ in parts), [name for _, names in parts for name in names]
+        else:
+            continue
+        named += more
+    return replace(config, **changes), list(dict.fromkeys(named))
+
+
+def _part_with_stand_ins(part: Any, stand_ins: Mapping[str, str | None]) -> tuple[Any, list[str]]:
+    if isinstance(part, str):
+        return (stand_ins[part] or part, [part]) if part in stand_ins else (part, [])
+    return _with_stand_ins(part, stand_ins) if is_dataclass(part) else (part, [])
+
+
+def _start_of(config: RunConfig) -> str | None:
+    """Return the base model whose shape a run's model will have; None for a model from nothing."""
+    start = config.members[0].start if isinstance(config, TransEncoder) else getattr(config, "start", None)
+    return None if start is None else str(start)
 
 
 def _choose(runs: Sequence[Variant]) -> None:

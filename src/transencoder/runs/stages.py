@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -185,9 +185,14 @@ class Executor(Protocol):
 
 
 class Planner:
-    """An executor that computes nothing: it keeps the stages of a run, and what they cost together."""
+    """An executor that computes nothing: it keeps the stages of a run, and what they cost together.
 
-    def __init__(self) -> None:
+    Args:
+        known: Keys of stages that another run will have computed: they are taken over, and cost nothing.
+    """
+
+    def __init__(self, known: Collection[str] = ()) -> None:
+        self.known = known
         self.stages: dict[str, Stage[Any]] = {}
         """The stages that were asked for, by key."""
 
@@ -198,5 +203,5 @@ class Planner:
 
     @property
     def cost(self) -> Cost:
-        """What all stages cost."""
-        return sum((stage.cost() for stage in self.stages.values()), Cost())
+        """What the stages cost that are not known."""
+        return sum((stage.cost() for key, stage in self.stages.items() if key not in self.known), Cost())

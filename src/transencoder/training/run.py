@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from transencoder.training.pairs import PairsPipeline
 from transencoder.training.pipeline import Pipeline
 from transencoder.training.result import FOLDERS, finish, open_run, result_of
 from transencoder.training.workers import Workers, parts_of
+from transencoder.wording import plural
 
 _PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
     "pairs": PairsPipeline,
@@ -144,22 +146,29 @@ def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
     return Trained(result, Path(usable.output), usable.device)
 
 
-def plan(config: RunConfig) -> Plan:
+def plan(config: RunConfig, *, known: Collection[str] = ()) -> Plan:
     """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
+
+    Args:
+        config: The method's config.
+        known: Keys of stages that runs before it will have computed: they are taken over, and cost nothing.
 
     Raises:
         InputError: Data or an option cannot be used.
     """
-    pipeline, planner = _PIPELINES[config.pipeline](config), Planner()
+    pipeline, planner = _PIPELINES[config.pipeline](config), Planner(known)
     usable = pipeline.config
     warn_of_absent(usable.reuse_from)
     context = pipeline.open(planner, None)
     pipeline.train(context)
     cost = planner.cost
     disk_bytes = cost.disk_bytes + cost.scratch_bytes + pipeline.extra_disk_bytes(context, planner)
+    lines = pipeline.lines(context, planner)
+    if n_known := len(planner.stages.keys() & set(known)):
+        lines.append(f"{plural(n_known, 'stage')} of {len(planner.stages)} taken from the runs above")
     return Plan(
         config=usable,
-        lines=pipeline.lines(context, planner),
+        lines=lines,
         stages={stage.name: stage for stage in planner.stages.values()},
         seconds=cost.operations / _operations_a_second(usable),
         disk_bytes=round(disk_bytes),
