@@ -1,11 +1,12 @@
 """The shipped data keeps what its README promises."""
 
+import runpy
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from transencoder.demo.compose import compose_pairs, read_questions
-from transencoder.demo.run import DATA
+from transencoder.demo import DATA, read_questions
 from transencoder.pairs import drop_duplicates, read_pairs, read_sentences
 
 
@@ -24,7 +25,8 @@ def folded(dataset):
 
 @pytest.fixture(scope="module")
 def composed():
-    return compose_pairs(read_questions())
+    tool = Path(__file__).resolve().parents[2] / "tools" / "compose_demo.py"
+    return runpy.run_path(str(tool))["compose_pairs"](read_questions())
 
 
 def test_questions_are_many_and_distinct():

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from transencoder import demo
 from transencoder.demo import demo_config, run_demo
-from transencoder.demo import run as demo
 
 RESULT = {
     "metric": "spearman",

@@ -10,7 +10,7 @@ import pytest
 
 from transencoder import cli, training
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.demo.compose import read_questions
+from transencoder.demo import read_questions
 from transencoder.methods import MLM, TransEncoder
 from transencoder.tasks import SUITES, TASKS
 
@@ -105,7 +105,7 @@ def settle(patch, world, folder):
     patch.setenv("TRANSENCODER_CACHE", str(folder / "cache"))
     patch.setattr("transencoder.models._packaged_minilm", lambda: None)
     patch.setattr("huggingface_hub.snapshot_download", lambda hub_id, **_: world.models[hub_id])
-    patch.setattr("transencoder.demo.compose.read_questions", lambda: read_questions()[:60])
+    patch.setattr("transencoder.demo.read_questions", lambda: read_questions()[:60])
     patch.setattr("transencoder.report.page.write_plots", lambda *_: None)  # a fifth of the time
     patch.setattr(training, "train", small(training.train))
 

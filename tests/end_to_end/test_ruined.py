@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from transencoder import FitConfig, Member, TransEncoder, train
-from transencoder.demo.run import DATA
+from transencoder.demo import DATA
 from transencoder.encoders import truncate
 
 RUINOUS = FitConfig(learning_rate=0.1, epochs=1, batch_size=16)

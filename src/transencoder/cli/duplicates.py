@@ -54,20 +54,18 @@ class DuplicateOptions:
     rows: Rows
     where: Where
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be written, and a threshold out of range."""
-        for output in filter(None, (self.output, self.kept)):
-            check_output(output, source=self.sentences)
-        if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
-            raise InputError(f"--threshold is {self.threshold}; give a number above 0 and at most 1")
-
 
 def duplicates(options: DuplicateOptions) -> None:
     """Find clusters of near-duplicate sentences: cluster, score, number, sentence."""
+    outputs = [options.output, *filter(None, (options.kept,))]
+    for output in outputs:
+        check_output(output, source=options.sentences)
+    if options.threshold is not None and not 0.0 < options.threshold <= 1.0:
+        raise InputError(f"--threshold is {options.threshold}; give a number above 0 and at most 1")
     from transencoder.search import find_duplicates, load_embedder
 
     sentences = read_texts(options.sentences, options.column, options.rows, options.where)
-    for output in filter(None, (options.output, options.kept)):
+    for output in outputs:
         check_texts(sentences, output)
     embedder = load_embedder(**vars(options.embedding), **options.where.hub)
     found = find_duplicates(sentences, embedder, options.threshold)

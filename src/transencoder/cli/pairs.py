@@ -10,7 +10,7 @@ from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_text
 from transencoder.cli.flags import argument, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
-from transencoder.errors import InputError
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.prompts import Prompts
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Starting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mine:
+class Mine(Config):
     """Options of `mine`."""
 
     sentences: str = argument("SENTENCES")
@@ -94,29 +94,20 @@ class Mine:
     rows: Rows
     where: Where
 
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
         for source in filter(None, (self.sentences, self.documents)):
             check_output(self.output, source=source)
-        faults = (
-            (self.output == STDOUT and self.json, "--output - and --json both go to stdout. Leave one out."),
-            (self.documents and self.documents == self.sentences, "--documents are SENTENCES. Leave --documents out."),
-            (
-                self.starting.document_prompt is not None and not self.documents,
-                "--document-prompt is for --documents. Give both, or leave it out.",
-            ),
-            (
-                self.document_column and not self.documents,
-                "--document-column is for --documents. Give both, or leave it out.",
-            ),
-            (
-                self.documents and self.rows.bad_rows_file,
-                "--bad-rows-file is for one file, and --documents is another.",
-            ),
-        )
-        for is_wrong, message in faults:
-            if is_wrong:
-                raise InputError(message)
+        if self.output == STDOUT and self.json:
+            yield "--output - and --json both go to stdout. Leave one out."
+        if self.documents and self.documents == self.sentences:
+            yield "--documents are SENTENCES. Leave --documents out."
+        if self.starting.document_prompt is not None and not self.documents:
+            yield "--document-prompt is for --documents. Give both, or leave it out."
+        if self.document_column and not self.documents:
+            yield "--document-column is for --documents. Give both, or leave it out."
+        if self.documents and self.rows.bad_rows_file:
+            yield "--bad-rows-file is for one file, and --documents is another."
 
 
 def mine(options: Mine) -> None:

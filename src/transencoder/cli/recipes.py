@@ -12,6 +12,7 @@ from rich.table import Table
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
 from transencoder.cli.train import RunOptions, train, train_or_plan
+from transencoder.configs.ranges import Contradictions
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, RunInUseError
 from transencoder.methods import TransEncoder
@@ -73,15 +74,15 @@ class Run(RunOptions):
     parity: bool = False
     """do as the paper's released code where it is not what the paper says, in OUTPUT-parity"""
 
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
         if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
-            raise InputError(
+            yield (
                 "--output, --set, --vary and --sweep belong to one recipe, and several are given. "
                 "Give one, or leave them out."
             )
         if self.vary and self.sweep:
-            raise InputError("--vary makes a table and --sweep a choice; give one of them")
+            yield "--vary makes a table and --sweep a choice; give one of them"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from transencoder.cli.files import STDOUT, Batch, Rows, Where, check_output, nin
 from transencoder.cli.flags import OneOf, argument, option
 from transencoder.cli.scoring import Models, load_scorer
 from transencoder.cli.terminal import goes_on_from, show
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Searching:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query:
+class Query(Config):
     """Options of `search query`."""
 
     index: str = argument("INDEX")
@@ -160,22 +161,22 @@ class Query:
     rows: Rows
     where: Where
 
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
         if bool(self.texts) == bool(self.queries):
-            raise InputError("give queries as arguments, or a file of them as --queries (- for stdin), one of the two")
+            yield "give queries as arguments, or a file of them as --queries (- for stdin), one of the two"
         if self.texts and (self.column or self.rows != Rows()):
-            raise InputError("--column, --header, --split, --file-format and --skip-bad-rows are for --queries")
-        empty = [text for text in self.texts if not text.strip()]
-        if empty:
-            raise InputError(f"a query is {empty[0]!r}; every query must have a character that is not white space")
+            yield "--column, --header, --split, --file-format and --skip-bad-rows are for --queries"
+        for text in self.texts:
+            if not text.strip():
+                yield f"a query is {text!r}; every query must have a character that is not white space"
         if self.json and self.output != STDOUT:
-            raise InputError("--json is for stdout; with --output the name decides the format. Leave one out.")
-        check_output(self.output, source=self.queries or STDOUT)
+            yield "--json is for stdout; with --output the name decides the format. Leave one out."
 
 
 def query(options: Query) -> None:
     """Find the documents of queries: query, rank, score, document."""
+    check_output(options.output, source=options.queries or STDOUT)
     queries: Sequence[str] = options.texts
     if options.queries is not None:
         queries = read_texts(options.queries, options.column, options.rows, options.where)["text"]

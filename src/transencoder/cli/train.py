@@ -7,6 +7,7 @@ from typing import Any
 from transencoder.cli.flags import Commands, add_config_flags, add_parser, option, options_from, put_flags
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.encoder import SentenceEncoder
+from transencoder.configs.ranges import Config
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS
@@ -21,7 +22,7 @@ _INSTEAD = {"--views": "give two texts a row as --sentences FILE --columns a b, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Config):
     """Options of every command that trains."""
 
     overrides: tuple[str, ...] = option((), flag="--set", metavar="NAME=VALUE", is_repeated=True)

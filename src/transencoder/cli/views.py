@@ -14,6 +14,7 @@ from rich.table import Table
 from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_rows
 from transencoder.cli.flags import OneOf, flag_of, option, part
 from transencoder.cli.terminal import show
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Comparing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Views:
+class Views(Config):
     """Options of `views`."""
 
     sentences: str | None = option(None, one_of=_SOURCE)
@@ -100,61 +101,48 @@ class Views:
     rows: Rows
     where: Where
 
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
-        seconds, comparing = self.second, self.comparing
-        n_columns = 2 if self.pairs else 1
-        faults = (
-            (
-                self.pairs and (self.first or seconds or self.output or not comparing.stats),
-                "--pairs are views already; --stats compares them. Give --sentences to make others.",
-            ),
-            (self.sentences and not seconds, f"--second is missing: what makes sentence2, one of {', '.join(KINDS)}."),
-            (
-                not (self.output or comparing.stats),
-                "there is nothing to do. Give --output to write the views, or --stats.",
-            ),
-            (
-                (comparing.model or comparing.json) and not comparing.stats,
-                "--model and --json are for --stats. Give it, or leave them out.",
-            ),
-            (
-                self.output and len(seconds) > 1,
-                f"--second has {len(seconds)} kinds, and --output takes one. Give one, or leave --output out.",
-            ),
-            (self.output == STDOUT and comparing.stats, "--output - and --stats both go to stdout. Leave one out."),
-            (self.processes < 1, f"--processes is {self.processes}; it must be at least 1."),
-            (
-                self.columns and len(self.columns) != n_columns,
-                f"--columns has {len(self.columns)} names. Give {n_columns}.",
-            ),
-        )
-        for is_wrong, message in faults:
-            if is_wrong:
-                raise InputError(message)
-        self._check_making()
-        for source in (self.sentences, self.making.synonyms, *self.making.translations):
-            if self.output and source:
-                check_output(self.output, source=source)
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
+        comparing, n_kinds, n_columns = self.comparing, len(self.second), 2 if self.pairs else 1
+        if self.pairs and (self.first or self.second or self.output or not comparing.stats):
+            yield "--pairs are views already; --stats compares them. Give --sentences to make others."
+        if self.sentences and not self.second:
+            yield f"--second is missing: what makes sentence2, one of {', '.join(KINDS)}."
+        if not (self.output or comparing.stats):
+            yield "there is nothing to do. Give --output to write the views, or --stats."
+        if (comparing.model or comparing.json) and not comparing.stats:
+            yield "--model and --json are for --stats. Give it, or leave them out."
+        if self.output and n_kinds > 1:
+            yield f"--second has {n_kinds} kinds, and --output takes one. Give one, or leave --output out."
+        if self.output == STDOUT and comparing.stats:
+            yield "--output - and --stats both go to stdout. Leave one out."
+        if self.processes < 1:
+            yield f"--processes is {self.processes}; it must be at least 1."
+        if self.columns and len(self.columns) != n_columns:
+            yield f"--columns has {len(self.columns)} names. Give {n_columns}."
+        yield from self._unread()
 
-    def _check_making(self) -> None:
-        """Refuse options that no view reads, and two values where one side alone is a back-translation."""
-        first, kinds = self.first or "as-is", {self.first or "as-is", *self.second}
+    def _unread(self) -> Contradictions:
+        """Yield options that no view reads, and two values where one side alone is a back-translation."""
+        sides = (self.first or "as-is", *self.second)
         for name, readers in sorted(_READS.items()):
-            if getattr(self.making, name) not in (None, ()) and not kinds & set(readers):
-                readers_text = " and ".join(readers)
-                raise InputError(f"{flag_of(name)} is for {readers_text}, which is not among the views. Leave it out.")
-        n_allowed = 2 if first == "back-translation" and "back-translation" in self.second else 1
+            if getattr(self.making, name) not in (None, ()) and not set(sides) & set(readers):
+                yield f"{flag_of(name)} is for {' and '.join(readers)}, which is not among the views. Leave it out."
+        n_allowed = 2 if self.first == "back-translation" and self.first in self.second else 1
         for name in ("translations", "translate", "translate_back"):
-            if len(given := getattr(self.making, name)) > n_allowed:
-                raise InputError(
-                    f"{flag_of(name)} has {len(given)} values for {n_allowed} of the sides --first and --second. Give "
+            n_values = len(getattr(self.making, name))
+            if n_values > n_allowed:
+                yield (
+                    f"{flag_of(name)} has {n_values} values for {n_allowed} of the sides --first and --second. Give "
                     "one for both, or one for each that is a back-translation."
                 )
 
 
 def views(options: Views) -> None:
     """Make two views of each sentence, or compare views: pairs to train on."""
+    for source in (options.sentences, options.making.synonyms, *options.making.translations):
+        if options.output and source:
+            check_output(options.output, source=source)
     from transencoder.pairs.store import cache_folder_for_rows
     from transencoder.views import compare
 

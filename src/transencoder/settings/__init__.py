@@ -1,8 +1,16 @@
 """A method's config as plain tables and as TOML: what its fields are, how they are filled and written."""
 
 from transencoder.settings.fields import Setting, dotted_names, nested_settings, settings_of
-from transencoder.settings.reading import build, put, store, value_from_text
-from transencoder.settings.writing import ROWS_MARK, expanded, method_name, recipe_toml
+from transencoder.settings.tables import (
+    ROWS_MARK,
+    build,
+    expanded,
+    method_name,
+    put,
+    recipe_toml,
+    store,
+    value_from_text,
+)
 
 __all__ = [
     "ROWS_MARK",

@@ -1,4 +1,4 @@
-"""Composes the demo's unlabelled pairs from its questions: `python -m transencoder.demo.compose`.
+"""Composes the demo's unlabelled pairs from its questions: `python tools/compose_demo.py`.
 
 The pairs are what a user without labels would have: a third ask for one thing, as when a search engine's hits
 are paired; a third are about one device or share words; a third are random. No label is written.
@@ -6,12 +6,10 @@ are paired; a third are about one device or share words; a third are random. No 
 
 import random
 import re
-from collections.abc import Iterable
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 
-from transencoder.demo.run import DATA
+from transencoder.demo import DATA, read_questions
 
 Question = tuple[str, str]
 Pair = tuple[Question, Question]
@@ -47,18 +45,6 @@ def compose_pairs(questions: list[Question], n_pairs: int = 1500, seed: int = 20
     return texts
 
 
-def read_questions(path: Path = DATA / "questions.tsv") -> list[Question]:
-    """The demo's questions: (intent, text) each."""
-    lines = path.read_text("utf-8").splitlines()[1:]
-    return [(intent, text) for intent, text in (line.split("\t") for line in lines)]
-
-
-def write_pairs(pairs: Iterable[tuple[str, str]], path: Path) -> None:
-    """Write pairs as TSV with a header."""
-    lines = ["sentence1\tsentence2", *("\t".join(pair) for pair in pairs)]
-    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
-
-
 def _intents(pair: Pair) -> int:
     return len({intent for intent, _ in pair})
 
@@ -78,4 +64,5 @@ def _words(text: str) -> frozenset[str]:
 
 
 if __name__ == "__main__":
-    write_pairs(compose_pairs(read_questions()), DATA / "pairs.tsv")
+    lines = ["sentence1\tsentence2", *map("\t".join, compose_pairs(read_questions()))]
+    (DATA / "pairs.tsv").write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
