@@ -2,8 +2,8 @@
 
 import atexit
 import os
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -27,12 +27,12 @@ def _leave() -> None:
 
 
 def rank() -> int:
-    """This process's rank, 0 when alone."""
+    """Return this process's rank, 0 when alone."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """Number of processes, 1 when alone."""
+    """Return the number of processes, 1 when alone."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -43,7 +43,7 @@ def barrier() -> None:
 
 
 def broadcast(value: T) -> T:
-    """Rank 0's value, on every rank."""
+    """Return rank 0's value, on every rank."""
     if not dist.is_initialized():
         return value
     box = [value]
@@ -51,8 +51,13 @@ def broadcast(value: T) -> T:
     return box[0]
 
 
+def on_first(compute: Callable[[], T]) -> T:
+    """Compute something on rank 0 alone, and return it on every rank; the others wait."""
+    return broadcast(compute() if rank() == 0 else cast("T", None))
+
+
 def concatenate(part: np.ndarray) -> np.ndarray:
-    """Every rank's part, joined in the order of ranks, on every rank."""
+    """Join every rank's part in the order of ranks, on every rank."""
     if not dist.is_initialized():
         return part
     parts: list[np.ndarray] = [part] * world_size()

@@ -16,8 +16,7 @@ from transencoder.config import FitConfig
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Session, pretrain
-from transencoder.fit.masking import MaskedPairsCollator
-from transencoder.fit.pretraining import guessing_masked_only
+from transencoder.fit.pretraining import MaskedPairsCollator, guessing_masked_only
 from transencoder.tokens import TokenCache
 
 CONFIG = FitConfig(

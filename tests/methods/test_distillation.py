@@ -15,7 +15,7 @@ from transencoder.configs.teacher import training_projector
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
 from transencoder.fit import Session
-from transencoder.fit.running import trainer_arguments
+from transencoder.fit.trainers import trainer_arguments
 from transencoder.losses import CKDLoss, ConGenLoss
 from transencoder.training import encoder, encoder_stages, plan
 from transencoder.training.encoder import EncoderPipeline

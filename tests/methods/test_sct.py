@@ -8,7 +8,7 @@ import torch
 from transencoder import SCT, train
 from transencoder.configs.parts import Given
 from transencoder.errors import InputError
-from transencoder.fit.running import set_dropout
+from transencoder.fit.trainers import set_dropout
 from transencoder.losses import SCTLoss
 from transencoder.training.encoder import EncoderPipeline
 from transencoder.training.parts import make_loss

@@ -1,16 +1,19 @@
-"""Pretrained models as files: found or downloaded, fingerprinted, counted."""
+"""Pretrained models as files: found or downloaded, checked, fingerprinted, and what they say of themselves."""
 
 import hashlib
+import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from safetensors import safe_open
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from transencoder.config import Form
-from transencoder.encoders.whole import check_whole, short_reason
 from transencoder.errors import InputError
 from transencoder.models import resolve_model
 
@@ -21,6 +24,14 @@ _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
 
+_JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
+"""Files that the libraries read; there may be others beside them."""
+
+_MAY_LACK = ("pooler", "decoder", "position")
+"""In the names of weights that are not always saved: nothing uses them, or they are computed."""
+
+_AGAIN = "Download it or save it again, or give another model"
+
 
 def fetch(
     name: str,
@@ -30,7 +41,7 @@ def fetch(
     token: str | None = None,
     cache_folder: str | None = None,
 ) -> Path:
-    """The local folder of a model, downloaded from the hub when `name` is no folder.
+    """Return the local folder of a model, downloaded from the hub when `name` is no folder.
 
     Args:
         name: A folder, a run's folder, a hub id with or without `@revision`, or `minilm`.
@@ -61,25 +72,12 @@ def fetch(
         raise InputError(
             f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
-    check_whole(name, folder)
+    _check_whole(name, folder)
     return folder
 
 
-def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
-    models = [model for model in ("bi-encoder", "cross-encoder", "masked-lm") if (folder / model).is_dir()]
-    if not models:
-        raise InputError(f"{name} is a run that is not finished; run its command again, then give it as a model")
-    wanted = models if form is None else [model for model in models if model in (f"{form}-encoder", "masked-lm")]
-    if len(wanted) != 1:
-        teachers = sorted(path.relative_to(folder).as_posix() for path in folder.glob("teachers/*"))
-        shown = " and ".join(f"{name}/{model}" for model in models + teachers)
-        what = "has several models" if len(models) > 1 and form is None else f"has no {form}-encoder"
-        raise InputError(f"{name} is a run that {what}; it has {shown}: give one of these")
-    return folder / wanted[0]
-
-
 def weights_fingerprint(folder: Path) -> str:
-    """SHA-256 over a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
+    """Return a SHA-256 of a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
     digest = hashlib.sha256()
     for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern)):
         with path.open("rb") as file:
@@ -88,7 +86,7 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
-    """Numbers in a model folder's safetensors files, read from their headers.
+    """Count the numbers in a model folder's safetensors files, read from their headers.
 
     Args:
         folder: The model.
@@ -105,18 +103,141 @@ def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
     return total
 
 
-def _download(name: str, resolved: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
+def is_cross(folder: Path) -> bool:
+    """Return whether a saved model is a cross-encoder, by what its files say."""
+    path = folder / "config_sentence_transformers.json"
+    if path.exists():  # a bi-encoder where it says nothing
+        return bool(json.loads(path.read_text()).get("model_type") == "CrossEncoder")
+    return is_classifier(folder)
+
+
+def is_classifier(folder: Path) -> bool:
+    """Return whether a saved model has a classification head of its own architecture."""
+    architectures = json.loads((folder / "config.json").read_text()).get("architectures") or [""]
+    return str(architectures[0]).endswith("ForSequenceClassification")
+
+
+def classes_of(folder: Path) -> tuple[str, ...]:
+    """Return the classes that a saved cross-encoder tells apart; none where it gives one score, or is none."""
+    if not is_classifier(folder):
+        return ()
+    names = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
+    return tuple(names[number] for number in sorted(names)) if len(names) > 1 else ()
+
+
+@contextmanager
+def without_load_reports() -> Iterator[None]:
+    """Silence both libraries, which warn at length of new parts; loading a model in another form makes some."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
+    levels = [each.level for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
+
+
+def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
+    models = [model for model in ("bi-encoder", "cross-encoder", "masked-lm") if (folder / model).is_dir()]
+    if not models:
+        raise InputError(f"{name} is a run that is not finished; run its command again, then give it as a model")
+    wanted = models if form is None else [model for model in models if model in (f"{form}-encoder", "masked-lm")]
+    if len(wanted) != 1:
+        teachers = sorted(path.relative_to(folder).as_posix() for path in folder.glob("teachers/*"))
+        shown = " and ".join(f"{name}/{model}" for model in models + teachers)
+        what = "has several models" if len(models) > 1 and form is None else f"has no {form}-encoder"
+        raise InputError(f"{name} is a run that {what}; it has {shown}: give one of these")
+    return folder / wanted[0]
+
+
+def _download(name: str, hub_id: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     logger.info("%s is no local folder; it is taken from the hub, or from the hub's cache", name)
     try:
-        found = snapshot_download(
-            resolved, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES
-        )
+        found = snapshot_download(hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES)
     except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give it ({short_reason(error)}). "
+            f"the model {name!r} is no local folder, and the hub did not give it ({_short_reason(error)}). "
             "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
             "or check the id, the revision, the token and the network"
         ) from error
     return Path(found)
+
+
+def _check_whole(name: str, folder: Path) -> None:
+    """Refuse a model folder whose files are damaged or do not fit together; of the weights only headers are read."""
+    for path in sorted(folder.rglob("*.safetensors")):
+        with _refused(f"{name} is damaged: {path} is no safetensors file, or is cut short"), safe_open(path, "pt"):
+            pass
+    for path in sorted(path for pattern in _JSON for path in folder.rglob(pattern)):
+        with _refused(f"{name} is damaged: {path} is not JSON"):
+            json.loads(path.read_text(encoding="utf-8"))
+    with _refused(f"{name} is damaged: {folder / 'modules.json'} is no list of modules"):
+        is_transformer = _is_transformer(folder)
+    if is_transformer:
+        _check_tokenizer(name, folder)
+        _check_weights(name, folder)
+    if (folder / "modules.json").exists():
+        library = CrossEncoder if is_cross(folder) else SentenceTransformer
+        with _refused(f"{name} cannot be loaded from {folder}"), without_load_reports():
+            library(str(folder), device="meta", model_kwargs={"device_map": "meta"})
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Raise any error of the libraries, which raise many kinds, as the user's."""
+    try:
+        yield
+    except Exception as error:
+        remedy = "Install what it needs" if isinstance(error, ImportError) else _AGAIN
+        raise InputError(f"{what} ({_short_reason(error)}). {remedy}") from error
+
+
+def _short_reason(error: Exception) -> str:
+    """Return what a library's error says first."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(". ") if lines else type(error).__name__
+
+
+def _is_transformer(folder: Path) -> bool:
+    """Return whether transformers loads the folder itself; sentence-transformers has other kinds of modules too."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return True
+    modules = json.loads(path.read_text(encoding="utf-8"))
+    return any(module["path"] == "" and module["type"].endswith(".Transformer") for module in modules)
+
+
+def _check_tokenizer(name: str, folder: Path) -> None:
+    """Refuse what transformers makes of no files: a few special tokens, to which every word is unknown."""
+    with _refused(f"{name} has no tokenizer that can be loaded from {folder}"):
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if len(tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)) <= 1:  # T5's has an empty word
+        raise InputError(
+            f"{name} has no tokenizer in {folder}: without one every word would be unknown. Put its tokenizer.json and "
+            "tokenizer_config.json there, as the tokenizer's save_pretrained does"
+        )
+
+
+def _check_weights(name: str, folder: Path) -> None:
+    """Refuse a config of other weights, which gives random ones, or none."""
+    kind = AutoModelForSequenceClassification if is_classifier(folder) else AutoModel
+    with _refused(f"{name} is no model that transformers can make by itself from {folder}"), without_load_reports():
+        _, report = kind.from_pretrained(
+            folder, device_map="meta", ignore_mismatched_sizes=True, output_loading_info=True, trust_remote_code=False
+        )
+    misfits = [
+        f"{weight} is {tuple(found)} in the weights and {tuple(wanted)} by the config"
+        for weight, found, wanted in report["mismatched_keys"]
+    ] + [
+        f"{weight} is not in the weights"
+        for weight in report["missing_keys"]
+        if not any(part in weight for part in _MAY_LACK)
+    ]
+    if misfits:
+        raise InputError(
+            f"{name} is damaged: config.json and the weights in {folder} do not fit ({min(misfits)}). {_AGAIN}"
+        )

@@ -15,7 +15,7 @@ class Encodes(Protocol):
 
 
 def encoding_speeds(models: Mapping[str, Encodes], sentences: Sequence[str], repeats: int = 3) -> dict[str, float]:
-    """Sentences a second of each model's own `encode`, in turns, so that a busy machine slows all of them.
+    """Measure sentences a second of each model's own `encode`, in turns, so that a busy machine slows all of them.
 
     Args:
         models: By name.

@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PreTrainedModel, Trainer, TrainingArguments
 
-from transencoder.batching import LengthBucketSampler, training_rows
+from transencoder.batching import LengthBucketSampler, joined_rows, training_rows
 from transencoder.checkpoints import KeepBest
 from transencoder.config import FitConfig
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError
-from transencoder.fit.masking import MaskedPairsCollator
-from transencoder.fit.running import bucketed, pair_tables, run_trainer, trainer_arguments
-from transencoder.fit.session import Session
-from transencoder.tokens import TokenCache
+from transencoder.fit.trainers import Session, bucketed, pair_tables, run_trainer, trainer_arguments
+from transencoder.losses.masked_words import replace_chosen
+from transencoder.tokens import TokenCache, Tokens
 
 _SHOWN_STEPS = 100
 """Steps whose losses are recorded as one mean; in short runs a tenth of them."""
@@ -34,7 +34,7 @@ _SHOWN_STEPS = 100
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What pretraining leaves behind, next to the model."""
+    """The record that pretraining leaves behind, next to the model."""
 
     losses: list[tuple[int, float]]
     """(step, mean cross-entropy of the masked tokens over the last 100 steps or what there is of them, in nats)."""
@@ -72,7 +72,10 @@ def pretrain(
         InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
     """
     started = time.monotonic()
-    model, tokenizer = _load(start, session.seed)
+    try:
+        model, tokenizer = load_masked(start, seed=session.seed)
+    except InputError as error:
+        raise InputError(f"{error} as cross_start, or leave pretraining out") from error
     reader = load_cross(start, max_length=config.max_length, device="cpu")
     tables = pair_tables(session.cache or TokenCache(), reader, pairs, both_orders)
     n_vocabulary = min(len(tokenizer), model.config.vocab_size)
@@ -138,7 +141,7 @@ class _MaskedTrainer(Trainer):
     batches: LengthBucketSampler
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The bucketed batches, as the sentence-transformers trainers have them."""
+        """Return the bucketed batches, as the sentence-transformers trainers have them."""
         self.accelerator.even_batches = False
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset,  # type: ignore[arg-type]
@@ -149,15 +152,54 @@ class _MaskedTrainer(Trainer):
         return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Safetensors under the model's own names, which are the ones that resuming reads; no pickled arguments."""
+        """Save safetensors under the names that resuming reads, the model's own; no pickled arguments."""
         self.model.save_pretrained(output_dir or str(self.args.output_dir), save_original_format=False)
 
 
-def _load(start: Path, seed: int) -> tuple[PreTrainedModel, Any]:
-    try:
-        return load_masked(start, seed=seed)
-    except InputError as error:
-        raise InputError(f"{error} as cross_start, or leave pretraining out") from error
+class MaskedPairsCollator:
+    """A collator: rows of pairs -> joined pairs with some tokens masked. Rows from n on are turned round.
+
+    Of each row a share is to guess, at least one token, as `replace_chosen` has it (Devlin et al., NAACL 2019,
+    section 3.1 and appendix A.1). Special tokens are left alone, unknown words too. The masks depend on the seed and
+    the batch's rows only, so that a resumed run draws the same.
+
+    Args:
+        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
+        tokenizer: Names the mask and the special tokens.
+        n_vocabulary: Tokens that the model knows.
+        mask_ratio: Share of a row's tokens to guess.
+        seed: With the rows, it decides the masks.
+    """
+
+    def __init__(self, tables: list[Tokens], tokenizer: Any, n_vocabulary: int, mask_ratio: float, seed: int) -> None:
+        self.tables = tables
+        self.mask_id = tokenizer.mask_token_id
+        self.special_ids = np.array(tokenizer.all_special_ids)
+        self.n_vocabulary = n_vocabulary
+        self.mask_ratio = mask_ratio
+        self.seed = seed
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return the batch as transformers' masked language models take it: `input_ids`, `labels` and so on."""
+        rows, features = joined_rows(self.tables, examples)
+        features = {name: values for name, values in features.items() if isinstance(values, torch.Tensor)}
+        random = np.random.default_rng((self.seed, *rows))
+        ids, is_text = features["input_ids"], features["attention_mask"].numpy() == 1
+        is_chosen = torch.from_numpy(self._choose(ids.numpy(), is_text, random))
+        fates, anything = random.random(ids.shape), random.integers(self.n_vocabulary, size=ids.shape)
+        masked = replace_chosen(ids, is_chosen, torch.from_numpy(fates), torch.from_numpy(anything), self.mask_id)
+        return features | {"input_ids": masked, "labels": ids.masked_fill(~is_chosen, -100)}
+
+    def _choose(self, ids: np.ndarray, is_text: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Choose tokens to guess, bool (batch, longest); never none at all, which would make the loss NaN."""
+        may_be = is_text & ~np.isin(ids, self.special_ids)
+        if not may_be.any():
+            may_be = is_text
+        n_words = may_be.sum(1)
+        n_chosen = np.where(n_words > 0, np.maximum(1, np.rint(self.mask_ratio * n_words)), 0)
+        ranks = np.where(may_be, random.random(ids.shape), 1.0).argsort(1).argsort(1)
+        is_chosen: np.ndarray = ranks < n_chosen[:, None]
+        return is_chosen
 
 
 @contextmanager

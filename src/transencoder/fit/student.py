@@ -17,11 +17,17 @@ from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, QueryDocumentCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.config import FitConfig
-from transencoder.fit.annealing import GoldAnnealing
 from transencoder.fit.lora import LoRA
-from transencoder.fit.running import bucketed, pair_tables, run_trainer, set_dropout, trainer_arguments
-from transencoder.fit.session import Session
-from transencoder.fit.trainers import TRAINERS
+from transencoder.fit.trainers import (
+    TRAINERS,
+    GoldAnnealing,
+    Session,
+    bucketed,
+    pair_tables,
+    run_trainer,
+    set_dropout,
+    trainer_arguments,
+)
 from transencoder.losses import Annealing
 from transencoder.prompts import OWN_PROMPTS, Prompts
 from transencoder.tokens import Encoder, TokenCache
@@ -32,7 +38,7 @@ DevMetrics = Callable[[Any], dict[str, float]]
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit leaves behind; the student itself holds the best weights."""
+    """The record that a fit leaves behind; the student itself holds the best weights."""
 
     best: float | None
     """Best dev metric; None without a dev set, or where none was defined."""
@@ -50,7 +56,7 @@ class Fitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """What a student learns: n pairs, and what is said of them."""
+    """The rows that a student learns: n pairs, and what is said of them."""
 
     pairs: Dataset
     """n rows with `sentence1` and `sentence2`."""
@@ -140,7 +146,7 @@ def _prepare(student: Encoder, config: FitConfig, seed: int) -> LoRA | None:
 
 
 def _batched(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
-    """What makes batches of rows, the rows, and the tokens of each."""
+    """Return what makes batches of rows, the rows, and the tokens of each."""
     collator, lengths = _collate(student, material, cache)
     rows = material.rows
     if rows is not None:  # in the pairs turned round too, where there are these
@@ -166,7 +172,7 @@ def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
 
 
 class _DevEvaluator(BaseEvaluator):
-    """Metrics of the candidate that is best on dev, and which it is."""
+    """An evaluator: metrics of the candidate that is best on dev, and which it is."""
 
     def __init__(self, metrics: DevMetrics, keep: KeepBest) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

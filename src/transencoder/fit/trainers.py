@@ -1,8 +1,12 @@
-"""sentence-transformers' trainers as they are used here: their batches, checkpoints and cards are ours."""
+"""sentence-transformers' trainers as they are used here, with our batches, checkpoints, progress and resumption."""
 
+import logging
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from sentence_transformers import (
     CrossEncoder,
@@ -13,31 +17,68 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from torch import nn
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.integrations.integration_utils import TensorBoardCallback
 
+from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
+from transencoder.checkpoints import KeepBest, newest_checkpoint
+from transencoder.config import FitConfig, Precision
+from transencoder.cpu import fast_training
+from transencoder.errors import InputError
+from transencoder.inference import quick_products, uses_bf16
+from transencoder.losses import Annealing
+from transencoder.prompts import default_prompt
+from transencoder.tokens import TokenCache, Tokens
+
+logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
+_OPTIONAL = ("dropout", "lora_rank", "lora_alpha")
+"""Fields of a fit's config that mean something when they are None."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """The way one training runs, and where: of these, seed and precision decide what it learns.
+
+    Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
+    """
+
+    folder: Path
+    """Where checkpoints live."""
+    seed: int
+    """Decides shuffling, masks and dropout."""
+    precision: Precision = "auto"
+    """`auto` trains under bf16 autocast where the hardware has it."""
+    cache: TokenCache | None = None
+    """Token ids made earlier, for instance when the pairs were labelled."""
+    report_to: tuple[str, ...] = ()
+    """Trackers the trainer reports to."""
+    log_folder: Path | None = None
+    """Where TensorBoard's events go; None: into `folder`."""
+
 
 class _Ours:
-    """What both trainers change: batches and token features are used as they come, and the model card is ours."""
+    """Changes to both trainers: batches and token features are used as they come, and the model card is ours."""
 
     batches: LengthBucketSampler
     model: Any
     loss: Any
 
     def get_batch_sampler(self, *_: Any, **__: Any) -> LengthBucketSampler:
-        """The bucketed batches."""
+        """Return the bucketed batches."""
         return self.batches
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The weights in a checkpoint, adapters among them; what else a model has does not change."""
+        """Save the weights in a checkpoint, adapters among them; what else a model has does not change."""
         assert output_dir is not None
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         save_model(self.model, str(Path(output_dir) / _STUDENT))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """The weights of a checkpoint, into the model that there is: the trainer would make another one."""
+        """Load the weights of a checkpoint into the model that there is: the trainer would make another one."""
         weights = Path(resume_from_checkpoint) / _STUDENT
         if weights.exists():
             load_model(self.model, weights)
@@ -45,14 +86,14 @@ class _Ours:
             super()._load_from_checkpoint(resume_from_checkpoint)  # type: ignore[misc]
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """No card here: `report.model_card` writes it from the run's records."""
+        """Add no card: the report writes it from the run's records."""
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clip what the loss trains of its own together with the model."""
         return super()._clip_grad_norm(self.loss)  # type: ignore[misc]
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
-        """The collator's features as both trainers' losses take them."""
+        """Return the collator's features as both trainers' losses take them."""
         return SentenceTransformerTrainer.collect_features(self, inputs)  # type: ignore[arg-type]
 
 
@@ -67,3 +108,159 @@ TRAINERS: dict[type, tuple[Any, Any]] = {
     CrossEncoder: (_CrossTrainer, CrossEncoderTrainingArguments),
 }
 """Form of the student -> its trainer, and the class of that one's arguments."""
+
+
+def trainer_arguments(
+    arguments_class: type[TrainingArguments],
+    config: FitConfig,
+    session: Session,
+    *,
+    device: str,
+    has_dev: bool,
+    logging_steps: int,
+) -> Any:
+    """Return config and session as a trainer takes them."""
+    on_cpu = device.startswith("cpu")
+    arguments = arguments_class(
+        output_dir=str(session.folder),
+        num_train_epochs=config.epochs,  # type: ignore[arg-type]
+        per_device_train_batch_size=batch_size(config),
+        gradient_accumulation_steps=config.gradient_accumulation_steps,
+        learning_rate=config.learning_rate,  # type: ignore[arg-type]
+        lr_scheduler_type="constant_with_warmup" if config.schedule == "constant" else config.schedule,
+        optim=arguments_class.default_optim if config.optimizer == "adamw" else config.optimizer,
+        warmup_steps=config.warmup_ratio,  # type: ignore[arg-type]
+        weight_decay=config.weight_decay,
+        max_grad_norm=config.max_grad_norm,
+        bf16=uses_bf16(device, session.precision),
+        use_cpu=on_cpu,
+        seed=session.seed,
+        data_seed=session.seed,
+        eval_strategy="steps" if has_dev else "no",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.checkpoint_steps,
+        logging_steps=logging_steps,
+        report_to=list(session.report_to) or "none",
+        disable_tqdm=True,
+        dataloader_pin_memory=device.startswith("cuda"),
+        ddp_backend="gloo" if on_cpu and distributed.world_size() > 1 else None,
+        ddp_find_unused_parameters=True,
+        remove_unused_columns=False,
+    )
+    arguments._n_gpu = min(1, arguments.n_gpu)  # one process, one GPU: more than one would mean DataParallel
+    return arguments
+
+
+def run_trainer(
+    trainer: Trainer,
+    keep: KeepBest,
+    batches: LengthBucketSampler,
+    max_length: int | None,
+    log_folder: Path | None,
+) -> None:
+    """Train from the last complete checkpoint in the trainer's folder, or from the beginning.
+
+    Args:
+        trainer: A trainer that takes its batches from its attribute `batches`.
+        keep: What completes its checkpoints.
+        batches: The batches.
+        max_length: Tokens of its longest texts.
+        log_folder: Where TensorBoard's events go; None: with the checkpoints.
+    """
+    trainer.batches = batches  # type: ignore[attr-defined]
+    for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
+        trainer.add_callback(callback)
+    trainer.remove_callback(PrinterCallback)
+    for callback in trainer.callback_handler.callbacks:
+        if log_folder is not None and isinstance(callback, TensorBoardCallback):
+            callback.logging_dir = callback.logging_dir or str(log_folder)  # TENSORBOARD_LOGGING_DIR goes first
+    checkpoint = distributed.on_first(lambda: newest_checkpoint(keep.folder))
+    if checkpoint is not None:
+        logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
+    keep.restore(checkpoint)
+    with fast_training(keep.model, trainer.args.device, max_length), quick_products(trainer.args.bf16):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def set_dropout(model: nn.Module, share: float | None) -> None:
+    """Give all dropout layers this share; None leaves them."""
+    for module in model.modules():
+        if share is not None and isinstance(module, nn.Dropout):
+            module.p = share
+
+
+def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_orders: bool) -> list[Tokens]:
+    """Return the tokens of n joined pairs as `model` reads them, and, for both orders, of the pairs turned round."""
+    prompt = default_prompt(model)
+    return [cache.pairs(model, pairs, turned, prompt) for turned in ([False, True] if both_orders else [False])]
+
+
+def bucketed(lengths: Any, config: FitConfig, seed: int) -> LengthBucketSampler:
+    """Return the batches of rows with these lengths, for as many processes as there are."""
+    return LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, seed, distributed.world_size())
+
+
+def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
+    """Return the optimiser steps of a fit under as many processes as there are."""
+    batch = batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
+    return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
+
+
+def batch_size(config: FitConfig) -> int:
+    """Return the batch size of a config that has no empty field but those that may be None."""
+    names = [field.name for field in fields(config) if field.name not in _OPTIONAL]
+    empty = [name for name in names if getattr(config, name) is None]
+    if config.batch_size is None or empty:
+        raise InputError(
+            f"{', '.join(empty)} of the fit's config {'is' if len(empty) == 1 else 'are'} not set; give FitConfig a "
+            "value for each, or train with a method, which has defaults"
+        )
+    return config.batch_size
+
+
+class GoldAnnealing(TrainerCallback):
+    """The move of a loss's `gold_share` in a line from 0 at the first step to 1 at the last (DvBERT, section 2.3).
+
+    The share follows from the step alone: a training that is resumed goes on with it. With one step only it is 1.
+
+    Args:
+        loss: Whose share it is.
+    """
+
+    def __init__(self, loss: Annealing) -> None:
+        self.loss = loss
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Set the share of the step."""
+        last = state.max_steps - 1
+        self.loss.gold_share = state.global_step / last if last else 1.0
+
+
+class _EpochTeller(TrainerCallback):
+    """A messenger of the epoch to the batches: under torchrun the trainer is none, where it resumes inside an epoch."""
+
+    def __init__(self, batches: LengthBucketSampler) -> None:
+        self.batches = batches
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.batches.set_epoch(int(state.epoch or 0))
+
+
+class _ProgressShower(TrainerCallback):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stack = ExitStack()
+        self.last_step = 0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.advance = self.stack.enter_context(progress.task(f"train {self.name}", state.max_steps))
+        self.advance(state.global_step)
+        self.last_step = state.global_step
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.advance(state.global_step - self.last_step)
+        self.last_step = state.global_step
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.stack.close()

@@ -1,31 +1,112 @@
-"""A smaller model that reads the word pieces of one corpus: where students for a domain or a language start."""
+"""Smaller models: some layers of another, the word pieces of one corpus, or embeddings of another width."""
 
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from sentence_transformers import SentenceTransformer
+import transformers
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.base.modules import Dense
+from sentence_transformers.sentence_transformer.modules import Normalize
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel
 
 from transencoder import progress
-from transencoder.encoders.truncation import load_model
+from transencoder.encoders.loading import backbone, load_trained
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
 
 _TABLE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
 _OTHER_TABLES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model", "spm.model", "unigram.json")
-_WORD_STARTS = ("##", "▁")
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 """A piece that stands for a byte of a character that has none of its own."""
 _CHUNK = 1024
+
+
+def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
+    """Write a model that has some of another's transformer layers; embeddings, pooling and heads stay as they are.
+
+    Args:
+        folder: A sentence-transformers model, or a plain one; what is written is of the same form, in fp32.
+        layers: Which layers to keep, from 0, in rising order.
+        output: The folder to write, which is not there yet.
+
+    Raises:
+        InputError: A layer that the model does not have, layers that cannot be taken apart, or an `output`
+            that is there or cannot be written.
+    """
+    if output.exists():
+        raise InputError(f"{output} is there already; give a new folder, or remove it")
+    check_layers(folder, layers)
+    model, plain = _load(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder) if model is plain else None
+    types = getattr(plain.config, "layer_types", None)
+    if types and len(kinds := sorted(set(types))) > 1:
+        raise InputError(
+            f"{folder} has layers of several kinds ({', '.join(kinds)}), which cannot be taken apart; "
+            "give a model whose layers are all alike, such as BERT"
+        )
+    modules = _layers_of(plain, folder)
+    for i in reversed(range(len(modules))):
+        if i not in layers:
+            del modules[i]
+    plain.config.num_hidden_layers = len(modules)
+    if types:
+        plain.config.layer_types = types[: len(modules)]
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(output) as made:
+            model.save_pretrained(str(made))
+            if tokenizer is not None:
+                tokenizer.save_pretrained(str(made))
+    except OSError as error:
+        raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+
+
+def check_layers(folder: Path, layers: Sequence[int]) -> None:
+    """Refuse layers that a model does not have, without loading it.
+
+    Args:
+        folder: The model.
+        layers: Which to keep, from 0, in rising order.
+
+    Raises:
+        InputError: There is no such layer, or one is named twice.
+    """
+    n_layers = transformers.AutoConfig.from_pretrained(folder).num_hidden_layers
+    if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= n_layers:
+        raise InputError(
+            f"layers are {', '.join(map(str, layers)) or 'none'}; {folder} has layers 0 to {n_layers - 1}: give "
+            "some of them, each once, in rising order"
+        )
+
+
+def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:
+    """Load a model as it was saved, and its transformer."""
+    if (folder / "modules.json").exists() or (folder / "config_sentence_transformers.json").exists():
+        model = load_trained(folder, "cpu")
+        assert isinstance(model.transformers_model, PreTrainedModel), "every model here has a transformer"
+        return model, model.transformers_model
+    config = transformers.AutoConfig.from_pretrained(folder)
+    architecture = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
+    plain: PreTrainedModel = architecture.from_pretrained(folder, dtype="float32")
+    return plain, plain
+
+
+def _layers_of(model: PreTrainedModel, folder: Path) -> nn.ModuleList:
+    n_layers = model.config.num_hidden_layers
+    lists = (module for module in backbone(model).modules() if isinstance(module, nn.ModuleList))
+    found = next((each for each in lists if len(each) == n_layers), None)
+    if found is None:
+        raise InputError(f"{folder} has no list of {n_layers} layers to choose from (they may share their weights)")
+    return found
 
 
 def check_prunable(folder: Path) -> None:
@@ -61,7 +142,7 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
         InputError: The tokenizer's vocabulary cannot be cut.
     """
     check_prunable(folder)
-    model, plain = load_model(folder)
+    model, plain = _load(folder)
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     if isinstance(model, SentenceTransformer):
         tokenizer = model.tokenizer
@@ -84,20 +165,15 @@ def _table(tokenizer: Any) -> dict[str, Any]:
     return table
 
 
-def _pieces(table: dict[str, Any]) -> dict[str, int]:
-    """Piece -> id; WordPiece has a table of them, Unigram a list with scores."""
-    vocabulary = table["model"]["vocab"]
-    return vocabulary if isinstance(vocabulary, dict) else {piece: i for i, (piece, _) in enumerate(vocabulary)}
-
-
 def _kept(table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np.ndarray:
-    """Ids that stay, in rising order."""
-    pieces = _pieces(table)
+    """Return the ids that stay, in rising order."""
+    vocabulary = table["model"]["vocab"]  # WordPiece has a table of ids, Unigram a list with scores
+    pieces = vocabulary if isinstance(vocabulary, dict) else {piece: i for i, (piece, _) in enumerate(vocabulary)}
     n_pieces = max([*pieces.values(), *(added["id"] for added in table["added_tokens"])]) + 1
     is_kept = np.zeros(n_pieces, bool)
     is_kept[[added["id"] for added in table["added_tokens"]]] = True
     for piece, i in pieces.items():
-        is_kept[i] |= len(_bare(piece)) <= 1 or _BYTE.fullmatch(piece) is not None
+        is_kept[i] |= len(piece.removeprefix("##").removeprefix("▁")) <= 1 or _BYTE.fullmatch(piece) is not None
     unknown = table["model"].get("unk_id", pieces.get(table["model"].get("unk_token", "")))
     if unknown is not None:
         is_kept[unknown] = True
@@ -110,12 +186,6 @@ def _kept(table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np
                     is_kept[encoding.ids] = True
                 advance(len(part))
     return np.flatnonzero(is_kept)
-
-
-def _bare(piece: str) -> str:
-    for mark in _WORD_STARTS:
-        piece = piece.removeprefix(mark)
-    return piece
 
 
 def _cut_embeddings(model: PreTrainedModel, kept: np.ndarray) -> None:
@@ -139,7 +209,7 @@ def _cut_embeddings(model: PreTrainedModel, kept: np.ndarray) -> None:
 
 
 def _cut_head(model: PreTrainedModel, head: Any, rows: torch.Tensor) -> None:
-    """The head has a weight and a bias for each piece; the bias may stand in its parent too."""
+    """Keep the weights and biases of some pieces; the bias may stand in the head's parent too."""
     old_bias = head.bias
     head.weight = nn.Parameter(head.weight.data[rows].clone())
     head.out_features = len(rows)
@@ -174,7 +244,7 @@ def _rewrite_tokenizer(folder: Path, table: dict[str, Any], new_ids: dict[int, i
 
 
 def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
-    """What puts special tokens around a text names them by id: `["[SEP]", 102]` or `{"ids": [102]}`."""
+    """Renumber what puts special tokens around a text; it names them `["[SEP]", 102]` or `{"ids": [102]}`."""
     if isinstance(processor, dict):
         return {
             name: [new_ids[i] for i in value] if name == "ids" else _renumbered(value, new_ids)
@@ -185,3 +255,22 @@ def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
             return [processor[0], new_ids[processor[1]]]
         return [_renumbered(each, new_ids) for each in processor]
     return processor
+
+
+def add_projection(model: SentenceTransformer, dimension: int, *, tanh: bool = False) -> SentenceTransformer:
+    """Add a new linear layer, before the layer that makes embeddings unit vectors where there is one.
+
+    Args:
+        model: The bi-encoder, changed in place.
+        dimension: Of its new embeddings.
+        tanh: Whether tanh follows.
+
+    Returns:
+        The model.
+    """
+    width = model.get_embedding_dimension()
+    assert width is not None, "every model here has embeddings of one size"
+    activation = nn.Tanh() if tanh else nn.Identity()
+    layer = Dense(width, dimension, activation_function=activation).to(model.device)
+    model.insert(len(model) - isinstance(model[-1], Normalize), layer)
+    return model

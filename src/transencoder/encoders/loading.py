@@ -1,0 +1,262 @@
+"""Saved models as bi-encoders, as cross-encoders, and as what they were saved as; how many tokens they read."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
+
+from transencoder.config import Head
+from transencoder.config import Pooling as PoolingMode
+from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
+from transencoder.errors import InputError
+from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.wording import plural
+
+_SCORE = "transencoder_score"
+"""Entry of a transformer's config that says what the score of a cross-encoder is."""
+
+
+def load_bi(
+    folder: Path,
+    *,
+    max_length: int | None = None,
+    pooling: PoolingMode | None = None,
+    prompts: Prompts = OWN_PROMPTS,
+    device: str | None = None,
+) -> SentenceTransformer:
+    """Load a bi-encoder from a sentence-transformers model, or from a plain pretrained one with a pooling.
+
+    Args:
+        folder: The model.
+        max_length: Tokens of a sentence; None: the model's own.
+        pooling: Pooling to use; None: the model's own, mean for a plain one.
+        prompts: Saved with it, as `encode_query` and `encode_document` use them.
+        device: Where it goes; None: the best there is.
+
+    Raises:
+        InputError: A pooling for a model that has none, or more tokens than the model has positions.
+    """
+    with without_load_reports(), torch.random.fork_rng():
+        torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
+        model = SentenceTransformer(str(folder), device=device)
+    model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
+    if pooling is not None:
+        own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
+        if own is None:
+            raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
+        model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
+    prompts.give_to(model)
+    _set_length(model, max_length, folder)
+    return model
+
+
+def load_trained(
+    folder: Path, device: str | None = None, *, max_length: int | None = None
+) -> SentenceTransformer | CrossEncoder:
+    """Load a saved model in the form that it was saved in, its weights in fp32.
+
+    Args:
+        folder: The model.
+        device: Where it goes; None: the best there is.
+        max_length: Tokens of a text or pair; None: the model's own.
+
+    Raises:
+        InputError: More tokens than the model has positions.
+    """
+    model: SentenceTransformer | CrossEncoder
+    model = (CrossEncoder if is_cross(folder) else SentenceTransformer)(str(folder), device=device)
+    model.float()
+    _set_length(model, max_length, folder)
+    return model
+
+
+def load_cross(
+    folder: Path,
+    *,
+    max_length: int | None = None,
+    head: Head = "pooler",
+    seed: int = 0,
+    device: str | None = None,
+    class_names: Sequence[str] = (),
+    new_head: bool = False,
+) -> CrossEncoder:
+    """Load any encoder as a cross-encoder; parts that the checkpoint lacks are new and come from `seed`.
+
+    Args:
+        folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
+        max_length: Tokens of a pair; None: the model's own.
+        head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
+            A cross-encoder keeps the head it was saved with.
+        seed: Decides the new parts.
+        device: Where it goes; None: the best there is.
+        class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
+        new_head: Give a cross-encoder that was saved with a head another one, whatever its outputs were.
+
+    Returns:
+        The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.
+
+    Raises:
+        InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
+    """
+    check_cross_start(folder, class_names, new_head=new_head)
+    set_seed(seed)
+    if head == "pooler" or is_cross(folder) or class_names:
+        model = _with_own_head(folder, len(class_names) or 1, seed, device, new_head)
+    else:
+        model = _with_linear_head(folder, device)
+    model.float()
+    config = _transformer(model).config
+    model.activation_fn = nn.Identity() if class_names else nn.Sigmoid()
+    if class_names:
+        config.id2label = dict(enumerate(class_names))
+        config.label2id = {name: number for number, name in enumerate(class_names)}
+    vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
+    _set_length(model, max_length, folder)
+    return model
+
+
+def check_cross_start(folder: Path, class_names: Sequence[str], *, new_head: bool = False) -> None:
+    """Refuse what `load_cross` would: a cross-encoder with another number of outputs."""
+    if not is_classifier(folder):
+        if is_cross(folder) and (class_names or new_head):
+            raise InputError(
+                f"{folder} is a cross-encoder with a linear head on [CLS] and one output, which learns no classes and "
+                "is not renewed; give one with the model's own head, or a plain pretrained model"
+            )
+        return
+    n_outputs = len(class_names) or 1
+    if not new_head and (found := AutoConfig.from_pretrained(folder).num_labels) != n_outputs:
+        raise InputError(
+            f"{folder} is a cross-encoder with {plural(found, 'output')}; a start needs {n_outputs}. "
+            f"Give a cross-encoder that was made with num_labels={n_outputs}, a plain pretrained model, or new_head "
+            "where there is such a setting"
+        )
+
+
+def _with_own_head(folder: Path, n_outputs: int, seed: int, device: str | None, new_head: bool) -> CrossEncoder:
+    """Load the head of the model's architecture, the saved one where there is one and no new one is asked for."""
+    with without_load_reports():
+        model: CrossEncoder = CrossEncoder(
+            str(folder), num_labels=n_outputs, device=device, model_kwargs={"ignore_mismatched_sizes": new_head}
+        )
+        if new_head:
+            _renew_head(model, seed)
+    return model
+
+
+def _with_linear_head(folder: Path, device: str | None) -> CrossEncoder:
+    """Add a new linear layer on [CLS] (paper, section 2.2)."""
+    transformer = Transformer(str(folder))
+    width = transformer.get_embedding_dimension()
+    linear = Dense(
+        width, 1, activation_function=None, module_input_name="sentence_embedding", module_output_name="scores"
+    )
+    model: CrossEncoder = CrossEncoder(modules=[transformer, Pooling(width, pooling_mode="cls"), linear], device=device)
+    return model
+
+
+def _renew_head(model: CrossEncoder, seed: int) -> None:
+    """Draw random weights for all layers of the head, the same for the same seed."""
+    transformer = _transformer(model)
+    torch.manual_seed(seed)
+    for name, part in transformer.named_children():
+        if name != transformer.base_model_prefix:
+            for parameter in part.parameters():
+                parameter._is_hf_initialized = False  # type: ignore[attr-defined]  # transformers leaves what it has loaded
+            part.apply(transformer._init_weights)
+
+
+def as_logits(model: CrossEncoder) -> None:
+    """Make a cross-encoder's score its output itself, here, in plain `predict`, and when it is saved and loaded."""
+    model.activation_fn = nn.Identity()
+    setattr(_transformer(model).config, _SCORE, "logit")
+
+
+def gives_logits(model: CrossEncoder) -> bool:
+    """Return whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
+    return getattr(_transformer(model).config, _SCORE, None) == "logit"
+
+
+def _transformer(model: CrossEncoder) -> PreTrainedModel:
+    transformer = model.transformers_model
+    assert isinstance(transformer, PreTrainedModel), "every model here has a transformer"
+    return transformer
+
+
+def transplant(source: nn.Module, target: nn.Module) -> None:
+    """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
+
+    Either is a sentence-transformers model or a plain one. The paper's sequential initialisation (section 5.2,
+    Table 13).
+
+    Raises:
+        InputError: The two encoders differ in a weight's name or shape; `target` is as it was.
+    """
+    weights, own = backbone(source).state_dict(), backbone(target).state_dict()
+    shapes, own_shapes = ({name: tuple(value.shape) for name, value in part.items()} for part in (weights, own))
+    for name in shapes | own_shapes:
+        found, wanted = shapes.get(name), own_shapes.get(name)
+        if found != wanted and not ("pooler" in name and None in (found, wanted)):
+            raise InputError(
+                f"sequential initialisation needs starts of one architecture; {name} is {found or 'missing'} in one "
+                f"and {wanted or 'missing'} in the other. Use initialisation refreshing, or give the same model as "
+                "start and cross_start"
+            )
+    backbone(target).load_state_dict(weights, strict=False)
+
+
+def backbone(model: nn.Module) -> nn.Module:
+    """Return the encoder without head and pooling, of a sentence-transformers model or a plain one."""
+    if isinstance(model, SentenceTransformer | CrossEncoder):
+        assert model.transformers_model is not None, "every model here has a transformer"
+        model = model.transformers_model
+    assert isinstance(model, PreTrainedModel)
+    return model.base_model
+
+
+def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
+    """Refuse a length that a model has no positions for, before anything is trained.
+
+    Args:
+        folder: The model.
+        length: Tokens of a text or pair; None: the model's own.
+        setting: Where the length is from.
+        typed: The model as the user named it.
+
+    Raises:
+        InputError: The model reads fewer tokens, or is of a kind that transformers does not have.
+    """
+    if length is None:
+        return
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except ValueError as error:
+        raise InputError(f"{typed} is no model that transformers can make by itself ({error}); give another") from error
+    with torch.device("meta"):
+        model: nn.Module = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
+    if length > (limit := n_positions(model)):
+        raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
+
+
+def n_positions(model: nn.Module) -> float:
+    """Return how many positions a model has; no bound where they are relative or there is no transformer."""
+    tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
+    table = next((table for table in tables if isinstance(table, nn.Embedding)), None)
+    if table is None:
+        return math.inf
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
+
+
+def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
+    """Make a model cut texts at a length; None: it stays as it is."""
+    if max_length is None:
+        return
+    if max_length > (limit := n_positions(model)):
+        raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
+    model.max_seq_length = max_length
