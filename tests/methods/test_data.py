@@ -2,7 +2,7 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.methods.data import read_data
-from transencoder.report.text import data_line
+from transencoder.report.words import data_line
 
 
 def test_gold_scores_never_reach_training(tiny_method, tiny_pairs, tiny_files):

@@ -12,7 +12,7 @@ from transencoder.errors import InputError
 from transencoder.methods import mined as mined_module
 from transencoder.methods.data import read_data
 from transencoder.methods.workers import n_workers
-from transencoder.report.text import data_line
+from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
 
 TEXTS = Dataset.from_dict({"text": ["kama dima", "dima kama"]})

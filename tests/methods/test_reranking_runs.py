@@ -14,7 +14,7 @@ from transencoder.evaluation import evaluate
 from transencoder.methods.data import read_data
 from transencoder.methods.simcse import SimCSEFit
 from transencoder.recipes import find_recipe, load_recipe
-from transencoder.report.model_card import model_card
+from transencoder.report.card import model_card
 from transencoder.tasks import load
 
 

@@ -15,8 +15,8 @@ from transencoder.bootstrap import Interval, RowIntervals
 from transencoder.evaluation import average
 from transencoder.finished import intervals_record
 from transencoder.records import AVERAGE
-from transencoder.report.summary import BRACKETS, GAIN_BRACKETS
-from transencoder.report.text import cannot_be_told
+from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
+from transencoder.report.words import no_difference
 from transencoder.wording import ABSENT, plural
 
 ENSEMBLE = "ensemble"
@@ -117,8 +117,8 @@ def remarks(measured: Measured) -> list[str]:
         unknown = [model for model, interval in intervals.items() if interval and interval.holds_zero]
         if unknown:
             models = ["the ensemble" if model == ENSEMBLE else model for model in unknown]
-            whether = cannot_be_told(models, next(iter(measured.scores)), f"these {measured.size(name)}")
-            lines.append(f"{name}: {whether}.")
+            said = no_difference(models, next(iter(measured.scores)), f"these {measured.size(name)}")
+            lines.append(f"{name}: {said}.")
     return lines
 
 

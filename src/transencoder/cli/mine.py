@@ -107,7 +107,7 @@ def _run(args: argparse.Namespace) -> None:
 
 
 def _show(mined: Mined, args: argparse.Namespace) -> None:
-    from transencoder.report.mining import mining_lines
+    from transencoder.report.data import mining_lines
 
     if args.json:
         show(json.dumps(mined.record))

@@ -33,7 +33,7 @@ def choose(runs: Sequence[Variant], args: argparse.Namespace) -> None:
     Raises:
         InputError: There is no dev set to choose by.
     """
-    from transencoder.report.tables import runs_table
+    from transencoder.report.scores import runs_table
 
     configs = {run.name: run.config for run in runs}
     if any(config.dev is None for config in configs.values()):
@@ -56,7 +56,7 @@ def tabulate(runs: Sequence[Variant], args: argparse.Namespace, recipe: str | No
         args: Of the command.
         recipe: Name of the recipe that these are the runs of.
     """
-    from transencoder.report.tables import runs_table
+    from transencoder.report.scores import runs_table
 
     results = {}
     for run in runs:

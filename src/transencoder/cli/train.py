@@ -91,10 +91,9 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
         show(str(config.plan()))
         return
     from transencoder.report.notes import notes_of
-    from transencoder.report.tables import score_rows, summary_table
-    from transencoder.report.text import pretraining_lines
-    from transencoder.report.unlabelled import unlabelled_of
+    from transencoder.report.scores import score_rows, summary_table, unlabelled_of
     from transencoder.report.verdict import verdict_of
+    from transencoder.report.words import pretraining_line
 
     trained = train_for(args, config, recipe)
     if score_rows(trained.result):
@@ -105,8 +104,8 @@ def train_or_plan(config: Method[Any], args: argparse.Namespace, recipe: str | N
             show(unlabelled.terminal)
     if "mlm" not in trained.result["best"]:
         show(verdict_of(trained.result).sentence)
-    for line in filter(None, pretraining_lines(trained.result)):
-        show(line)
+    if pretraining := pretraining_line(trained.result):
+        show(pretraining)
     for note in notes_of(trained.result):
         show(note)
     for form, best in trained.result["best"].items():

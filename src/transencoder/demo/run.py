@@ -42,7 +42,7 @@ def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | 
 
     from transencoder.methods.training import train
     from transencoder.report.notes import notes_of
-    from transencoder.report.tables import summary_table
+    from transencoder.report.scores import summary_table
     from transencoder.report.verdict import verdict_of
 
     show = show or rich.print

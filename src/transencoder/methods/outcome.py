@@ -19,7 +19,7 @@ from transencoder.methods.evidence import keep_gold, keep_texts
 from transencoder.methods.method import Method
 from transencoder.methods.scoring import Metrics
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.model_card import model_card
+from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import of_member
 from transencoder.runs import Run, atomic_write_text
