@@ -27,7 +27,7 @@ from usage import peak_rss_bytes
 
 from transencoder import mine, progress, read_sentences
 from transencoder.mining import Mined
-from transencoder.report.mining import mining_lines
+from transencoder.report.data import mining_lines
 
 RESULTS = Path(__file__).parent / "results" / "mining.json"
 MOST_REAL = 500_000

@@ -18,9 +18,7 @@ from typing import Any, Literal
 
 from transencoder.errors import InputError, RunError, TransencoderError
 from transencoder.records import Result
-from transencoder.report.notes import missing_rows_note
-from transencoder.report.tables import markdown_table
-from transencoder.report.text import write_page
+from transencoder.report.words import markdown_table, missing_rows_line, write_page
 from transencoder.results import mean_over, of_ensemble, of_member, read_result, training_data
 from transencoder.wording import ABSENT, number, shown_source
 
@@ -334,7 +332,7 @@ def noted_table(header: tuple[str, ...], rows: Sequence[Sequence[str | Noted]]) 
 
 def notes_on_training(result: Result) -> Iterator[str]:
     """What the run was not trained on and the paper was."""
-    yield from missing_rows_note(training_data(result)[1])
+    yield from filter(None, [missing_rows_line(training_data(result)[1])])
 
 
 def notes_on_tests(result: Result, tests: Sequence[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 
 from transencoder.records import Cycle, Result
-from transencoder.report.tables import markdown_table
+from transencoder.report.words import markdown_table
 from transencoder.results import read_result
 
 FORMS: tuple[Literal["bi", "cross"], ...] = ("bi", "cross")

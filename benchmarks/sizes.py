@@ -24,7 +24,7 @@ from transencoder.encoders import count_parameters, encoding_speeds, fetch
 from transencoder.evaluation import average, evaluate_tasks
 from transencoder.export import ExportedEncoder, export_onnx
 from transencoder.inference import uses_bf16
-from transencoder.report.tables import markdown_table
+from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, read_result
 from transencoder.scorers import BiScorer
 from transencoder.tasks import SUITES, load

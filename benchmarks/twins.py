@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from transencoder.records import Result
-from transencoder.report.tables import markdown_table
+from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, of_ensemble, of_member, read_result, tests_by_metric
 
 FORMS = ("start", "bi", "cross")

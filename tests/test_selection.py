@@ -248,7 +248,7 @@ def test_the_checkpoint_and_the_cycle_that_the_criterion_likes_best_are_kept(wit
         assert result["best"][form]["cycle"] == 1 + highest.index(max(highest))
         assert result["best"][form]["dev"] is None
     (note,) = [note for note in notes_of(result) if "no dev set" in note]
-    assert "the bi-encoder's by uniformity and the cross-encoder's by teacher_agreement, on 20 pairs" in note
+    assert "the bi-encoder's by uniformity and the cross-encoder's by teacher_agreement, on 20 held-out pairs" in note
     assert f"{regrets_of('bi')['last']:.2f} (bi-encoder)" in note
 
 
@@ -256,7 +256,7 @@ def test_one_checkpoint_of_each_form_is_no_choice(without_dev):
     config = without_dev("auto", "auto", cycles=1)
     once = {"bi": replace(config.bi, eval_steps=100), "cross": replace(config.cross, eval_steps=100)}
     result = train(replace(config, **once)).result
-    assert any("of each form one checkpoint to choose from" in note for note in notes_of(result))
+    assert any("only one checkpoint of each form" in note for note in notes_of(result))
     assert not any("were chosen without labels" in note for note in notes_of(result))
 
 
@@ -306,12 +306,12 @@ def test_a_weak_start_is_said_before_anything_is_trained(without_dev, caplog, mo
     monkeypatch.setattr("transencoder.cycles.distillation.learn", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(pytest.fail.Exception):
         train(without_dev("auto", "auto"))
-    assert "start: The start looks weak on these texts" in caplog.text  # a random one
+    assert "start: The base model looks weak on these texts" in caplog.text  # a random one
 
 
 def test_a_weak_start_is_said_where_dev_chooses_too(tiny_method, caplog, monkeypatch):
     monkeypatch.setattr("transencoder.cycles.members.LEAST_PAIRS", 50)
     result = train(tiny_method()).result
-    assert "start: The start looks weak on these texts" in caplog.text
+    assert "start: The base model looks weak on these texts" in caplog.text
     assert "held_out_rows" not in result["data"]["pairs"] and set(result["criteria"]) == {"start"}
-    assert any("start looks weak" in note for note in notes_of(result))
+    assert any("base model looks weak" in note for note in notes_of(result))

@@ -136,7 +136,7 @@ def looks_weak(cross: Mapping[str, float | None]) -> bool:
 
 
 def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Whether a start looks too weak to teach.
+    """Say that a base model looks too weak to teach, if it does.
 
     Args:
         criteria: What held-out pairs say of it without labels; empty where none were held out.
@@ -144,14 +144,14 @@ def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
     evenness = criteria.get("uniformity")
     if evenness is not None and -evenness > _CLOSE_TOGETHER:
         yield (
-            f"The start looks weak on these texts: its embeddings lie close together (uniformity {-evenness:.2f}; even "
-            "would be -4). Where such starts had labels to be measured by they were the worse ones; "
-            "`transencoder train simcse` on your sentences makes a better start."
+            f"The base model looks weak on these texts: its embeddings lie close together (uniformity {-evenness:.2f}; "
+            "even would be -4). Where such models could be measured with labels they were the worse ones; "
+            "`transencoder train simcse` on your sentences makes a better base model."
         )
 
 
 def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Whether a cross-encoder looks too weak to teach.
+    """Say that a cross-encoder looks too weak to teach, if it does.
 
     Args:
         criteria: What held-out pairs say of it without labels; empty where none were held out.
@@ -160,6 +160,6 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
         yield (
             "The cross-encoder looks weak: on pairs that it did not learn, its ranking and its teacher's have a rank "
             f"correlation of {number(criteria['teacher_agreement'])}, of 100. Where such ones were measured by labels "
-            "all were worse than their start, and five of eight bi-encoders that learned from them: more pairs or "
-            "epochs, a higher rate, or masked words to guess first (pretraining.epochs) may help."
+            "all were worse than the base model, and five of eight bi-encoders that learned from them: more pairs "
+            "or epochs, a higher learning rate, or masked words to guess first (pretraining.epochs) may help."
         )

@@ -49,7 +49,7 @@ def shown(tiny_bi_encoder, tmp_path, monkeypatch):
 def test_a_loss_is_shown_as_it_is(shown):
     assert "47.25" in shown
     assert "-2.75" in shown
-    assert "The bi-encoder is worse than its start on the tests (47.25 against 50.00)" in shown
+    assert "The bi-encoder is worse than the base model on the tests (47.25 against 50.00)" in shown
 
 
 def test_five_pairs_from_unrelated_to_same(shown):

@@ -34,6 +34,7 @@ def test_a_ruined_run_is_reported_as_worse(minilm, tmp_path):
         trained = scores[form]["test"]
         if trained is not None:  # a model that says the same of all pairs has no score
             assert (
-                f"The {form}-encoder is worse than its start on the tests ({trained:.2f} against {start:.2f})" in page
+                f"The {form}-encoder is worse than the base model on the tests ({trained:.2f} against {start:.2f})"
+                in page
             )
-            assert "worse than its start" in (tmp_path / "run" / f"{form}-encoder" / "README.md").read_text()
+            assert "worse than the base model" in (tmp_path / "run" / f"{form}-encoder" / "README.md").read_text()

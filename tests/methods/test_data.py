@@ -1,7 +1,7 @@
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.report.text import data_line
+from transencoder.report.words import data_line
 from transencoder.training.data import read_data
 
 

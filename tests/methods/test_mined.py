@@ -9,7 +9,7 @@ from datasets import Dataset
 
 from transencoder import FitConfig, Member, TransEncoder, mine, train
 from transencoder.errors import InputError
-from transencoder.report.text import data_line
+from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
 from transencoder.training import pairs as mined_module
 from transencoder.training import plan

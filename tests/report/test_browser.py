@@ -8,6 +8,8 @@ from transencoder.report.comparison import write_comparison
 from transencoder.report.run_report import write_report
 
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.draws
+
 _PHONE = {"width": 390, "height": 844}
 _DESKTOP = {"width": 1280, "height": 900}
 
@@ -52,7 +54,7 @@ def overflow(page) -> int:
 
 def luminance(page, name: str, of: str = "body") -> float:
     """Relative luminance (WCAG) of a computed colour."""
-    colour = page.evaluate(f"getComputedStyle(document.querySelector('{of}')).{name}")
+    colour = page.evaluate(f'getComputedStyle(document.querySelector("{of}")).{name}')
     channels = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -90,7 +92,7 @@ def test_the_report_in_a_browser(kept_run, open_page):
         for of in ("figcaption", ".change", "caption"):
             dark, light = sorted((paper, luminance(phone, "color", of)))
             assert (light + 0.05) / (dark + 0.05) > 4.5
-        dark, light = sorted((paper, luminance(phone, "stroke", ".line.bi")))
+        dark, light = sorted((paper, luminance(phone, "stroke", ".drawing [stroke='var(--bi)']")))
         assert (light + 0.05) / (dark + 0.05) > 3
 
 

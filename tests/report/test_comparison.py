@@ -1,13 +1,13 @@
 """The page that sets runs beside each other."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from transencoder.errors import InputError, RunError
-from transencoder.report.compared import differing_data, differing_settings, read_runs, score_tables
-from transencoder.report.comparison import write_comparison
+from transencoder.report.comparison import read_runs, score_tables, write_comparison
 
 
 @pytest.fixture
@@ -27,10 +27,19 @@ def change(folder: Path, **changes):
     (folder / "result.json").write_text(json.dumps(record))
 
 
+def differences(runs, folder: Path) -> dict[str, list[str]]:
+    """What the page shows to differ, by the title of its table."""
+    page = write_comparison(runs, folder / "page.html").read_text(encoding="utf-8")
+    tables = re.findall(r'<table class="differing">.*?</table>', page, re.DOTALL)
+    titles = [re.findall(r'<caption class="unseen">(.*?)</caption>', table)[0] for table in tables]
+    rows = [re.findall(r'<tr><th scope="row"><bdi>(.*?)</bdi>', table) for table in tables]
+    return dict(zip(titles, rows, strict=True))
+
+
 def test_scores_are_set_against_the_first_runs(runs):
     change(runs[1], scores__bi={"sts12": 73.0, "stsb": 80.254})
     tables = dict(score_tables(read_runs(runs)))
-    assert list(tables) == ["Start", "Bi-encoder", "Cross-encoder"]
+    assert list(tables) == ["Base model", "Bi-encoder", "Cross-encoder"]
     sts12, stsb, average = tables["Bi-encoder"]
     assert (average.name, average.cells[1].difference) == ("average", pytest.approx(0.75))
     assert [cell.is_best for cell in sts12.cells] == [False, True]
@@ -39,20 +48,22 @@ def test_scores_are_set_against_the_first_runs(runs):
     assert stsb.cells[1].difference is None and not any(cell.is_best for cell in stsb.cells)
 
 
-def test_other_data_under_the_same_name_are_not_compared(runs):
+def test_other_data_under_the_same_name_are_not_compared(runs, tmp_path):
     change(runs[1], data__tests__stsb__fingerprint="other", scores__cross={"sts12": 90.0, "stsb": 90.0})
     sts12, stsb, average = dict(score_tables(read_runs(runs)))["Cross-encoder"]
     assert sts12.cells[1].difference == 21.0
     assert stsb.cells[1].difference is None and not stsb.cells[1].is_best
     assert average.cells[1].difference is None
-    assert [name for name, _ in differing_data(read_runs(runs))] == ["test stsb"]
+    assert differences(runs, tmp_path)["Data that differ"] == ["test stsb"]
 
 
-def test_only_settings_that_differ_are_shown(runs):
+def test_only_settings_that_differ_are_shown(runs, tmp_path):
     change(runs[1], config__bi__epochs=5, config__output="elsewhere", config__labelled=None)
-    assert differing_settings(read_runs(runs)) == [("bi.epochs", ["3", "5"])]
+    assert differences(runs, tmp_path) == {"Settings that differ": ["bi.epochs"]}
+    assert "<td><bdi>3</bdi></td><td><bdi>5</bdi></td>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.draws
 def test_the_page_names_the_runs_and_draws_them_together(runs, tmp_path):
     page = write_comparison(runs, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>2 runs compared</h1>" in page and "<bdi>a</bdi>" in page and "<bdi>b</bdi>" in page
@@ -65,9 +76,10 @@ def test_the_page_names_the_runs_and_draws_them_together(runs, tmp_path):
     ]
 
 
-def test_runs_of_equal_names_are_told_apart(kept_run, make_run, result):
+def test_runs_of_equal_names_are_told_apart(make_run, result, tmp_path):
     first, second = make_run("x/run", result), make_run("y/run", result)
-    assert [run.name for run in read_runs([first, second])] == ["x/run", "y/run"]
+    page = write_comparison([first, second], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<bdi>x/run</bdi>" in page and "<bdi>y/run</bdi>" in page
 
 
 def test_runs_without_tests_are_compared_on_dev(bare_result, make_run, tmp_path):

@@ -17,7 +17,7 @@ def test_each_number_stands_beside_its_run(result: Result, make_run: MakeRun, tm
     text = path.read_text(encoding="utf-8")
     assert text.count("\n## ") == 1 and "## trans-encoder/minilm-sts" in text
     assert "| run | form | dev | sts12 | stsb | average | seed | commit | device | minutes |" in text
-    assert "| `runs/a` | start | 81.80 | 70.00 | 80.00 | 75.00 | 2021 | 0123abc | cpu | 6.1 |" in text
+    assert "| `runs/a` | base model | 81.80 | 70.00 | 80.00 | 75.00 | 2021 | 0123abc | cpu | 6.1 |" in text
     assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 2021 | 0123abc | cpu | 6.1 |" in text
     assert "| `runs/b` | cross-encoder | 83.00 | 69.00 | 82.00 | 75.50 | 7 | unknown | NVIDIA H100 | 6.1 |" in text
     assert "- `runs/a`: The training pairs contain sentences of the test sets" in text
@@ -28,8 +28,8 @@ def test_the_start_as_it_is_has_a_row_of_its_own(result: Result, make_run: MakeR
     result["environment"]["commit"] = f"{'a' * 40}-dirty + {'b' * 40}"
     text = results_page([make_run("a", result)], tmp_path / "results" / "README.md").read_text(encoding="utf-8")
     origin = f"2021 | {'a' * 10}-dirty + {'b' * 10} | cpu | 6.1 |"
-    assert f"| `runs/a` | start as it is | – | 70.50 | 80.50 | 75.50 | {origin}" in text
-    assert "The start scores 75.00 in the run's precision and length, 75.50 as it is" in text
+    assert f"| `runs/a` | base model as it is | – | 70.50 | 80.50 | 75.50 | {origin}" in text
+    assert "The base model scores 75.00 in the run's precision and length, 75.50 as it is" in text
 
 
 def test_recipes_have_tables_of_their_own(result: Result, make_run: MakeRun, tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_recipes_have_tables_of_their_own(result: Result, make_run: MakeRun, tmp
     path = results_page([make_run("a", result), make_run("own", unnamed)], tmp_path / "results" / "README.md")
     text = path.read_text(encoding="utf-8")
     assert "## trans-encoder/minilm-sts" in text and "## own" in text
-    assert "| `runs/own` | start | – | 2021 |" in text
+    assert "| `runs/own` | base model | – | 2021 |" in text
 
 
 def test_runs_without_a_result_are_listed_as_such(result: Result, make_run: MakeRun, tmp_path: Path) -> None:

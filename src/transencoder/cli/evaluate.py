@@ -307,8 +307,7 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
 
 def _remarks(measured: _Measured) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
-    from transencoder.report.summary import BRACKETS, GAIN_BRACKETS
-    from transencoder.report.text import cannot_be_told
+    from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
 
     if measured.intervals:
         yield f"{BRACKETS}; {GAIN_BRACKETS}." if len(measured.scores) > 1 else f"{BRACKETS}."
@@ -317,5 +316,5 @@ def _remarks(measured: _Measured) -> Iterator[str]:
         unknown = [model for model, interval in intervals.items() if interval and interval.holds_zero]
         if unknown:
             models = ["the ensemble" if model == _ENSEMBLE else model for model in unknown]
-            whether = cannot_be_told(models, next(iter(measured.scores)), f"these {measured.size(name)}")
-            yield f"{name}: {whether}."
+            said = no_difference(models, next(iter(measured.scores)), f"these {measured.size(name)}")
+            yield f"{name}: {said}."

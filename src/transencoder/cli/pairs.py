@@ -113,7 +113,7 @@ class Mine(Config):
 def mine(options: Mine) -> None:
     """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
     from transencoder.mining import check_numbers, mine_pairs, open_workspace
-    from transencoder.report.mining import mining_lines
+    from transencoder.report.data import mining_lines
 
     check_numbers(options.n_pairs, options.max_pairs_per_sentence)
     start = dict(vars(options.starting))

@@ -228,7 +228,7 @@ def _choose(runs: Sequence[Variant]) -> None:
     Raises:
         InputError: There is no dev set to choose by.
     """
-    from transencoder.report.tables import runs_table
+    from transencoder.report.scores import runs_table
 
     configs = {run.name: run.config for run in runs}
     if any(config.dev is None for config in configs.values()):
@@ -250,7 +250,7 @@ def _dev(result: Any) -> float:
 
 def _tabulate(runs: Sequence[Variant], recipe: str | None) -> None:
     """Train each and show a table of all, in their order; `recipe` is the name of what these are the runs of."""
-    from transencoder.report.tables import runs_table
+    from transencoder.report.scores import runs_table
 
     results = {}
     for each in runs:

@@ -97,10 +97,9 @@ def train_or_plan(config: RunConfig, *, is_dry_run: bool, recipe: str | None = N
         show(str(plan(config)))
         return
     from transencoder.report.notes import notes_of
-    from transencoder.report.tables import score_rows, summary_table
-    from transencoder.report.text import pretraining_lines
-    from transencoder.report.unlabelled import unlabelled_of
+    from transencoder.report.scores import score_rows, summary_table, unlabelled_of
     from transencoder.report.verdict import verdict_of
+    from transencoder.report.words import pretraining_line
 
     trained = train(config, recipe)
     if score_rows(trained.result):
@@ -111,7 +110,7 @@ def train_or_plan(config: RunConfig, *, is_dry_run: bool, recipe: str | None = N
             show(unlabelled.terminal)
     if "mlm" not in trained.result["best"]:
         show(verdict_of(trained.result).sentence)
-    for line in (*filter(None, pretraining_lines(trained.result)), *notes_of(trained.result)):
+    for line in filter(None, (pretraining_line(trained.result), *notes_of(trained.result))):
         show(line)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")

@@ -41,7 +41,7 @@ def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | 
     import rich
 
     from transencoder.report.notes import notes_of
-    from transencoder.report.tables import summary_table
+    from transencoder.report.scores import summary_table
     from transencoder.report.verdict import verdict_of
     from transencoder.training import train
 

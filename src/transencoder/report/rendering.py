@@ -1,10 +1,10 @@
-"""Templates into pages: every text is escaped, and what could hide in one is made visible."""
+"""Templates into pages: in HTML every text is escaped, and what could hide in one is made visible."""
 
 import base64
 import hashlib
+import json
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,50 +13,53 @@ from markupsafe import Markup, escape
 from transencoder.bootstrap import Interval
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES
-from transencoder.report.plots import shape, strip, svg_of, swatch
-from transencoder.wording import number
+from transencoder.report.figures import SHAPES
+from transencoder.report.words import data_line, gold_or, markdown_table
+from transencoder.wording import number, plural
 
-_TEMPLATES = Path(__file__).with_name("templates")
 _INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, marks that turn the order of the text around them, and what is no character at all."""
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """Fill a template; what is not `Markup` is escaped."""
-    style, script = (Markup((_TEMPLATES / name).read_text("utf-8")) for name in ("style.css", "page.js"))
-    return _environment().get_template(template).render(style=style, script=script, **values)
+    """Fill a template; in HTML what is not `Markup` is escaped."""
+    return _environment(template.endswith(".html.jinja")).get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(is_html: bool) -> Environment:
+    loader = PackageLoader("transencoder.report")
     environment = Environment(
-        loader=PackageLoader("transencoder.report"),
-        autoescape=True,
+        loader=loader,
+        autoescape=is_html,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=_visible if is_html else None,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
         "between": _between,
+        "data_line": data_line,
         "decimal": _decimal,
         "digest": _digest,
         "direction": _direction,
         "duration": duration,
+        "gold_or": lambda record, without: gold_or(without, record),
         "number": number,
-        "shape": shape,
+        "plural": plural,
+        "quoted": json.dumps,
         "signed": _signed,
-        "strip": strip,
-        "svg": svg_of,
-        "swatch": swatch,
+        "table": lambda rows, header: "\n".join(markdown_table(header, rows)),
         "ticked": _ticked,
         "title_of": FORM_TITLES.__getitem__,
     }
+    style, script = (Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "page.js"))
+    environment.globals |= {"style": style, "script": script, "shapes": SHAPES}
     return environment
 
 
 def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
-    """A text with a replacement character for each character that does not show."""
+    """Put a replacement character in the place of each character that does not show."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else _INVISIBLE.sub("\ufffd", value)
 
 
@@ -75,13 +78,13 @@ def _signed(gain: float) -> str:
 
 
 def _direction(gain: float, interval: Interval | None) -> str:
-    """The class of a gain: `up`, `down`, or none where the test cannot tell, or it shows as zero."""
+    """Return the class of a gain: `up`, `down`, or none where the difference is not significant, or shows as zero."""
     low, high = (interval.low, interval.high) if interval else (round(gain, 2), round(gain, 2))
     return "up" if low > 0 else "down" if high < 0 else ""
 
 
 def _ticked(text: str) -> Markup:
-    """Escaped text in which what stands between backticks is code, as in Markdown."""
+    """Return escaped text in which what stands between backticks is code, as in Markdown."""
     parts = _visible(text).split("`")
     return Markup("").join(
         Markup("<code><bdi>{}</bdi></code>").format(part) if position % 2 else escape(part)
@@ -90,5 +93,5 @@ def _ticked(text: str) -> Markup:
 
 
 def _digest(content: str) -> str:
-    """What the page's policy names a script or style by: nothing else on the page may run."""
+    """Return what the page's policy names a script or style by: nothing else on the page may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from transencoder.config import Form
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result
-from transencoder.report.text import cannot_be_told, gain
+from transencoder.report.words import gain, no_difference
 from transencoder.results import (
     ENOUGH_AGREEMENT,
     best_start,
@@ -17,17 +17,17 @@ from transencoder.results import (
 )
 from transencoder.wording import number
 
-Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep your start", "cannot tell"]
+Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep the base model", "unknown"]
 
 _ON_DEV = "on dev"
 
 FALLEN_RETRIEVAL = 3.5
-"""Points of self-retrieval by which a bi-encoder is below its start. Of 26 bi-encoders of these runs the 6 that fell so
-far were worse than their start by 2 to 10 points of dev; of those that fell less 11 were worse and 9 better."""
+"""Points of self-retrieval by which a bi-encoder is below its base model. Of 26 bi-encoders of these runs the 6 that
+fell so far were worse than it by 2 to 10 points of dev; of those that fell less 11 were worse and 9 better."""
 
 
 class Comparison(NamedTuple):
-    """One form against its start."""
+    """One form against the base model."""
 
     where: str
     """`on the tests`, `on dev`."""
@@ -39,17 +39,17 @@ class Comparison(NamedTuple):
 
     @property
     def is_measured(self) -> bool:
-        """Whether both have a metric: an encoder that collapsed has none."""
+        """Check whether both have a metric: an encoder that collapsed has none."""
         return self.start is not None and self.trained is not None
 
     @property
     def is_worse(self) -> bool:
-        """Whether both were measured and the form is below its start by two decimals."""
+        """Check whether both were measured and the form is below the base model by two decimals."""
         return self.start is not None and self.trained is not None and round(self.trained, 2) < round(self.start, 2)
 
     @property
     def is_open(self) -> bool:
-        """Whether the two are equal, or another draw of as many pairs might well have said the opposite, or nothing."""
+        """Check whether the two are equal, or the interval of their difference includes 0."""
         if self.start is None or self.trained is None:
             return False
         is_equal = round(self.trained, 2) == round(self.start, 2)
@@ -57,19 +57,19 @@ class Comparison(NamedTuple):
 
     @property
     def is_better(self) -> bool:
-        """Whether the form is to be used: measured, above its start, and not by chance."""
+        """Check whether the form is to be used: measured, above the base model, and not by chance."""
         return self.is_measured and not self.is_worse and not self.is_open
 
 
 class Verdict(NamedTuple):
-    """What to do with a run's models."""
+    """The advice on a run's models."""
 
     advice: Advice
     sentence: str
 
 
 def verdict_of(result: Result) -> Verdict:
-    """What to do with a run's models: by the tests where there are any, else by dev, else nobody can tell."""
+    """Advise on a run's models: by the tests where there are any, else by dev, else it is unknown."""
     compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
     if not any(each.is_measured for each in compared.values()):
         return _unmeasured(result)
@@ -78,37 +78,37 @@ def verdict_of(result: Result) -> Verdict:
     where, start, *_ = next(iter(compared.values()))
     gains = [f"the {FORM_TITLES[form]} {_gain(each)}" for form, each in compared.items()]
     chosen = ", which chose the checkpoints," if where == _ON_DEV else ""
-    said = f"{where}{chosen} the start has {number(start)}, {' and '.join(gains)}"
+    said = f"{where}{chosen} the base model has {number(start)}, {' and '.join(gains)}"
     advice = _advice(better, unknown, len(compared))
     sets = "this dev set" if where == _ON_DEV else "these tests"
     return Verdict(advice, f"{_to_do(advice, unknown, len(compared), sets)}: {said}.")
 
 
 def _unmeasured(result: Result) -> Verdict:
-    """Without labels a run can be seen to have failed, not to have succeeded."""
+    """Advise without labels: a run can be seen to have failed, not to have succeeded."""
     criteria = result.get("criteria", {})
     start, bi = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
     if start is not None and bi is not None and start - bi > FALLEN_RETRIEVAL:
         return Verdict(
-            "keep your start",
-            "Keep your start: nothing was measured with labels, but from half of its words the bi-encoder finds a "
-            f"sentence less often than its start (mean reciprocal rank {number(bi)} against {number(start)}).",
+            "keep the base model",
+            "Keep the base model: nothing was measured with labels, but from half of its words the bi-encoder finds "
+            f"a sentence less often than the base model (mean reciprocal rank {number(bi)} against {number(start)}).",
         )
-    leave = (
-        "Leave the cross-encoder, which did not learn its teacher's ranking; whether"
-        if looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result)
-        else "Whether"
-    )
-    models = "the bi-encoder is better than its start" if leave != "Whether" else "to use these models"
+    if looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result):
+        said = (
+            "Do not use the cross-encoder, which did not learn its teacher's ranking. Whether the bi-encoder is better "
+            "than the base model is unknown without labels"
+        )
+    else:
+        said = "Whether these models are better than the base model is unknown without labels"
     return Verdict(
-        "cannot tell",
-        f"{leave} {models} cannot be told: nothing was measured. Label a hundred pairs or more and run "
-        "`transencoder evaluate` on them, the start first.",
+        "unknown",
+        f"{said}: label a hundred pairs or more and run `transencoder evaluate` on them, the base model first.",
     )
 
 
 def forgot_its_pairs(result: Result) -> bool:
-    """Whether the cross-encoder does not even rank the pairs that it learned from as the start does.
+    """Check whether the cross-encoder does not even rank the pairs that it learned from as the base model does.
 
     Known of runs without dev that had too few pairs to hold any out.
     """
@@ -117,7 +117,7 @@ def forgot_its_pairs(result: Result) -> bool:
 
 
 def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
-    """A form against its start: once for each metric of the tests, on dev where there are none."""
+    """Compare a form with the base model: once for each metric of the tests, on dev where there are none."""
     groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
     for metric, names in groups.items():
         start = scores.get(best_start(result, names), {})
@@ -143,24 +143,25 @@ def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
         return "use it"
     if better:
         return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
-    return "cannot tell" if unknown else "keep your start"
+    return "unknown" if unknown else "keep the base model"
 
 
 def _to_do(advice: Advice, unknown: list[Form], n_forms: int, sets: str) -> str:
-    """The advice in words, and what the labelled sets are too small for."""
-    whether = cannot_be_told([f"the {FORM_TITLES[form]}" for form in unknown], "the start", sets) if unknown else ""
-    if advice == "cannot tell":
-        worse = {"bi": "Leave the cross-encoder; ", "cross": "Keep your start for embeddings; "}
-        first = worse[unknown[0]] if len(unknown) < n_forms else ""
-        return f"{first}{whether}" if first else whether[0].upper() + whether[1:]
-    if advice == "keep your start":
-        return "Keep your start"
-    if advice == "use it":
-        return f"Use {'them' if n_forms > 1 else 'it'}"
-    if unknown:
-        return f"{advice[0].upper()}{advice[1:]}; {whether}"
-    other = "keep your start for embeddings" if advice == "use only the cross-encoder" else "leave the cross-encoder"
-    return f"{advice[0].upper()}{advice[1:]} and {other}"
+    """Return the advice in words, and what the labelled sets are too small for."""
+    titles = [f"the {FORM_TITLES[form]}" for form in unknown]
+    open_question = f"; {no_difference(titles, 'the base model', sets)}" if unknown else ""
+    if advice == "unknown":
+        worse = {"bi": "Do not use the cross-encoder", "cross": "Keep the base model for embeddings"}
+        found = f"{worse[unknown[0]]}{open_question}" if len(unknown) < n_forms else open_question.removeprefix("; ")
+    elif advice == "use it":
+        found = f"use {'them' if n_forms > 1 else 'it'}"
+    elif advice == "keep the base model" or unknown:
+        found = f"{advice}{open_question}"
+    elif advice == "use only the cross-encoder":
+        found = f"{advice} and keep the base model for embeddings"
+    else:
+        found = f"{advice}; do not use the cross-encoder"
+    return found[0].upper() + found[1:]
 
 
 def _gain(compared: Comparison) -> str:

@@ -20,7 +20,7 @@ from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.finished import Evidence, drawn_intervals, intervals_record
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.model_card import model_card
+from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import of_member
 from transencoder.runs import Run, atomic_write_text

@@ -8,7 +8,7 @@ import yaml
 
 from transencoder.config import Form
 from transencoder.records import Result
-from transencoder.report.model_card import model_card
+from transencoder.report.card import model_card
 from transencoder.report.run_report import report_text
 
 
@@ -31,7 +31,7 @@ def test_the_card_of_each_form(form: Form, pipeline: str, loader: str, result: R
     assert head["base_model"] == ["sentence-transformers/all-MiniLM-L6-v2"]
     assert {"transencoder", "trans-encoder", "sentence-transformers"} <= set(head["tags"])
     assert loader in card and f"from sentence_transformers import {loader[:-1]}" in card
-    for section in ("Use", "Method", "Data", "Metrics", "Limits", "How to make it again"):
+    for section in ("Use", "Method", "Data", "Metrics", "Limits", "Reproduce"):
         assert f"\n## {section}\n" in card
     assert "37,077 rows" in card and "`abababababab`" in card and "(transductive)" in card
     assert "/home/somebody" not in card

@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from transencoder.records import Result
-from transencoder.report.model_card import model_card
+from transencoder.report.card import model_card
+from transencoder.report.curves import curve_plots
 from transencoder.report.notes import notes_of
-from transencoder.report.plots import curve_plots
 from transencoder.report.results_page import results_page
-from transencoder.report.tables import score_rows, score_table, summary_table
+from transencoder.report.scores import score_cells, score_header, score_rows, summary_table
 
 
 def shown(result: Result) -> str:
@@ -21,22 +21,22 @@ def shown(result: Result) -> str:
     return console.file.getvalue()
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("| ").split("|")]
+def table(result: Result) -> list[tuple[str, ...]]:
+    return [score_cells(row) for row in score_rows(result)]
 
 
 def test_one_row_per_test_set_and_the_average(result: Result) -> None:
-    lines = [cells(line) for line in score_table(result)]
-    assert lines[0] == ["start", "bi", "gain", "cross", "gain"]
-    assert lines[2] == ["sts12", "70.00", "71.50", "+1.50", "69.00", "-1.00"]
-    assert lines[3] == ["stsb", "80.00", "80.25", "+0.25", "82.00", "+2.00"]
-    assert lines[4] == ["average", "75.00", "75.88", "+0.88", "75.50", "+0.50"]
-    assert len(lines) == 5
+    assert score_header(result) == ("", "base model", "bi", "gain", "cross", "gain")
+    assert table(result) == [
+        ("sts12", "70.00", "71.50", "+1.50", "69.00", "-1.00"),
+        ("stsb", "80.00", "80.25", "+0.25", "82.00", "+2.00"),
+        ("average", "75.00", "75.88", "+0.88", "75.50", "+0.50"),
+    ]
 
 
 def test_a_gain_is_of_unrounded_numbers(result: Result) -> None:
     result["scores"] = {"start": {"stsb": 80.004}, "bi": {"stsb": 80.016}}
-    assert cells(score_table(result)[2]) == ["stsb", "80.00", "80.02", "+0.01", "–", "–"]
+    assert table(result) == [("stsb", "80.00", "80.02", "+0.01", "–", "–")]
 
 
 def test_one_test_set_has_no_average(result: Result) -> None:
@@ -72,7 +72,7 @@ def test_the_terminal_says_when_nothing_was_measured(bare_result: Result) -> Non
 
 def test_an_undefined_metric_is_shown_as_nan(result: Result) -> None:
     result["scores"]["cross"] = {"sts12": float("nan"), "stsb": 82.0}
-    assert cells(score_table(result)[2])[4:] == ["nan", "nan"]
+    assert table(result)[0][4:] == ("nan", "nan")
     assert "nan" in shown(result)
 
 
@@ -96,7 +96,7 @@ def with_map(result: Result) -> Result:
 
 
 def test_an_average_is_over_tests_of_one_metric(result: Result) -> None:
-    lines = [cells(line)[:3] for line in score_table(with_map(result))[2:]]
+    lines = [list(cells[:3]) for cells in table(with_map(result))]
     assert lines == [
         ["sts12 (spearman)", "70.00", "71.50"],
         ["stsb (spearman)", "80.00", "80.25"],
@@ -111,9 +111,9 @@ def test_an_average_is_over_tests_of_one_metric(result: Result) -> None:
 
 def test_notes_speak_of_each_metric(result: Result) -> None:
     notes = "\n".join(notes_of(with_map(result)))
-    assert "The start scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
-    assert "The start scores 55.00 (map) in the run's precision and length, 56.00 as it is" in notes
-    assert "The cross-encoder is worse than its start on the tests (map) (54.00 against 56.00)" in notes
+    assert "The base model scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
+    assert "The base model scores 55.00 (map) in the run's precision and length, 56.00 as it is" in notes
+    assert "The cross-encoder is worse than the base model on the tests (map) (54.00 against 56.00)" in notes
     assert "on the tests (spearman)" not in notes
 
 
@@ -133,7 +133,7 @@ def test_a_dev_set_of_another_metric_than_the_tests_is_marked(result: Result) ->
     result["metric"] = "map"
     for record in result["data"]["tests"].values():
         record["metric"] = "spearman"
-    assert cells(score_table(result)[2])[0] == "sts12" and "Spearman" in shown(result)
+    assert table(result)[0][0] == "sts12" and "Spearman" in shown(result)
     card = model_card(result, "bi")
     assert "| sts12 (spearman) | 70.00 |" in card and "| dev (map) | 81.80 |" in card
 

@@ -1,0 +1,279 @@
+"""The scores of a run as rows: base model, trained models, gains and their intervals; for pages and the terminal."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from transencoder.bootstrap import LEVEL, N_RESAMPLES, RowIntervals
+from transencoder.config import Form
+from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
+from transencoder.report.figures import Axis, Plot, Rule, Whiskers, short
+from transencoder.report.words import gain, metric_title, metric_titles
+from transencoder.results import best_start, forms_of, mean_over, metric_mark, of_ensemble, of_member, tests_by_metric
+from transencoder.wording import ABSENT, number, plural
+
+BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
+GAIN_BRACKETS = "for a gain, both models are measured on the same samples"
+
+_GAIN = "gain"
+
+_NAME_LENGTH = 22
+"""Of a test in a plot."""
+
+_CRITERIA = {
+    "self_retrieval": "mean reciprocal rank at which half of a sentence's words find it among all",
+    "start_agreement": "rank correlation with the base model's scores",
+    "teacher_agreement": "rank correlation with the labels",
+    "member_agreement": "rank correlation with the other members' labels",
+    "view_preference": "how often half of a sentence's words are more like it than its pair's other sentence",
+    "alignment_and_uniformity": "the sum of the next two",
+    "alignment": "how close a sentence and half of its words lie: 0 at most",
+    "uniformity": "how evenly sentences lie: about 4 at most",
+    "effective_rank": "how many directions the embeddings use",
+}
+"""What each criterion says, in the order in which they are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreRow:
+    """One test set, the average, or the dev set; a score is a metric times 100, None where not measured."""
+
+    name: str
+    start: float | None
+    trained: dict[Form, float | None]
+    """Of each form that the run trained."""
+
+    def gain(self, form: Form) -> float | None:
+        """Return the gain over the base model, unrounded; None where one was not measured, or is undefined."""
+        value = self.trained[form]
+        if value is None or self.start is None or math.isnan(value - self.start):
+            return None
+        return value - self.start
+
+
+@dataclass(frozen=True)
+class Group:
+    """What is shown first of the tests of one metric."""
+
+    title: str
+    row: ScoreRow
+    intervals: RowIntervals | None
+    words: dict[Form, str]
+    """What each form's gain says."""
+
+
+@dataclass(frozen=True)
+class Unlabelled:
+    """What held-out pairs say without labels of the base model and of the kept models, side by side."""
+
+    caption: str
+    header: Sequence[str]
+    """Of the models."""
+    rows: Sequence[tuple[str, str, Sequence[str]]]
+    """Criterion, what it says, and its value for each model."""
+
+    @property
+    def terminal(self) -> Table:
+        """Return the table that the command line prints where there is nothing else."""
+        table = Table(caption=self.caption)
+        for title in ("", *self.header):
+            table.add_column(title, justify="right" if title else "left", no_wrap=True)
+        for name, _, cells in self.rows:
+            table.add_row(name, *cells)
+        return table
+
+
+def score_rows(result: Result) -> list[ScoreRow]:
+    """Return a row per test set and, for several of one metric, their average; without test sets the dev set's."""
+    groups = tests_by_metric(result)
+    rows = [row for metric, names in groups.items() for row in _rows(result, names, metric_mark(metric, groups))]
+    dev = result["dev"]
+    if not groups and dev:
+        trained = {form: dev.get(form) for form in forms_of(result)}
+        rows.append(ScoreRow(name=DEV, start=dev.get("start"), trained=trained))
+    return rows
+
+
+def _rows(result: Result, names: list[str], mark: str) -> list[ScoreRow]:
+    """Return the rows of the test sets of one metric and of their average."""
+    before, scores = best_start(result, names), result["scores"]
+
+    def row(name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
+        trained = {form: pick(scores.get(form, {})) for form in forms_of(result)}
+        return ScoreRow(name=name + mark, start=pick(scores.get(before, {})), trained=trained)
+
+    rows = [row(name, lambda found, name=name: found.get(name)) for name in names]  # type: ignore[misc]
+    return [*rows, row(AVERAGE, lambda found: mean_over(found, names))] if len(names) > 1 else rows
+
+
+def member_rows(result: Result) -> list[ScoreRow]:
+    """Return for each member and their ensemble the average or the only test of each metric, or dev; [] for one."""
+    if "members" not in result or not score_rows(result):
+        return []
+    views = [(f"member {number}", of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
+    groups, found = tests_by_metric(result), []
+    for title, view in [*views, ("ensemble", of_ensemble(result))]:
+        last = [_rows(view, names, metric_mark(metric, groups))[-1] for metric, names in groups.items()]
+        found += [replace(row, name=f"{title}, {row.name}") for row in last or score_rows(view)]
+    return found
+
+
+def score_header(result: Result) -> tuple[str, ...]:
+    """Return the titles of the columns that `score_cells` fills."""
+    return ("", "base model", *(title for form in forms_of(result) for title in (form, _GAIN)))
+
+
+def score_cells(row: ScoreRow) -> tuple[str, ...]:
+    """Return a row's name, the base model's score, and each form's score and gain."""
+    trained = [text for value in row.trained.values() for text in (number(value), gain(value, row.start))]
+    return (row.name, number(row.start), *trained)
+
+
+def summary_table(result: Result) -> Table:
+    """Make the table that the command line prints at the end of a run."""
+    rows, of_members, header = score_rows(result), member_rows(result), score_header(result)
+    table = Table(title=shown_metrics(result), caption=None if rows else "nothing was measured")
+    for position, title in enumerate(header):
+        table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
+    for row in [*rows, *of_members]:
+        if row.name.startswith(AVERAGE) or row in of_members[:1]:
+            table.add_section()
+        cells = zip(header, score_cells(row), strict=True)
+        table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
+    return table
+
+
+def _coloured(cell: str) -> Text:
+    if cell == ABSENT or math.isnan(float(cell)) or float(cell) == 0:
+        return Text(cell)
+    return Text(cell, style="green" if cell.startswith("+") else "red")
+
+
+def runs_table(results: Mapping[str, Result]) -> Table:
+    """Make a table of runs of one recipe: dev and the tests' average of each form, mean and deviation."""
+    first = next(iter(results.values()))
+    table = Table(title=shown_metrics(first))
+    table.add_column("", no_wrap=True)
+    values = {}
+    for form in forms_of(first):
+        values[f"{form} dev"] = [(result["dev"] or {}).get(form) for result in results.values()]
+        for metric, names in tests_by_metric(first).items():
+            title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
+            values[title] = [mean_over(result["scores"].get(form, {}), names) for result in results.values()]
+    for title in values:
+        table.add_column(title, justify="right", no_wrap=True)
+    for i, name in enumerate(results):
+        table.add_row(name, *(number(column[i]) for column in values.values()))
+    if len(results) > 1:
+        table.add_section()
+        for title, of in (("mean", statistics.mean), ("standard deviation", statistics.stdev)):
+            table.add_row(title, *(ABSENT if None in column else number(of(column)) for column in values.values()))  # type: ignore[type-var]
+    return table
+
+
+def shown_metrics(result: Result) -> str:
+    """Say what the table's numbers are."""
+    return metric_titles(tests_by_metric(result) or [result["metric"]])
+
+
+def size_cells(sizes: SizeRecord) -> dict[str, Any]:
+    """Return `header`, `rows` and `how` of a student beside a larger model: parameters, file size, speed, ratios."""
+    student, other = sizes["student"], sizes["other"]
+    rows = [
+        (title, form.format(other[name]), form.format(student[name]), f"x {student[name] / other[name]:.2f}")  # type: ignore[literal-required]
+        for title, name, form in (
+            ("parameters", "parameters", "{:,}"),
+            ("weights, MB", "megabytes", "{:.1f}"),
+            ("sentences a second", "sentences_a_second", "{:.0f}"),
+        )
+    ]
+    is_cpu = sizes["device"].startswith("cpu")
+    where = f"{sizes['device']}, {plural(sizes['threads'], 'thread')}" if is_cpu else sizes["device"]
+    how = f"Speed: {plural(sizes['sentences'], 'training sentence')}, plain `encode`, {where}, median of three."
+    whose = "base model" if sizes["whose"] == "start" else sizes["whose"]
+    return {"header": ("", whose, "student", ""), "rows": rows, "how": how}
+
+
+def summary_of(result: Result, rows: Sequence[ScoreRow], intervals: Mapping[str, RowIntervals]) -> list[Group]:
+    """Return the average of each metric's tests, or the only test, or dev."""
+
+    def group(title: str, row: ScoreRow) -> Group:
+        found = intervals.get(row.name)
+        return Group(title, row, found, {form: _gain_words(row.gain(form), found, form) for form in row.trained})
+
+    by_name, metrics, groups = {row.name: row for row in rows}, tests_by_metric(result), []
+    for metric, names in metrics.items():
+        is_single = len(names) == 1
+        row = by_name[(names[0] if is_single else AVERAGE) + metric_mark(metric, metrics)]
+        which = names[0] if is_single else f"Average of {plural(len(names), 'test')}"
+        groups.append(group(f"{which}: {metric_title(metric)}", row))
+    return groups or [group(f"Dev: {metric_title(result['metric'])}", row) for row in rows[:1]]
+
+
+def _gain_words(gain: float | None, found: RowIntervals | None, form: Form) -> str:
+    """Say in words what a gain's colour says."""
+    if gain is None:
+        return "not measured"
+    interval = found.gains.get(form) if found else None
+    if interval is None:
+        shown = round(gain, 2)
+        return f"{'above' if shown > 0 else 'below' if shown < 0 else 'same as'} the base model"
+    if interval.low > 0:
+        return "better than the base model"
+    return "worse than the base model" if interval.high < 0 else "no significant difference"
+
+
+def gain_plot(rows: Sequence[ScoreRow], intervals: Mapping[str, RowIntervals]) -> Plot | None:
+    """Make the plot of each form's gain on each test; None where nothing was measured."""
+    forms = list(rows[0].trained) if rows else []
+    marks = []
+    for position, form in enumerate(forms):
+        points, spans = [], []
+        for i, row in enumerate(rows):
+            gain = row.gain(form)
+            if gain is not None:
+                points.append((gain, -i - 0.3 * (position - (len(forms) - 1) / 2)))
+                found = intervals[row.name].gains.get(form) if row.name in intervals else None
+                spans.append(None if found is None else (found.low, found.high))
+        if points:
+            marks.append(Whiskers(label=FORM_TITLES[form], style=form, points=points, spans=spans, along="x"))
+    if not marks:
+        return None
+    names = [row.name if len(row.name) <= _NAME_LENGTH else row.name[: _NAME_LENGTH - 1] + "…" for row in rows]
+    said = [
+        f"{mark.label}: {', '.join(f'{rows[round(-y)].name} {short(x)}' for x, y in mark.points)}." for mark in marks
+    ]
+    return Plot(
+        name="gains",
+        title="Gains over the base model",
+        x=Axis(label="points (metric × 100)"),
+        y=Axis(limits=(-len(rows) + 0.4, 0.6), names={-float(i): name for i, name in enumerate(names)}),
+        marks=[Rule(at="x"), *marks],
+        about=" ".join(said),
+        inches_high=0.9 + 0.36 * len(rows),
+    )
+
+
+def unlabelled_of(result: Result) -> Unlabelled | None:
+    """Return the criteria of a run; None where no trained model has any."""
+    found, forms = result.get("criteria", {}), forms_of(result)
+    if not any(form in found for form in forms):
+        return None
+    chosen_by = result["selection"]["criteria"] if "selection" in result else {}
+    rows = []
+    for name, about in _CRITERIA.items():
+        values = [found.get(model, {}).get(name) for model in ("start", *forms)]
+        if any(value is not None for value in values):
+            chose = " and ".join(f"{FORM_TITLES[form]}s" for form in forms if chosen_by.get(form) == name)
+            about_it = f"{about}; chose the {chose}" if chose else about
+            rows.append((name.replace("_", " "), about_it, list(map(number, values))))
+    caption = (
+        f"On {plural(result['data']['pairs']['held_out_rows'], 'held-out pair')}. In each row higher is assumed to be "
+        "better; none of these numbers shows that a model is good."
+    )
+    return Unlabelled(caption, ("base model", *(FORM_TITLES[form] for form in forms)), rows)
