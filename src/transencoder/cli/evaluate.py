@@ -308,6 +308,7 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
 def _remarks(measured: _Measured) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
+    from transencoder.report.words import no_difference
 
     if measured.intervals:
         yield f"{BRACKETS}; {GAIN_BRACKETS}." if len(measured.scores) > 1 else f"{BRACKETS}."
