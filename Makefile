@@ -7,17 +7,19 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 PYTEST ?=
+BEFORE ?= main
 
 ifneq ($(wildcard ../shared/data),)
 export TRANSENCODER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test check format lint types imports docs wheel clean
+.PHONY: help demo test check golden format lint types imports docs wheel clean
 
 help:
 	@echo "make demo    train on the shipped questions, in about three minutes, and show what came out"
 	@echo "make test    run the tests"
 	@echo "make check   what CI runs: format, lint, types, one-way imports, tests"
+	@echo "make golden  compare what two commits compute: make golden BEFORE=main"
 	@echo "make format  format the code and mend what can be mended"
 	@echo "make docs    build the docs site into build/site/"
 	@echo "make wheel   build the wheel into dist/"
@@ -32,6 +34,9 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 
 check: lint types imports test
+
+golden: $(INSTALLED)
+	$(BIN)/python tools/golden.py $(BEFORE)
 
 lint: $(INSTALLED)
 	$(BIN)/ruff format --check
