@@ -136,7 +136,9 @@ def test_a_text_of_a_list_keeps_its_commas():
 def test_the_summary_goes_to_stdout(run, training):
     code, out, err = run("train", "trans-encoder", *BASE)
     assert (code, err) == (0, "")
-    assert all(text in out for text in ("start", "stsb", "80.00", "+1.50", "+2.00", "run/bi-encoder", "report.html"))
+    assert all(
+        text in out for text in ("base model", "stsb", "80.00", "+1.50", "+2.00", "run/bi-encoder", "report.html")
+    )
     assert "There was no dev set: the last checkpoint of the last cycle was kept" in out
 
 

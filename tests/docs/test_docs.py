@@ -53,7 +53,13 @@ class Runner:
         self.missing = set()
 
     def run(self, block):
-        runners = {"bash": self.bash, "python": self.python, "toml": self.toml, "text": self.text}
+        runners = {
+            "bash": self.bash,
+            "mermaid": self.mermaid,
+            "python": self.python,
+            "toml": self.toml,
+            "text": self.text,
+        }
         assert block.language in runners, f"{block.where}: no test knows how to run {block.language or 'no language'}"
         if block.title:
             Path(block.title).write_text(block.text, "utf-8")
@@ -78,6 +84,9 @@ class Runner:
         path = Path(block.title or "recipe.toml")
         path.write_text(block.text, "utf-8")
         load_recipe(path)
+
+    def mermaid(self, block):
+        """A picture, which tests/docs/test_architecture.py looks at."""
 
     def text(self, block):
         """What the block before printed, but for its numbers; `...` stands for lines that are left out."""

@@ -54,7 +54,7 @@ def half_of_its_weights(_, path):
 
 WRITES = {
     "the best weights of a checkpoint": (checkpoints, "save_file", 2, None),
-    "a checkpoint reaching the disk": (checkpoints, "_sync", 9, None),
+    "a checkpoint reaching the disk": (checkpoints, "sync", 9, None),
     "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
     "the student of a checkpoint": (trainers, "save_model", 2, half_of_its_weights),
     "the model of a stage": (SentenceTransformer, "save_pretrained", 1, half_a_model),

@@ -29,7 +29,7 @@ def test_a_ruined_run_is_reported_as_worse(minilm, tmp_path):
     page = (tmp_path / "run" / "report.html").read_text()
     scores = json.loads((tmp_path / "run" / "result.json").read_text())["scores"]
     start = scores["start"]["test"]
-    assert f'<p class="verdict"><strong>Keep your start: on the tests the start has {start:.2f}' in page
+    assert f'<p class="verdict"><strong>Keep the base model: on the tests the base model has {start:.2f}' in page
     for form in ("bi", "cross"):
         trained = scores[form]["test"]
         if trained is not None:  # a model that says the same of all pairs has no score

@@ -76,6 +76,7 @@ distributed.dist.destroy_process_group()
 # cross-encoder that learns classes and teaches them.
 STARTS = """
 import hashlib, json, sys
+from dataclasses import replace
 from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq

@@ -72,7 +72,7 @@ def test_a_run_leaves_a_plain_model_its_record_and_a_report(trained, tiny_files)
     assert list(result["scores"]) == ["start", "mlm"]
     report, card = (trained.folder / "report.md").read_text(), (folder / "README.md").read_text()
     assert "It learned to guess masked words" in report
-    assert "on text that was held out" in report
+    assert "on held-out text" in report
     assert "bi-encoder" not in report
     assert "pipeline_tag: fill-mask" in card
     assert "AutoModelForMaskedLM" in card

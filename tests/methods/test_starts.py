@@ -63,8 +63,9 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
     report = (trained.folder / "report.md").read_text()
     card = (trained.folder / "bi-encoder" / "README.md").read_text()
     assert "| cross" not in report and ("cross-encoder" in report.lower()) == bool(crosses)
-    assert "| | start | bi | gain |" in report.replace("|  |", "| |")
-    assert f"training {kind}, {'with 96 gold labels' if crosses else 'unlabelled'}: {rows} rows" in report
+    assert "| | base model | bi | gain |" in report.replace("|  |", "| |")
+    (line,) = (line for line in report.splitlines() if f"training {kind}" in line and f"{rows} rows" in line)
+    assert ("with 96 gold labels" if crosses else "unlabelled") in line
     assert "The checkpoint was chosen on the dev set" in report
     assert f"{rows} rows" in card
     assert ("cross-encoder" in card.lower()) == bool(crosses)
