@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 
+from tests.rounding import rounding
 from transencoder import distributed, labels
 from transencoder.errors import InputError
 from transencoder.labels import POLICIES, Teacher, as_record, label
@@ -59,7 +60,7 @@ def slow_quantile(scores: list[float]) -> list[float]:
 def test_each_policys_values(policy, expected):
     targets = label_raw(policy)
     assert targets.dtype == np.float32
-    np.testing.assert_allclose(targets, expected, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(targets, expected, rtol=0, atol=rounding(3, 1.5))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -75,13 +76,13 @@ def test_range_order_and_ties(policy, seed):
     if policy != "raw":
         assert 0 <= targets.min() <= targets.max() <= 1
     if policy == "quantile":
-        np.testing.assert_allclose(targets, slow_quantile(raw.tolist()), rtol=0, atol=1e-6)
-        assert targets.mean() == pytest.approx(0.5, abs=1e-5)
+        np.testing.assert_allclose(targets, slow_quantile(raw.tolist()), rtol=0, atol=rounding(3))
+        assert targets.mean() == pytest.approx(0.5, abs=rounding(len(raw), 0.5))
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("clip", 0.3), ("raw", 0.3), ("affine", 0.5), ("quantile", 0.5)])
 def test_scores_that_are_all_the_same(policy, expected):
-    np.testing.assert_allclose(label_raw(policy, [0.3] * 4), [expected] * 4, atol=1e-7)
+    np.testing.assert_allclose(label_raw(policy, [0.3] * 4), [expected] * 4, rtol=0, atol=rounding(3))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -90,7 +91,7 @@ def test_scores_are_mapped_before_they_are_averaged(policy):
     teachers = [teacher("first", first, weight=3.0), teacher("second", second, weight=1.0)]
     targets = label(teachers, numbered_pairs(6), policy).targets
     expected = 0.75 * label_raw(policy, first) + 0.25 * label_raw(policy, second)
-    np.testing.assert_allclose(targets, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(targets, expected, rtol=0, atol=rounding(4, 1.5))
     if policy == "clip":
         late = np.clip(0.75 * np.array(first) + 0.25 * np.array(second), 0, 1)
         assert np.abs(targets - late).max() > 0.1

@@ -9,6 +9,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from tests.rounding import model_rounding, rounding
 from transencoder import inference, progress, scorers
 from transencoder.errors import InputError
 from transencoder.inference import has_bf16, uses_bf16
@@ -71,7 +72,7 @@ def as_tuples(pairs: Dataset) -> list[tuple[str, str]]:
 def test_bi_scores_are_plain_cosines(bi, pairs, cache, batch_tokens):
     scores = BiScorer(bi, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
     assert scores.dtype == np.float32
-    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 100, 8192])
@@ -79,36 +80,36 @@ def test_cross_scores_are_plain_predictions(cross, pairs, cache, batch_tokens):
     scores = CrossScorer(cross, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
     assert scores.dtype == np.float32
     assert np.ptp(scores) > 0.01
-    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=model_rounding(cross))
 
 
 def test_scores_keep_the_order_of_rows_across_windows(bi, cross, pairs, cache, monkeypatch):
     monkeypatch.setattr(inference, "_WINDOW", 16)
     bi_scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
     cross_scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
-    np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
-    np.testing.assert_allclose(cross_scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
+    np.testing.assert_allclose(cross_scores, cross.predict(as_tuples(pairs)), rtol=0, atol=model_rounding(cross))
 
 
 def test_swapping_a_pair_leaves_the_bi_score(bi, pairs, swapped, cache):
     scorer = BiScorer(bi, precision="fp32", cache=cache)
-    np.testing.assert_allclose(scorer.score(pairs), scorer.score(swapped), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scorer.score(pairs), scorer.score(swapped), rtol=0, atol=model_rounding(bi))
 
 
 def test_a_sentence_with_itself_scores_one_and_no_more(bi, pairs, cache):
     same = Dataset.from_dict({"sentence1": pairs["sentence1"], "sentence2": pairs["sentence1"]})
     scores = BiScorer(bi, precision="fp32", cache=cache).score(same)
     assert scores.max() <= 1
-    np.testing.assert_allclose(scores, 1, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, 1, rtol=0, atol=rounding(bi.get_embedding_dimension()))
 
 
 def test_both_orders_are_symmetric_and_their_mean(cross, pairs, swapped, cache):
     one = CrossScorer(cross, precision="fp32", cache=cache)
     both = CrossScorer(cross, precision="fp32", cache=cache, both_orders=True)
     assert np.abs(one.score(pairs) - one.score(swapped)).max() > 1e-4
-    np.testing.assert_allclose(both.score(pairs), both.score(swapped), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(both.score(pairs), both.score(swapped), rtol=0, atol=model_rounding(cross))
     expected = (cross.predict(as_tuples(pairs)) + cross.predict(as_tuples(swapped))) / 2
-    np.testing.assert_allclose(both.score(pairs), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(both.score(pairs), expected, rtol=0, atol=model_rounding(cross))
 
 
 def test_each_distinct_sentence_is_encoded_once(bi, pairs, cache, monkeypatch):
@@ -161,7 +162,7 @@ def test_backs_off_when_memory_runs_out(cross, pairs, cache, monkeypatch, caplog
     monkeypatch.setattr(CrossEncoder, "forward", forward)
     with caplog.at_level(logging.WARNING, "transencoder"):
         scores = CrossScorer(cross, precision="fp32", cache=cache, batch_tokens=1000).score(pairs)
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=model_rounding(cross))
     assert sum(done) == N_PAIRS
     assert len(caplog.messages) == 3, "1000 -> 500 -> 250 -> 125, and never up again"
     assert "125 tokens" in caplog.messages[-1]
@@ -199,19 +200,19 @@ def test_default_prompt_of_a_bi_encoder(bi, pairs, cache, include_prompt):
     bi.prompts, bi.default_prompt_name = {"sts": "balo dalo: ", "other": "kama "}, "sts"
     bi[1] = Pooling(32, pooling_mode="mean", include_prompt=include_prompt)
     scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
-    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
     assert np.abs(scores - without).max() > 1e-3
     given = BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs)
-    np.testing.assert_allclose(given, plain_cosines(bi, pairs, prompt_name="other"), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(given, plain_cosines(bi, pairs, prompt_name="other"), rtol=0, atol=model_rounding(bi))
     none = BiScorer(bi, precision="fp32", cache=cache, prompt="").score(pairs)
-    np.testing.assert_allclose(none, without, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(none, without, rtol=0, atol=model_rounding(bi))
 
 
 def test_default_prompt_of_a_cross_encoder(cross, pairs, cache):
     without = cross.predict(as_tuples(pairs))
     cross.prompts, cross.default_prompt_name = {"sts": "balo dalo: "}, "sts"
     scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
-    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=model_rounding(cross))
     assert np.abs(scores - without).max() > 1e-4
 
 
@@ -221,14 +222,14 @@ def test_queries_and_documents_have_prompts_of_their_own(bi, pairs, cache, promp
     first = bi.encode(list(pairs["sentence1"]), prompt=prompt)
     second = bi.encode(list(pairs["sentence2"]), prompt="balo dalo: ")
     expected = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
-    np.testing.assert_allclose(scorer.score(pairs), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scorer.score(pairs), expected, rtol=0, atol=model_rounding(bi))
     views = pairs.select_columns(["sentence1", "sentence2"]).add_column("sentence3", pairs["sentence2"][:])
     of_views = bi.encode(list(pairs["sentence2"]), prompt=prompt)
     for found, plain in zip(scorer.embed_sides(views), (first, second, of_views), strict=True):
-        np.testing.assert_allclose(found, plain, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(found, plain, rtol=0, atol=model_rounding(bi, plain))
     same = BiScorer(bi, precision="fp32", cache=cache, prompt="kama ", document_prompt="kama ").score(pairs)
     np.testing.assert_allclose(
-        same, BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs), atol=1e-6
+        same, BiScorer(bi, precision="fp32", cache=cache, prompt="kama ").score(pairs), atol=model_rounding(bi)
     )
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import CrossEncoder
 
+from tests.rounding import model_rounding
 from transencoder import DvBERT, train
 from transencoder.checkpoints import KeepBest
 from transencoder.configs.parts import Given
@@ -45,8 +46,9 @@ def test_a_teacher_learns_the_classes_and_its_labels_are_stored(trained, classes
     texts = list(zip(table["sentence1"], table["sentence2"], strict=True))
     assert texts == [tuple(line.split("\t")[:2]) for line in lines]
     assert [NAMES[int(gold)] for gold in table["gold"]] == [line.split("\t")[2] for line in lines]
-    expected = CrossEncoder(str(model), device="cpu", max_length=24).predict(texts, apply_softmax=True)
-    np.testing.assert_allclose(table["label"], expected, atol=1e-4)
+    teacher = CrossEncoder(str(model), device="cpu", max_length=24)
+    expected = teacher.predict(texts, apply_softmax=True)
+    np.testing.assert_allclose(table["label"], expected, rtol=0, atol=model_rounding(teacher))
 
 
 def test_teachers_that_learned_here_are_left_as_cross_encoders(trained, tiny_start):
@@ -137,8 +139,10 @@ def test_a_teacher_that_gives_raw_scores_is_taken_by_them(tiny_start, tiny_bi_en
     run = train(tiny_start("dvbert", **graded, teacher=(str(tmp_path / "logit"),), dev=None, tests=()))
     labels = pq.read_table(stage(run, "teacher-1-labels") / "labels.parquet").to_pydict()
     texts = list(zip(labels["sentence1"], labels["sentence2"], strict=True))
-    raw = CrossEncoder(str(tmp_path / "logit"), device="cpu", max_length=24).predict(texts)
-    np.testing.assert_allclose([label[0] for label in labels["label"]], np.clip(raw, 0, 1), atol=1e-4)
+    teacher = CrossEncoder(str(tmp_path / "logit"), device="cpu", max_length=24)
+    raw = teacher.predict(texts)
+    found = [label[0] for label in labels["label"]]
+    np.testing.assert_allclose(found, np.clip(raw, 0, 1), rtol=0, atol=model_rounding(teacher))
 
 
 def test_every_teacher_is_looked_at_before_the_first_is_trained(tiny_start, tiny_plm, trained, tmp_path):

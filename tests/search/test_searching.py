@@ -6,6 +6,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import semantic_search
 
+from tests.rounding import model_rounding
 from transencoder.errors import InputError
 from transencoder.search import build_index, index, load_embedder, open_index
 
@@ -21,7 +22,9 @@ def test_it_finds_what_sentence_transformers_finds(opened, corpus, tiny_bi_encod
     plain = semantic_search(model.encode(queries), model.encode(list(corpus["text"])), top_k=5)
     for hits, expected in zip(opened.search(queries, 5), plain, strict=True):
         assert [hit.row for hit in hits] == [each["corpus_id"] for each in expected]
-        np.testing.assert_allclose([hit.cosine for hit in hits], [each["score"] for each in expected], atol=1e-5)
+        np.testing.assert_allclose(
+            [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
+        )
         assert all((hit.id, hit.document) == (f"d{hit.row}", corpus[hit.row]["text"]) for hit in hits)
 
 
@@ -82,7 +85,9 @@ def test_queries_and_documents_have_prompts_of_their_own(options, corpus, tiny_b
     asked = model.encode([query], **own[0]) if options else model.encode_query([query])
     answers = model.encode(some["text"][:], **own[1]) if options else model.encode_document(some["text"][:])
     (expected,) = semantic_search(asked, answers, top_k=20)
-    np.testing.assert_allclose([hit.cosine for hit in hits], [each["score"] for each in expected], atol=1e-5)
+    np.testing.assert_allclose(
+        [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
+    )
 
 
 def test_dimensions_are_sentence_transformers_truncation(corpus, tiny_bi_encoder, tmp_path):
@@ -94,7 +99,9 @@ def test_dimensions_are_sentence_transformers_truncation(corpus, tiny_bi_encoder
     query = corpus[3]["text"]
     (expected,) = semantic_search(model.encode([query]), model.encode(corpus["text"][:]), top_k=6)
     (hits,) = opened.search([query], 6)
-    np.testing.assert_allclose([hit.cosine for hit in hits], [each["score"] for each in expected], atol=1e-5)
+    np.testing.assert_allclose(
+        [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
+    )
 
 
 def test_a_document_is_found_whatever_its_script_and_ends(embedder, tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
+from tests.rounding import rounding
 from transencoder.search import vectors
 from transencoder.search.vectors import load_vectors, make_vectors
 
@@ -36,7 +37,7 @@ def test_floats_are_found_exactly(embeddings, queries):
     scores, rows = make_vectors(embeddings).search(queries, 10)
     expected, expected_rows = best(queries @ embeddings.T, 10)
     np.testing.assert_array_equal(rows, expected_rows)
-    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=rounding(WIDTH))
 
 
 def test_bytes_are_those_of_sentence_transformers_and_queries_are_not_rounded(embeddings, queries):
@@ -57,7 +58,7 @@ def test_bits_are_rescored_by_the_querys_own_numbers(embeddings, queries):
     signs = np.where(embeddings > 0, 1.0, -1.0) / WIDTH**0.5
     scores, rows = found.search(queries, N // 10)  # all are candidates
     expected, expected_rows = best((queries @ signs.T).astype(np.float32), N // 10)
-    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=rounding(WIDTH))
     assert (np.diff(scores, axis=1) <= 0).all() and np.abs(scores).max() <= 1
     few, _ = found.search(queries, 3)
     assert few.mean() > 0.9 * expected[:, :3].mean(), "30 candidates by Hamming distance hold most of the best"
