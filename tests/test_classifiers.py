@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
 from tests.rounding import model_rounding, rounding
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.encoders import classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Material, Session, fit

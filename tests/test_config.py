@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from transencoder.config import FitConfig, Member, nearest
+from transencoder.configs import FitConfig, Member, nearest
 from transencoder.errors import InputError
 
 
@@ -60,7 +60,9 @@ def test_nearest_name(typed, meant):
 
 
 def test_importing_it_loads_nothing_heavy():
-    code = "import sys, transencoder.config; print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
+    code = (
+        "import sys, transencoder.configs; print([m for m in ('torch', 'numpy', 'transformers') if m in sys.modules])"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

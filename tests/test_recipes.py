@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder import train
-from transencoder.config import FitConfig, Member
+from transencoder.configs import FitConfig, Member
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, DvBERT, TransEncoder

@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.config import Form, Pooling, Precision, Texts
+from transencoder.configs import Form, Pooling, Precision, Texts
 from transencoder.encoders import count_parameters, gives_logits, load_bi, load_trained, weights_fingerprint
 from transencoder.evaluation import LabelledSet, measure
 from transencoder.fit import Session

@@ -10,7 +10,7 @@ import numpy as np
 
 from transencoder import progress
 from transencoder.bootstrap import Interval, RowIntervals, metric_draws, row_intervals
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.records import (
     AVERAGE,
     DEV,

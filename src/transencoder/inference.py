@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
 from transencoder import progress
-from transencoder.config import Precision
+from transencoder.configs import Precision
 from transencoder.errors import InputError
 from transencoder.tokens import Tokens
 

@@ -15,7 +15,7 @@ from datasets import Dataset
 from scipy.stats import rankdata
 
 from transencoder import distributed
-from transencoder.config import LabelPolicy
+from transencoder.configs import LabelPolicy
 from transencoder.cpu import give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer

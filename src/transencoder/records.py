@@ -5,7 +5,7 @@ What a run may lack (a dev set, test sets, an analysis) is None, empty or absent
 
 from typing import Any, NotRequired, TypedDict
 
-from transencoder.config import Form
+from transencoder.configs import Form
 
 FORM_TITLES: dict[Form, str] = {
     "bi": "bi-encoder",

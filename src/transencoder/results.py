@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.errors import RunError
 from transencoder.records import FORM_TITLES, Cycle, DataRecord, FormCycle, Result
 from transencoder.wording import number

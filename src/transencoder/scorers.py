@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from transencoder.config import Precision
+from transencoder.configs import Precision
 from transencoder.errors import InputError
 from transencoder.inference import run_batches
 from transencoder.prompts import Prompts, default_prompt

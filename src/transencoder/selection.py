@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 from jaxtyping import Float
 
-from transencoder.config import Criterion, Form, Selection
+from transencoder.configs import Criterion, Form, Selection
 from transencoder.evaluation import spearman
 from transencoder.inference import unit_vectors
 from transencoder.scorers import BiScorer, Scorer

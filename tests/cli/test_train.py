@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from transencoder.config import FitConfig, Member
+from transencoder.configs import FitConfig, Member
 from transencoder.methods import SimCSE, TransEncoder
 from transencoder.recipes import load_recipe, recipe_toml
 from transencoder.settings import settings_of, value_from_text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.torch import save
 
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.encoders import load_bi, load_cross
 from transencoder.fit import Material, Session, fit
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, load_model
 
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.encoders import load_bi, load_cross
 from transencoder.evaluation import evaluate
 from transencoder.fit import Material, Session, fit, steps_in_all

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder.checkpoints import KeepBest
-from transencoder.config import FitConfig, PretrainingConfig
+from transencoder.configs import FitConfig, PretrainingConfig
 from transencoder.encoders import load_bi, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Material, Session, fit

@@ -12,7 +12,7 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Session, pretrain

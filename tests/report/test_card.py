@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.records import Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import report_text

@@ -15,6 +15,7 @@ from transencoder.configs.choices import (
 )
 from transencoder.configs.fit import FitConfig, PretrainingConfig
 from transencoder.configs.member import Member
+from transencoder.configs.names import nearest
 from transencoder.configs.run import RunConfig
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "RunConfig",
     "Selection",
     "Texts",
+    "nearest",
 ]

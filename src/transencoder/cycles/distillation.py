@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transencoder import distributed
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.context import Model
 from transencoder.cycles.members import ContextMember, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student

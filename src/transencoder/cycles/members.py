@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from transencoder import distributed
-from transencoder.config import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
+from transencoder.configs import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
 from transencoder.context import Context, Model
 from transencoder.cycles.stages import Criteria, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
-from transencoder.config import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
+from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
 from transencoder.context import Gold, Model, Rows, Scored, Work, as_references, metrics_of, operations
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain, steps_in_all

@@ -13,7 +13,7 @@ from safetensors import safe_open
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.errors import InputError
 from transencoder.models import resolve_model
 

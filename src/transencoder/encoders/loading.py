@@ -11,8 +11,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
 
-from transencoder.config import Head
-from transencoder.config import Pooling as PoolingMode
+from transencoder.configs import Head
+from transencoder.configs import Pooling as PoolingMode
 from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
 from transencoder.errors import InputError
 from transencoder.prompts import OWN_PROMPTS, Prompts

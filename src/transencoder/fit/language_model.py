@@ -13,7 +13,7 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedModel
 
 from transencoder import progress
 from transencoder.batching import training_rows
-from transencoder.config import FitConfig, Precision
+from transencoder.configs import FitConfig, Precision
 from transencoder.errors import InputError
 from transencoder.files import whole_file
 from transencoder.fit.pretraining import Pretrained, guessing_masked_only, train_masked

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, Trainer, TrainingArguments
 
 from transencoder.batching import LengthBucketSampler, joined_rows, training_rows
 from transencoder.checkpoints import KeepBest
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError
 from transencoder.fit.trainers import Session, bucketed, pair_tables, run_trainer, trainer_arguments

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, QueryDocumentCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.fit.lora import LoRA
 from transencoder.fit.trainers import (
     TRAINERS,

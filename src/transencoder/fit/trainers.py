@@ -23,7 +23,7 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
-from transencoder.config import FitConfig, Precision
+from transencoder.configs import FitConfig, Precision
 from transencoder.cpu import fast_training
 from transencoder.errors import InputError
 from transencoder.inference import quick_products, uses_bf16

@@ -13,7 +13,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import distributed
-from transencoder.config import Pooling, Precision
+from transencoder.configs import Pooling, Precision
 from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError
 from transencoder.inference import checked_device

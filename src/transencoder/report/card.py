@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.records import FORM_TITLES, Result
 from transencoder.report.notes import notes_of

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.records import FORM_TITLES, FormCycle, Result
 from transencoder.report.figures import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, short
 from transencoder.report.words import short_metric

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.records import FORM_TITLES, DataRecord, Result
 from transencoder.report.rendering import render
 from transencoder.report.verdict import comparisons, forgot_its_pairs

@@ -3,7 +3,7 @@
 from pathlib import Path, PurePath
 from typing import Any
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.finished import Evidence, drawn_intervals, intervals_of, intervals_record
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, GOLD, PLOTS, SAMPLE, Result

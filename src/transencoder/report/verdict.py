@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result
 from transencoder.report.words import gain, no_difference
 from transencoder.results import (

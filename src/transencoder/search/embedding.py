@@ -11,7 +11,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
-from transencoder.config import Precision
+from transencoder.configs import Precision
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.inference import autocast, checked_device

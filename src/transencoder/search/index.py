@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import progress
-from transencoder.config import Precision
+from transencoder.configs import Precision
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
 from transencoder.search.embedding import Embedder, load_embedder

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.context import Model
 from transencoder.cycles import CycleContext, base_criteria
 from transencoder.records import DEV, EnsembleRecord, MemberRecord, PretrainingRecord

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
 from transencoder import distributed
-from transencoder.config import FitConfig, Pooling, Precision
+from transencoder.configs import FitConfig, Pooling, Precision
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.parts import Given
 from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transencoder.config import Form, Precision
+from transencoder.configs import Form, Precision
 from transencoder.context import Context, Model, Rows, Scored, Work
 from transencoder.cycles import CycleContext
 from transencoder.evaluation import gold_of, spearman

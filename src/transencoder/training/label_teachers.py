@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
-from transencoder.config import FitConfig, Precision
+from transencoder.configs import FitConfig, Precision
 from transencoder.configs.parts import LabelledRows
 from transencoder.configs.run import RunConfig
 from transencoder.context import Model, Rows, Scored, Work, base_model, metrics_of, operations

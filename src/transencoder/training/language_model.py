@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedModel
 
 from transencoder import distributed
-from transencoder.config import FitConfig, Precision
+from transencoder.configs import FitConfig, Precision
 from transencoder.context import Context, Model, Rows, Work, base_model
 from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError

@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import distributed
-from transencoder.config import Criterion, Form, Member, Precision
+from transencoder.configs import Criterion, Form, Member, Precision
 from transencoder.context import Data, Model, Rows, Work, base_model, operations
 from transencoder.cycles import ContextMember, CycleContext, distil, warn_of_weak_bases, with_pretraining
 from transencoder.cycles.stages import Student

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from transencoder.config import FitConfig
+from transencoder.configs import FitConfig
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context
 from transencoder.runs import Executor, Planner

@@ -8,7 +8,7 @@ from typing import TypeVar
 import torch
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from transencoder.config import Precision, nearest
+from transencoder.configs import Precision, nearest
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.inference import checked_device, uses_bf16

@@ -15,7 +15,7 @@ import torch
 from datasets import Dataset
 
 from transencoder import distributed
-from transencoder.config import Form
+from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.finished import Evidence, drawn_intervals, intervals_record

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from transencoder.config import Precision
+from transencoder.configs import Precision
 from transencoder.context import Context, Model, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.encoders import load_bi
