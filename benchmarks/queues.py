@@ -29,7 +29,7 @@ from torch.nn.functional import kl_div, normalize
 from usage import peak_rss_bytes
 
 from transencoder.checkpoints import own_state
-from transencoder.inference import quick_products, uses_bf16
+from transencoder.devices import quick_products, uses_bf16
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
 from transencoder.runs.environment import describe_environment
 

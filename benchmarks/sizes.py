@@ -20,10 +20,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from sentence_transformers import SentenceTransformer
 
+from transencoder.devices import uses_bf16
 from transencoder.encoders import count_parameters, encoding_speeds, fetch
 from transencoder.evaluation import average, evaluate_tasks
 from transencoder.export import ExportedEncoder, export_onnx
-from transencoder.inference import uses_bf16
 from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, read_result
 from transencoder.scorers import BiScorer

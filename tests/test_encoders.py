@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize, Static
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from tests.rounding import model_rounding
+from transencoder.devices import checked_device
 from transencoder.encoders import (
     add_projection,
     count_parameters,
@@ -24,7 +25,6 @@ from transencoder.encoders import (
     weights_fingerprint,
 )
 from transencoder.errors import InputError
-from transencoder.inference import checked_device
 
 PAIRS = [("balo bama", "dalo"), ("kama", "kama x"), ("gelo lelo memo", "balo dioma")]
 QUERY = "bert.encoder.layer.0.attention.self.query.weight"

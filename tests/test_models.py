@@ -1,10 +1,17 @@
+"""Models by name: where they are; which prompts they read, which they are saved with, and when they are missed."""
+
+import json
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from transencoder import models
+from transencoder.encoders import load_bi
 from transencoder.errors import InputError
-from transencoder.models import MINILM_HUB_ID, resolve_model
+from transencoder.models import MINILM_HUB_ID, Prompts, resolve_model, warn_of_unused_prompts
+
+E5 = {"query": "query: ", "passage": "passage: "}
 
 
 @pytest.fixture
@@ -58,3 +65,57 @@ def test_paths_are_expanded(monkeypatch, tmp_path):
 def test_empty_names_are_refused(name):
     with pytest.raises(InputError, match="model name"):
         resolve_model(name)
+
+
+@pytest.fixture
+def model(tiny_bi_encoder):
+    return SentenceTransformer(tiny_bi_encoder, device="cpu")
+
+
+@pytest.mark.parametrize("default", [None, "balo "])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (Prompts(), (None, None)),
+        (Prompts("kama "), ("kama ", "kama ")),
+        (Prompts("kama ", "dima "), ("kama ", "dima ")),
+        (Prompts("kama ", ""), ("kama ", "")),
+        (Prompts("", ""), ("", "")),
+        (Prompts(None, "dima "), (None, "dima ")),
+    ],
+)
+def test_a_model_that_was_given_prompts_reads_them_saved_too(given, expected, default, model, tmp_path):
+    model.prompts |= {"document": default or ""}
+    model.default_prompt_name = None if default is None else "document"
+    expected = tuple(default if prompt is None else prompt for prompt in expected)
+    assert given.sides(model) == expected
+    model.save_pretrained(str(tmp_path / "start"))
+    load_bi(tmp_path / "start", prompts=given).save_pretrained(str(tmp_path / "model"))
+    saved = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    query, document = (prompt or "" for prompt in expected)
+    assert tuple(prompt or "" for prompt in given.sides(saved)) == (query, document)
+    if given != Prompts():
+        assert (saved.prompts["query"], saved.prompts["document"]) == (query, document)
+        assert (saved.default_prompt_name is None) == (query != document and given.query is not None)
+
+
+@pytest.mark.parametrize(
+    ("saved", "given", "suggested"),
+    [
+        ({"prompts": E5}, Prompts(), "prompt 'query: ' and document_prompt 'passage: '"),
+        ({"prompts": E5 | {"document": ""}}, Prompts(), "prompt 'query: ' and document_prompt 'passage: '"),
+        ({"prompts": {"query": "find: ", "document": ""}}, Prompts(), "prompt 'find: ' and document_prompt ''"),
+        ({"prompts": E5}, Prompts(""), None),
+        ({"prompts": E5, "default_prompt_name": "query"}, Prompts(), None),
+        ({"prompts": {"query": "", "document": "", "sts": "balo "}}, Prompts(), None),
+        ({}, Prompts(), None),
+        (None, Prompts(), None),
+    ],
+)
+def test_prompts_that_nothing_uses_are_told(saved, given, suggested, tmp_path, caplog):
+    if saved is not None:
+        (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(saved))
+    warn_of_unused_prompts(tmp_path, "me/e5", given)
+    assert len(caplog.records) == (suggested is not None)
+    if suggested is not None:
+        assert caplog.text.count("me/e5 has prompts (query '") == 1 and suggested in caplog.text

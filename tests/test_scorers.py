@@ -1,5 +1,6 @@
 """Our scores are plain sentence-transformers' scores, with less work, whatever happens on the way."""
 
+import contextlib
 import logging
 
 import numpy as np
@@ -10,9 +11,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from tests.rounding import model_rounding, rounding
-from transencoder import inference, progress, scorers
+from transencoder import progress, scorers
+from transencoder.devices import has_bf16, uses_bf16
 from transencoder.errors import InputError
-from transencoder.inference import has_bf16, uses_bf16
 from transencoder.scorers import BiScorer, CrossScorer, MeanScorer
 from transencoder.tokens import TokenCache
 
@@ -84,7 +85,7 @@ def test_cross_scores_are_plain_predictions(cross, pairs, cache, batch_tokens):
 
 
 def test_scores_keep_the_order_of_rows_across_windows(bi, cross, pairs, cache, monkeypatch):
-    monkeypatch.setattr(inference, "_WINDOW", 16)
+    monkeypatch.setattr(scorers, "_WINDOW", 16)
     bi_scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
     cross_scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
     np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
@@ -265,24 +266,17 @@ def test_no_pairs(bi, cross, cache):
 
 def test_progress_counts_every_row(cross, pairs, cache):
     told: list[tuple[str, int]] = []
-    n_done = [0]
+    n_done: list[int] = []
 
-    class Counting:
-        def task(self, description, total):
-            import contextlib
-
-            told.append((description, total))
-
-            def advance(n_more: int) -> None:
-                n_done[0] += n_more
-
-            return contextlib.nullcontext(advance)
+    def count(description, total):
+        told.append((description, total))
+        return contextlib.nullcontext(n_done.append)
 
     CrossScorer(cross, cache=cache).score(pairs)
-    with progress.use(Counting()):
+    with progress.use(count):
         CrossScorer(cross, cache=cache, batch_tokens=100).score(pairs)
     assert told == [("score pairs", N_PAIRS)]
-    assert n_done == [N_PAIRS]
+    assert sum(n_done) == N_PAIRS
 
 
 def test_a_cross_encoder_of_several_outputs_is_refused(tiny_bi_encoder):

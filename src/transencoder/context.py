@@ -15,8 +15,8 @@ from transencoder.configs import Form, Pooling, Precision, Texts
 from transencoder.encoders import count_parameters, gives_logits, load_bi, load_trained, weights_fingerprint
 from transencoder.evaluation import LabelledSet, measure
 from transencoder.fit import Session
+from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.pairs import fingerprint
-from transencoder.prompts import OWN_PROMPTS, Prompts
 from transencoder.records import DataRecord, RunData
 from transencoder.runs import Executor, Planner, Stage, StageRecord, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transencoder.encoders import load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
-from transencoder.prompts import default_prompt
+from transencoder.models import default_prompt
 from transencoder.runs.files import atomic_json
 
 __all__ = ["Agreement", "ExportedEncoder", "ExportedScorer", "Runtime", "export_model", "export_onnx", "push"]

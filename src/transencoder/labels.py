@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 
 from transencoder import distributed
 from transencoder.configs import LabelPolicy
-from transencoder.cpu import give_back_freed_memory
+from transencoder.devices import give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
 

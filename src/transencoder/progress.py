@@ -5,29 +5,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LINES = 30.0
 
 Advance = Callable[[int], None]
+"""Is called with how many more items are done."""
 
-
-class Progress(Protocol):
-    """Shows how far a piece of work is."""
-
-    def task(self, description: str, total: int) -> AbstractContextManager[Advance]:
-        """Show a piece of work from its start to its end.
-
-        Args:
-            description: What is done, such as `label pairs`.
-            total: How many items there are, at least 0.
-
-        Returns:
-            A context whose value is called with how many more items are done.
-        """
-        ...
+Show = Callable[[str, int], AbstractContextManager[Advance]]
+"""Shows a piece of work from its start to its end: its description, and how many items it has."""
 
 
 def task(description: str, total: int) -> AbstractContextManager[Advance]:
@@ -42,13 +29,13 @@ def task(description: str, total: int) -> AbstractContextManager[Advance]:
     Returns:
         A context whose value is called with how many more items are done.
     """
-    return (_current.get() or _Silent()).task(description, total)
+    return _current.get()(description, total)
 
 
 @contextmanager
-def use(progress: Progress) -> Iterator[None]:
-    """Show all progress told inside this context with `progress`."""
-    token = _current.set(progress)
+def use(show: Show) -> Iterator[None]:
+    """Show all progress told inside this context with `show`."""
+    token = _current.set(show)
     try:
         yield
     finally:
@@ -57,32 +44,29 @@ def use(progress: Progress) -> Iterator[None]:
 
 def hidden() -> AbstractContextManager[None]:
     """Show no progress told inside this context: of parts of a piece of work that tells its own."""
-    return use(_Silent())
+    return use(_silent)
 
 
-class Lines:
-    """A log line now and then, for output that is kept in a file."""
+@contextmanager
+def lines(description: str, total: int) -> Iterator[Advance]:
+    """Log how far the work is every 30 seconds, with the time left: for output that is kept in a file."""
+    started = shown = time.monotonic()
+    n_done = 0
 
-    @contextmanager
-    def task(self, description: str, total: int) -> Iterator[Advance]:
-        """Log how far it is every 30 seconds, with the time left."""
-        started = shown = time.monotonic()
-        n_done = 0
+    def advance(n_more: int) -> None:
+        nonlocal shown, n_done
+        n_done += n_more
+        now = time.monotonic()
+        if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
+            shown = now
+            left = duration((now - started) * (total - n_done) / n_done)
+            logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
 
-        def advance(n_more: int) -> None:
-            nonlocal shown, n_done
-            n_done += n_more
-            now = time.monotonic()
-            if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
-                shown = now
-                left = duration((now - started) * (total - n_done) / n_done)
-                logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
-
-        yield advance
+    yield advance
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit a reader would choose."""
+    """Return a time in the unit a reader would choose."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:
@@ -90,10 +74,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-class _Silent:
-    @contextmanager
-    def task(self, description: str, total: int) -> Iterator[Advance]:
-        yield lambda n_more: None
+@contextmanager
+def _silent(description: str, total: int) -> Iterator[Advance]:
+    yield lambda n_more: None
 
 
-_current: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_current: ContextVar[Show] = ContextVar("progress", default=_silent)

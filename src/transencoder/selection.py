@@ -14,7 +14,6 @@ from jaxtyping import Float
 
 from transencoder.configs import Criterion, Form, Selection
 from transencoder.evaluation import spearman
-from transencoder.inference import unit_vectors
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.views import WordDeletion
 
@@ -142,6 +141,12 @@ def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
     views = WordDeletion(share=_DELETED)(firsts, [random.Random(f"{_SEED} {row}") for row in rows])
     _, distinct = np.unique(np.array(firsts, object), return_index=True)
     return HeldOut(rows, texts.add_column("sentence3", views), np.sort(distinct))
+
+
+def unit_vectors(embeddings: np.ndarray) -> np.ndarray:
+    """Divide embeddings, (n, dim), by their lengths; zeros stay."""
+    unit: np.ndarray = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def self_retrieval(views: Float[np.ndarray, "n dim"], sentences: Float[np.ndarray, "n dim"]) -> float:

@@ -2,6 +2,7 @@ import logging
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -113,16 +114,13 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monke
 def test_progress_is_told_to_nobody_by_default_and_to_the_one_in_use():
     told = []
 
-    class Recorder:
-        def task(self, description, total):
-            from contextlib import nullcontext
-
-            told.append((description, total))
-            return nullcontext(told.append)
+    def record(description, total):
+        told.append((description, total))
+        return nullcontext(told.append)
 
     with progress.task("nothing", 3) as advance:
         advance(3)
-    with progress.use(Recorder()), progress.task("a", total=2) as advance:
+    with progress.use(record), progress.task("a", total=2) as advance:
         advance(2)
     assert told == [("a", 2), 2]
 

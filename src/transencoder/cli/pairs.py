@@ -11,7 +11,7 @@ from transencoder.cli.flags import argument, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
-from transencoder.prompts import Prompts
+from transencoder.models import Prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset

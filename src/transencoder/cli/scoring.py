@@ -145,8 +145,8 @@ def load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -
     Raises:
         InputError: There is no such model or device, or the model cannot read texts of that length.
     """
+    from transencoder.devices import checked_device
     from transencoder.encoders import fetch, weights_fingerprint
-    from transencoder.inference import checked_device
     from transencoder.labels import Teacher
 
     device = checked_device(scoring.device) if scoring.device else None
@@ -160,7 +160,7 @@ def load_scorer(name: str, folder: Path, device: str | None, scoring: Models, to
     from sentence_transformers import SentenceTransformer
 
     from transencoder.encoders import gives_logits, load_trained
-    from transencoder.prompts import Prompts, named_prompt, warn_of_unused_prompts
+    from transencoder.models import Prompts, named_prompt, warn_of_unused_prompts
     from transencoder.scorers import BiScorer, CrossScorer
     from transencoder.tokens import TokenCache
 

@@ -128,8 +128,8 @@ class Searching:
         if self.rerank is None:
             yield None
             return
+        from transencoder.devices import checked_device
         from transencoder.encoders import fetch, is_cross
-        from transencoder.inference import checked_device
 
         device = checked_device(self.device) if self.device else None
         folder = fetch(self.rerank, form="cross", **where.hub)

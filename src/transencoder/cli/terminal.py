@@ -42,7 +42,7 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
             if not is_verbose:
                 stack.enter_context(_quiet_libraries())
             if not is_quiet:
-                stack.enter_context(progress.use(_Bars(console) if console.is_terminal else progress.Lines()))
+                stack.enter_context(progress.use(_Bars(console).show if console.is_terminal else progress.lines))
             yield
     finally:
         root.removeHandler(handler)
@@ -127,7 +127,7 @@ class _Bars:
         )
 
     @contextmanager
-    def task(self, description: str, total: int) -> Iterator[progress.Advance]:
+    def show(self, description: str, total: int) -> Iterator[progress.Advance]:
         task_id = self._bars.add_task(description, total=total)
         self._bars.start()
         try:

@@ -242,8 +242,8 @@ def _required(kind: Kind, value: str | None) -> str:
 def _scorers(options: Views, folder: Path) -> dict[str, Scorer]:
     if not options.comparing.model:
         return {}
+    from transencoder.devices import checked_device
     from transencoder.encoders import fetch, load_bi
-    from transencoder.inference import checked_device
     from transencoder.scorers import BiScorer
     from transencoder.tokens import TokenCache
 

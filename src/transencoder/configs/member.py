@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from transencoder.configs.choices import LabelPolicy, Pooling
 from transencoder.configs.ranges import Config, above_zero, at_least
-from transencoder.prompts import Prompts
+from transencoder.models import Prompts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from transencoder.configs import Form
 from transencoder.context import Model
 from transencoder.cycles.members import ContextMember, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
-from transencoder.prompts import OWN_PROMPTS
+from transencoder.models import OWN_PROMPTS
 from transencoder.results import weak_cross_notes
 from transencoder.runs import StageRecord
 

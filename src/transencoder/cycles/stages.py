@@ -27,7 +27,7 @@ from transencoder.losses import (
     LogitRegressionLoss,
     SoftCrossEntropyLoss,
 )
-from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut

@@ -15,7 +15,7 @@ from transencoder.configs import Head
 from transencoder.configs import Pooling as PoolingMode
 from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
 from transencoder.errors import InputError
-from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.wording import plural
 
 _SCORE = "transencoder_score"

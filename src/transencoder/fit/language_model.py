@@ -14,11 +14,11 @@ from transformers import DataCollatorForLanguageModeling, PreTrainedModel
 from transencoder import progress
 from transencoder.batching import training_rows
 from transencoder.configs import FitConfig, Precision
+from transencoder.devices import autocast
 from transencoder.errors import InputError
 from transencoder.files import whole_file
 from transencoder.fit.pretraining import Pretrained, guessing_masked_only, train_masked
 from transencoder.fit.trainers import Session, set_dropout
-from transencoder.inference import autocast
 from transencoder.wording import plural
 
 _CHUNK = 1024

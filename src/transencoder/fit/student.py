@@ -29,7 +29,7 @@ from transencoder.fit.trainers import (
     trainer_arguments,
 )
 from transencoder.losses import Annealing
-from transencoder.prompts import OWN_PROMPTS, Prompts
+from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.tokens import Encoder, TokenCache
 
 DevMetrics = Callable[[Any], dict[str, float]]

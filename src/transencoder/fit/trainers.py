@@ -24,11 +24,10 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
-from transencoder.cpu import fast_training
+from transencoder.devices import fast_training, quick_products, uses_bf16
 from transencoder.errors import InputError
-from transencoder.inference import quick_products, uses_bf16
 from transencoder.losses import Annealing
-from transencoder.prompts import default_prompt
+from transencoder.models import default_prompt
 from transencoder.tokens import TokenCache, Tokens
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.configs import Pooling, Precision
+from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError
-from transencoder.inference import checked_device
 from transencoder.mining.candidates import (
     SOURCES,
     Candidates,
@@ -27,10 +27,10 @@ from transencoder.mining.candidates import (
 )
 from transencoder.mining.corpus import Corpora, Distinct, Workspace, embed
 from transencoder.mining.sources import EXACT_UP_TO, bm25, neighbours, random_pairs
+from transencoder.models import Prompts, warn_of_unused_prompts
 from transencoder.pairs import cache_folder_for_rows, read_sentences
 from transencoder.pairs.rows import BadRows, Row
 from transencoder.pairs.store import store_rows
-from transencoder.prompts import Prompts, warn_of_unused_prompts
 from transencoder.records import CorpusRecord, MiningRecord
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache

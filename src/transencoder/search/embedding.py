@@ -12,10 +12,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import truncate_embeddings
 
 from transencoder.configs import Precision
+from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
-from transencoder.inference import autocast, checked_device
-from transencoder.prompts import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 

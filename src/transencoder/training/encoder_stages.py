@@ -21,7 +21,7 @@ from transencoder.configs.parts import Given
 from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations
 from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
 from transencoder.fit import Fitted, Material, fit, steps_in_all
-from transencoder.prompts import default_prompt
+from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.selection import uniformity

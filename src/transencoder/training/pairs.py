@@ -21,8 +21,8 @@ from transencoder.errors import InputError
 from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import Workspace, default_n_pairs, mine_pairs
+from transencoder.models import warn_of_unused_prompts
 from transencoder.pairs import fingerprint
-from transencoder.prompts import warn_of_unused_prompts
 from transencoder.records import MiningRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner, Stage, made_of
 from transencoder.scorers import BiScorer

@@ -10,8 +10,8 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from transencoder.configs import Precision, nearest
 from transencoder.configs.run import RunConfig
+from transencoder.devices import checked_device, uses_bf16
 from transencoder.errors import InputError
-from transencoder.inference import checked_device, uses_bf16
 from transencoder.settings import expanded
 
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")

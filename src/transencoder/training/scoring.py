@@ -12,9 +12,9 @@ import numpy as np
 from transencoder.configs import Precision
 from transencoder.context import Context, Model, Scored, Work, operations
 from transencoder.cycles import CycleContext
+from transencoder.devices import uses_bf16
 from transencoder.encoders import load_bi
 from transencoder.evaluation import agreement, measure
-from transencoder.inference import uses_bf16
 from transencoder.runs import Cost, Stage, StageRecord, made_of, setting
 from transencoder.scorers import BiScorer, KeptScores
 

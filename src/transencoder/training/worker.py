@@ -33,7 +33,7 @@ def main() -> int:
     )
     logging.getLogger(progress.__name__).setLevel(part.log_level)
     try:
-        with progress.use(progress.Lines()):
+        with progress.use(progress.lines):
             _work(part, connection)
     except TransencoderError as error:
         logging.getLogger(__name__).error("%s", error)

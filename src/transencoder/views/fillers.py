@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from transencoder.devices import checked_device
 from transencoder.encoders import load_masked
 from transencoder.errors import InputError
-from transencoder.inference import checked_device
 from transencoder.views.texts import WORD
 
 _NUMBERS_AT_ONCE = 1 << 25

@@ -136,7 +136,7 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
     from sentence_transformers.util import get_device_name
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from transencoder.inference import checked_device
+    from transencoder.devices import checked_device
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)

@@ -5,7 +5,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from transencoder.cpu import CheapDropout, fast_training
+from transencoder.devices import CheapDropout, fast_training
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
