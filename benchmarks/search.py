@@ -28,8 +28,8 @@ from datasets import Dataset
 
 from transencoder.encoders import fetch, load_cross
 from transencoder.pairs import read_sentences
-from transencoder.runs.environment import source_commit
 from transencoder.runs.files import folder_bytes
+from transencoder.runs.log import source_commit
 from transencoder.scorers import CrossScorer
 from transencoder.search import Hit, SearchIndex, build_index, load_embedder, open_index, vectors
 from transencoder.search.vectors import VectorPrecision, Vectors, make_vectors

@@ -8,7 +8,7 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.runs import Run, atomic_write_bytes, read_log
-from transencoder.runs.disk_full import disk_full_error
+from transencoder.runs.files import disk_full_error
 
 RECIPE = "seed = 1\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.runs import describe_environment, read_log
-from transencoder.runs.environment import changes, source_commit
+from transencoder.runs.log import changes, source_commit
 
 
 def test_a_line_is_readable_at_once(open_run):

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.runs import Run, read_log
+from transencoder.runs import Ranks, Run, read_log
 
 N_RANKS = 3
 
@@ -18,12 +18,8 @@ class Group:
         self._barrier = threading.Barrier(N_RANKS, timeout=10)
         self._value = None
 
-    def options(self, rank: int) -> dict:
-        return {
-            "rank": rank,
-            "barrier": self._barrier.wait,
-            "broadcast": lambda value: self._broadcast(rank, value),
-        }
+    def ranks(self, rank: int) -> Ranks:
+        return Ranks(rank=rank, barrier=self._barrier.wait, broadcast=lambda value: self._broadcast(rank, value))
 
     def _broadcast(self, rank, value):
         if rank == 0:
@@ -59,7 +55,7 @@ def make_work(tmp_path, computed):
             (folder / f"shard-{rank}").write_text(str(rank))
             return {"rank": rank}
 
-        with Run.open(tmp_path / "run", "seed = 1", "test", **group.options(rank)) as run:
+        with Run.open(tmp_path / "run", "seed = 1", "test", ranks=group.ranks(rank)) as run:
             run.log("hello", rank=rank)
             record = run.stage("a", config={}, compute=compute)
             run.finish({"rank": rank})
@@ -109,7 +105,7 @@ def test_a_failing_compute_raises_at_once_on_its_rank(tmp_path, failing):
             return {}
 
         try:
-            with Run.open(tmp_path / "run", "seed = 1", "test", **group.options(rank)) as run:
+            with Run.open(tmp_path / "run", "seed = 1", "test", ranks=group.ranks(rank)) as run:
                 run.stage("a", config={}, compute=compute)
         except ValueError:
             group.end()

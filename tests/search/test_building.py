@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError, RunError
-from transencoder.runs.lock import take_lock
+from transencoder.runs.folder import take_lock
 from transencoder.search import build, build_index, load_embedder, open_index
 from transencoder.search.embedding import Embedder
 

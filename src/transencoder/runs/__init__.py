@@ -1,24 +1,20 @@
 """Run folders: stages done once, records that are whole or absent, and resumption by running again."""
 
 from transencoder.runs.canonical import canonical_json, stage_key, stage_seed
-from transencoder.runs.cleaning import CleanSummary, clean_run
-from transencoder.runs.environment import describe_environment
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
-from transencoder.runs.listing import RunSummary, is_run, list_runs, read_result
-from transencoder.runs.lock import wait_until_free
-from transencoder.runs.log import read_log
-from transencoder.runs.opening import warn_of_absent
+from transencoder.runs.folder import is_run, read_result, wait_until_free, warn_of_absent
+from transencoder.runs.listing import clean_run, list_runs
+from transencoder.runs.log import describe_environment, read_log
 from transencoder.runs.records import StageRecord, finished_stage
-from transencoder.runs.run import Run
+from transencoder.runs.run import Ranks, Run
 from transencoder.runs.stages import Cost, Executor, Planner, Stage, implied, made_of, setting
 
 __all__ = [
-    "CleanSummary",
     "Cost",
     "Executor",
     "Planner",
+    "Ranks",
     "Run",
-    "RunSummary",
     "Stage",
     "StageRecord",
     "atomic_json",

@@ -1,18 +1,26 @@
-"""Files and folders that are whole or not there, whenever the process is killed."""
+"""Files and folders that are whole or not there whenever the process is killed, and what a full disk is told by."""
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from transencoder.files import TEMPORARY, draft_of, whole_file
-from transencoder.files import sync as sync_folder
+from transencoder.errors import RunError, TransencoderError
+from transencoder.files import TEMPORARY, draft_of, sync, whole_file
 from transencoder.runs.canonical import plain
-from transencoder.runs.disk_full import disk_full_explained
 
-__all__ = ["TEMPORARY", "sync_folder"]
+_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+# Rust (safetensors, tokenizers) and C++ (torch, arrow) hand on the system's words, not its number.
+_WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
+# torch.save hides the reason; it is believed to be a full disk only where little space is left.
+_TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
+_LITTLE_BYTES = 16 * 2**20
+_PLENTY_BYTES = 2**30
 
 
 def atomic_json(path: str | Path, value: object) -> None:
@@ -44,12 +52,6 @@ def atomic_write_bytes(path: str | Path, content: bytes) -> None:
         draft.write_bytes(content)
 
 
-def remove_file(path: Path) -> None:
-    """Remove a file, if it is there, for good: the removal survives a power cut."""
-    path.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
 def remove_folder(folder: Path) -> None:
     """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
     doomed = draft_of(folder)
@@ -57,7 +59,7 @@ def remove_folder(folder: Path) -> None:
         os.replace(folder, doomed)
     except FileNotFoundError:
         return
-    sync_folder(folder.parent)
+    sync(folder.parent)
     shutil.rmtree(doomed)
 
 
@@ -72,9 +74,8 @@ def remove_temporary(folder: Path) -> None:
 
 def sync_and_hash(path: Path) -> tuple[str, int]:
     """Bring a file to the disk and return its sha256 (hex) and its size in bytes."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest(), os.fstat(file.fileno()).st_size
+    sync(path)
+    return sha256_of(path), path.stat().st_size
 
 
 def sha256_of(path: Path) -> str:
@@ -99,3 +100,64 @@ def folder_bytes(folder: Path) -> int:
         except FileNotFoundError:
             continue
     return total
+
+
+@contextmanager
+def disk_full_explained(folder: Path) -> Iterator[None]:
+    """Raise a full disk inside the block as a `RunError` that names the folder and the way on."""
+    try:
+        yield
+    except Exception as error:
+        explained = disk_full_error(error, folder)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def disk_full_error(error: BaseException, folder: Path) -> RunError | None:
+    """Return the `RunError` for an error that a full disk caused, or None for any other error.
+
+    Args:
+        error: what was raised; its causes are looked at too.
+        folder: where the run was writing, blamed unless the error or the free space says otherwise.
+    """
+    if isinstance(error, TransencoderError) or not isinstance(error, Exception):
+        return None
+    cause: BaseException | None = error
+    while cause is not None and not _is_disk_full(cause, folder):
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    if cause is None:
+        return None
+    full = _full_folder(cause, folder)
+    return RunError(
+        f"no space is left for {full} ({_free_bytes(full) / 2**20:,.1f} MiB free); "
+        "what was finished is kept; free some space there and run the same command again: it goes on."
+    )
+
+
+def _is_disk_full(error: BaseException, folder: Path) -> bool:
+    if isinstance(error, OSError) and error.errno in _ERRNOS:
+        return True
+    text = str(error)
+    if any(words in text for words in _WORDS):
+        return True
+    return any(words in text for words in _TORCH_WORDS) and _free_bytes(folder) < _LITTLE_BYTES
+
+
+def _full_folder(error: BaseException, folder: Path) -> Path:
+    """Return the folder to blame: the error's own, else the run's, unless only another is short of space."""
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        return _existing(Path(error.filename).absolute().parent)
+    if _free_bytes(folder) > _PLENTY_BYTES:
+        for other in (Path(tempfile.gettempdir()), Path("/dev/shm")):
+            if other.is_dir() and _free_bytes(other) < _LITTLE_BYTES:
+                return other
+    return folder
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(_existing(folder.absolute())).free
+
+
+def _existing(folder: Path) -> Path:
+    return next((parent for parent in (folder, *folder.parents) if parent.is_dir()), Path("/"))

@@ -1,24 +1,25 @@
-"""What run folders there are, how far each got, and how much disk it takes."""
+"""What run folders there are, how far each got, how much disk it takes, and what of that can be freed."""
 
-import json
-import os
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from transencoder.errors import InputError, RunError
-from transencoder.runs.canonical import canonical_json
-from transencoder.runs.files import TEMPORARY, folder_bytes
-from transencoder.runs.lock import LOCK_NAME, is_locked
-from transencoder.runs.log import LOG_NAME, read_log
-from transencoder.runs.records import RECORD_NAME, STAGES_NAME
+from transencoder.files import TEMPORARY
+from transencoder.runs.files import folder_bytes, remove_folder, remove_temporary
+from transencoder.runs.folder import (
+    is_locked,
+    is_run,
+    own_recipe_hash,
+    read_environment,
+    read_result,
+    release_lock,
+    take_lock,
+)
+from transencoder.runs.log import read_log, write_log
+from transencoder.runs.records import CHECKPOINTS_NAME, RECORD_NAME, STAGES_NAME
 
-RECIPE_NAME = "recipe.toml"
-ENVIRONMENT_NAME = "environment.json"
-RESULT_NAME = "result.json"
 _MAX_DEPTH = 4
 
 State = Literal["finished", "unfinished", "running"]
@@ -54,64 +55,6 @@ def list_runs(root: str | Path) -> list[RunSummary]:
     return [_summary(folder) for folder in _find_runs(root, _MAX_DEPTH)]
 
 
-def is_run(folder: str | Path) -> bool:
-    """Tell whether a folder is a run, one that was killed while it was being made included."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        return False
-    names = set(os.listdir(folder))
-    own = {LOCK_NAME, RECIPE_NAME, ENVIRONMENT_NAME, RESULT_NAME, LOG_NAME, STAGES_NAME}
-    foreign = {name for name in names - own if not name.startswith(TEMPORARY)}
-    return {RECIPE_NAME, ENVIRONMENT_NAME} <= names or (LOCK_NAME in names and not foreign)
-
-
-def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
-    """Return a run's result, or None when there is none or it is not the result of the run's recipe.
-
-    Args:
-        folder: the run folder.
-        expected_hash: the hash of the recipe; that of the folder's own recipe when not given.
-    """
-    folder = Path(folder)
-    try:
-        result = json.loads((folder / RESULT_NAME).read_bytes())
-        expected = expected_hash or _own_recipe_hash(folder)
-    except (OSError, ValueError, InputError):
-        return None
-    return result if isinstance(result, dict) and result.get("recipe_sha256") == expected else None
-
-
-def recipe_hash(method: str, recipe_toml: str) -> str:
-    """Return the sha256 (hex) of what a recipe says; comments, order and spacing do not matter.
-
-    Raises:
-        InputError: when the recipe is not TOML.
-    """
-    try:
-        recipe = tomllib.loads(recipe_toml)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the recipe is not TOML ({error}); correct it at that place.") from error
-    return sha256(canonical_json({"method": method, "recipe": recipe}, "recipe").encode()).hexdigest()
-
-
-def used_stage_keys(folder: Path) -> set[str]:
-    """Return the keys of the stages that the result names or, without one, that the recipe has asked for."""
-    result = read_result(folder)
-    if result is not None:
-        return {stage["key"] for stage in result.get("stages", [])}
-    try:
-        own_hash = _own_recipe_hash(folder)
-    except (OSError, ValueError, InputError):
-        return set()
-    keys, is_own = set(), False
-    for entry in read_log(folder):
-        if entry["event"] == "run_opened":
-            is_own = entry["recipe_sha256"] == own_hash
-        elif is_own and entry["event"] in ("stage_started", "stage_reused"):
-            keys.add(entry["key"])
-    return keys
-
-
 def _find_runs(folder: Path, depth: int) -> Iterator[Path]:
     try:
         if is_run(folder):
@@ -125,9 +68,8 @@ def _find_runs(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _summary(folder: Path) -> RunSummary:
-    environment = _environment(folder)
+    environment, entries = read_environment(folder), read_log(folder)
     state: State = "finished" if read_result(folder) is not None else "unfinished"
-    entries = read_log(folder)
     return RunSummary(
         folder=folder,
         method=environment.get("method"),
@@ -138,13 +80,75 @@ def _summary(folder: Path) -> RunSummary:
     )
 
 
-def _environment(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class CleanSummary:
+    """What a cleaning removed, or would remove."""
+
+    names: tuple[str, ...]
+    """What was removed, relative to the run folder."""
+    bytes_freed: int
+    """How many bytes of files that was."""
+
+
+def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = False) -> CleanSummary:
+    """Remove unused stages, half-done ones, and step checkpoints.
+
+    Used are the stages that the result names or, without a result of the present recipe, those that the
+    recipe has asked for so far. An interrupted stage loses what it had: end the run first to keep that.
+    Recipe, environment, log, result and everything outside `stages/` stay.
+
+    Args:
+        folder: the run folder.
+        everything: remove all stages; running the recipe again then computes everything again.
+        dry_run: only say what would go.
+
+    Raises:
+        RunError: when the folder is no run, or a process is working on it.
+    """
+    folder = Path(folder)
+    if not is_run(folder):
+        raise RunError(f"{folder} is not a run; runs have a recipe.toml and an environment.json; list them first.")
+    lock = take_lock(folder)
     try:
-        environment = json.loads((folder / ENVIRONMENT_NAME).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return environment if isinstance(environment, dict) else {}
+        doomed = list(_doomed_folders(folder, everything))
+        names = tuple(str(path.relative_to(folder)) for path in doomed)
+        bytes_freed = sum(folder_bytes(path) for path in doomed)
+        if doomed and not dry_run:
+            write_log(folder, "run_cleaned", {"names": names, "bytes": bytes_freed})
+            for path in doomed:
+                if not path.name.startswith(TEMPORARY):
+                    remove_folder(path)
+            remove_temporary(folder / STAGES_NAME)
+    finally:
+        release_lock(lock)
+    return CleanSummary(names=names, bytes_freed=bytes_freed)
 
 
-def _own_recipe_hash(folder: Path) -> str:
-    return recipe_hash(_environment(folder).get("method", ""), (folder / RECIPE_NAME).read_text("utf-8"))
+def _doomed_folders(folder: Path, everything: bool) -> Iterator[Path]:
+    used = set() if everything else {key[:12] for key in _used_stage_keys(folder)}
+    for stage in sorted((folder / STAGES_NAME).glob("*")):
+        is_done = (stage / RECORD_NAME).exists()
+        if not stage.is_dir():
+            continue
+        if stage.name.startswith(TEMPORARY) or not is_done or stage.name[-12:] not in used:
+            yield stage
+        elif (stage / CHECKPOINTS_NAME).is_dir():
+            yield stage / CHECKPOINTS_NAME
+
+
+def _used_stage_keys(folder: Path) -> set[str]:
+    """Return the keys of the stages that the result names or, without one, that the recipe has asked for."""
+    result = read_result(folder)
+    if result is not None:
+        return {stage["key"] for stage in result.get("stages", [])}
+    try:
+        own_hash = own_recipe_hash(folder)
+    except (OSError, ValueError, InputError):
+        return set()
+    keys, is_own = set(), False
+    for entry in read_log(folder):
+        if entry["event"] == "run_opened":
+            is_own = entry["recipe_sha256"] == own_hash
+        elif is_own and entry["event"] in ("stage_started", "stage_reused"):
+            keys.add(entry["key"])
+    return keys

@@ -1,17 +1,42 @@
-"""The run's log: one JSON object a line, readable after a crash at any byte."""
+"""A run's log, one JSON object a line, readable after a crash at any byte; and what the run ran on."""
 
 import json
 import logging
 import os
+import platform
+import subprocess
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from transencoder.errors import InputError
-from transencoder.runs.canonical import readable
-from transencoder.runs.disk_full import disk_full_explained
+from transencoder.runs.canonical import plain, readable
+from transencoder.runs.files import disk_full_explained
 
 LOG_NAME = "log.jsonl"
+
+_PACKAGES = (
+    "transencoder",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "datasets",
+    "accelerate",
+    "numpy",
+    "scipy",
+)
+_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "TOKENIZERS_PARALLELISM",
+    "WORLD_SIZE",
+)
+_ROOT = Path(__file__).resolve().parents[3]
+_COMPARED = ("python", "platform", "versions", "threads", "git", "details")
 
 _logger = logging.getLogger(__name__)
 
@@ -21,29 +46,22 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class LogWriter:
-    """Appends lines to a run's log, each in one write; a line that a crash cut off is closed first."""
+def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
+    """Append a line to a run's log in one write, which has left the process on return; first close a cut-off line.
 
-    def __init__(self, folder: Path) -> None:
-        """Look at the log of a run folder, which need not be there yet."""
-        self._path = folder / LOG_NAME
-        self._is_torn = _is_torn(self._path)
-
-    def write(self, event: str, fields: dict[str, object]) -> None:
-        """Append one line; it has left the process when this returns.
-
-        Raises:
-            InputError: when a field is named `time` or `event`.
-            RunError: when the disk is full.
-        """
-        if {"time", "event"} & fields.keys():
-            raise InputError(f"a log field of {event!r} is named 'time' or 'event'; the log has these; rename it.")
-        entry = {"time": now(), "event": event, **{name: readable(value) for name, value in fields.items()}}
-        line = ("\n" if self._is_torn else "") + json.dumps(entry, allow_nan=False) + "\n"
-        self._is_torn = True
-        with disk_full_explained(self._path.parent), open(self._path, "ab") as file:
-            file.write(line.encode())
-        self._is_torn = False
+    Raises:
+        InputError: when a field is named `time` or `event`.
+        RunError: when the disk is full.
+    """
+    if {"time", "event"} & fields.keys():
+        raise InputError(f"a log field of {event!r} is named 'time' or 'event'; the log has these; rename it.")
+    entry = {"time": now(), "event": event, **{name: readable(value) for name, value in fields.items()}}
+    line = json.dumps(entry, allow_nan=False) + "\n"
+    with disk_full_explained(folder), open(folder / LOG_NAME, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else "\n" + line
+        file.write(line.encode())
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
@@ -89,9 +107,63 @@ def interrupted_seconds(entries: list[dict[str, Any]], key: str) -> float:
     return total
 
 
-def _is_torn(path: Path) -> bool:
-    if not path.exists() or path.stat().st_size == 0:
-        return False
-    with open(path, "rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) != b"\n"
+def describe_environment(details: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """Return what the run runs on, as JSON parts; nothing is imported for it.
+
+    Args:
+        details: what only the caller knows, for instance the device and torch's number of threads.
+    """
+    return {
+        "time": now(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu_count": os.cpu_count(),
+        "usable_cpus": len(os.sched_getaffinity(0)) if platform.system() == "Linux" else os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in _VARIABLES},
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "git": source_commit(),
+        "details": plain(details or {}, "details"),
+    }
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return what differs between two environments and may change numbers: name -> [before, after]."""
+    differing: dict[str, list[Any]] = {}
+    for name in _COMPARED:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            parts = sorted(old.keys() | new.keys())
+            differing |= {
+                f"{name}.{part}": [old.get(part), new.get(part)] for part in parts if old.get(part) != new.get(part)
+            }
+        elif old != new:
+            differing[name] = [old, new]
+    return differing
+
+
+def source_commit(root: Path = _ROOT) -> dict[str, Any] | None:
+    """Return the commit of the source and whether tracked files were changed, or None outside a checkout."""
+    if not (root / ".git").exists() or not (root / "src" / "transencoder").is_dir():
+        return None
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if commit is None:
+        return None
+    return {"commit": commit, "is_changed": _git(root, "status", "--porcelain", "--untracked-files=no") != ""}
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, check=False, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

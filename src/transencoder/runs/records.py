@@ -5,21 +5,20 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
 from transencoder.errors import InputError, RunError
+from transencoder.files import TEMPORARY, sync
 from transencoder.runs.canonical import Json, plain
 from transencoder.runs.files import (
-    TEMPORARY,
     atomic_json,
     files_under,
     remove_folder,
     remove_temporary,
     sha256_of,
     sync_and_hash,
-    sync_folder,
 )
 
 STAGES_NAME = "stages"
@@ -37,7 +36,7 @@ class Output(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class StageRecord:
-    """A finished stage."""
+    """A finished stage; in a plan, where nothing is computed, one without result or outputs."""
 
     key: str
     """Address: sha256 (64 hex digits) of name, config and inputs; give it to later stages as an input."""
@@ -45,49 +44,18 @@ class StageRecord:
     """Name, for instance `cycle-1/cross`."""
     folder: Path
     """Where the outputs are."""
-    result: dict[str, Any]
+    result: dict[str, Any] = field(default_factory=dict)
     """What `compute` returned, as JSON gives it back: the same whether the stage just ran or is reused."""
-    outputs: dict[str, Output]
+    outputs: dict[str, Output] = field(default_factory=dict)
     """Every file of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
-    started: str
+    started: str = ""
     """When the attempt that finished it began, ISO time in UTC."""
-    seconds: float
+    seconds: float = 0.0
     """How long it took, earlier attempts included as far as the log tells."""
-    environment: dict[str, Any]
+    environment: dict[str, Any] = field(default_factory=dict)
     """What it ran on: the content of environment.json at the time."""
-    reused: bool
+    reused: bool = False
     """Whether it was done before this call; not stored."""
-
-    @classmethod
-    def planned(cls, name: str, key: str) -> "StageRecord":
-        """Return the record that stands in a plan for a stage that is not computed: without result or outputs."""
-        return cls(
-            key=key,
-            name=name,
-            folder=Path(stage_folder_name(name, key)),
-            result={},
-            outputs={},
-            started="",
-            seconds=0.0,
-            environment={},
-            reused=False,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageDraft:
-    """A stage under way: what its record will say it was asked."""
-
-    name: str
-    key: str
-    config: Json
-    inputs: Sequence[str]
-    started: str
-    """ISO time in UTC."""
-    environment: Mapping[str, Any]
-    """What it runs on."""
-    begin: float
-    """The monotonic clock at the start, in seconds."""
 
 
 class DamagedStageError(RunError):
@@ -105,19 +73,42 @@ def stage_folder_name(name: str, key: str) -> str:
     return f"{name.replace('/', '-')}-{key[:12]}"
 
 
-def write_record(folder: Path, draft: StageDraft, result: Mapping[str, Any], *, seconds: float) -> StageRecord:
-    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
+def write_record(
+    folder: Path,
+    name: str,
+    key: str,
+    *,
+    config: Json,
+    inputs: Sequence[str],
+    result: Mapping[str, Any],
+    started: str,
+    seconds: float,
+    environment: Mapping[str, Any],
+) -> StageRecord:
+    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done.
+
+    Args:
+        folder: The stage's.
+        name: Its name.
+        key: Its key.
+        config: What it was asked.
+        inputs: Keys of what it was made of.
+        result: What came out besides its files.
+        started: When it began, ISO time in UTC.
+        seconds: How long it took.
+        environment: What it ran on.
+    """
     content = {
         "format": 1,
-        "name": draft.name,
-        "key": draft.key,
-        "config": draft.config,
-        "inputs": list(draft.inputs),
+        "name": name,
+        "key": key,
+        "config": config,
+        "inputs": list(inputs),
         "result": plain(result, "result"),
         "outputs": _collect_outputs(folder),
-        "started": draft.started,
+        "started": started,
         "seconds": round(seconds, 3),
-        "environment": dict(draft.environment),
+        "environment": dict(environment),
     }
     atomic_json(folder / RECORD_NAME, content)
     return _as_record(folder, content, reused=False)
@@ -144,7 +135,7 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
 
 
 def finished_stage(run_folder: Path, name: str, key: str) -> Path | None:
-    """The folder of a stage that is done, its files unchecked, or None where it is not there.
+    """Return the folder of a stage that is done, its files unchecked, or None where it is not there.
 
     Args:
         run_folder: The run's.
@@ -175,7 +166,7 @@ def borrow(source: Path, folder: Path, key: str) -> StageRecord | None:
     for path in files_under(unfinished):
         sync_and_hash(path)
     os.replace(unfinished, folder)
-    sync_folder(folder.parent)
+    sync(folder.parent)
     return read_record(folder, key)
 
 
@@ -199,7 +190,7 @@ def _collect_outputs(folder: Path) -> dict[str, Output]:
         outputs[name.as_posix()] = Output(sha256=sha256, size=size)
         parents.add(path.parent)
     for parent in sorted(parents):
-        sync_folder(parent)
+        sync(parent)
     return outputs
 
 

@@ -2,27 +2,20 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from transencoder.errors import RunError
+from transencoder.runs import folder as run_folder
 from transencoder.runs.canonical import plain, stage_key
-from transencoder.runs.disk_full import disk_full_error, disk_full_explained
-from transencoder.runs.environment import describe_environment
-from transencoder.runs.files import atomic_json, remove_folder
-from transencoder.runs.listing import RESULT_NAME, read_result, recipe_hash
-from transencoder.runs.lock import release_lock, take_lock
-from transencoder.runs.log import LogWriter, interrupted_seconds, now, read_log
-from transencoder.runs.opening import describe_run, set_result_aside, take_folder, warn_of_absent
-from transencoder.runs.ranks import Ranks, no_barrier, no_broadcast
+from transencoder.runs.files import atomic_json, disk_full_error, disk_full_explained, remove_folder
+from transencoder.runs.log import describe_environment, interrupted_seconds, now, read_log, write_log
 from transencoder.runs.records import (
     STAGES_NAME,
     DamagedStageError,
-    StageDraft,
     StageRecord,
     borrow,
     drop_leftovers,
@@ -31,7 +24,56 @@ from transencoder.runs.records import (
     write_record,
 )
 
+Value = TypeVar("Value")
+
 _logger = logging.getLogger(__name__)
+
+
+def no_barrier() -> None:
+    """Wait for nobody: the process is on its own."""
+
+
+def no_broadcast(value: Value) -> Value:
+    """Return the value: the process is on its own."""
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """How a process of several (torchrun) reaches the others; the defaults are a process on its own.
+
+    Rank 0 locks, decides and writes; the others follow. What fails on rank 0 between computations (locking,
+    checking, writing a record) fails on every rank. What fails inside `compute` is raised at once on the rank where
+    it happened, without telling the others: they may be in the middle of a collective operation, where a message of
+    ours would hang both. The launcher ends them: torchrun does when one of its processes fails. Started by hand, give
+    the process group a timeout.
+    """
+
+    rank: int = 0
+    barrier: Callable[[], None] = no_barrier
+    """Returns when every rank has called it."""
+    broadcast: Callable[[Any], Any] = no_broadcast
+    """Returns rank 0's value on every rank; all ranks call it."""
+
+    def from_first(self, action: Callable[[], Value]) -> Value:
+        """Run an action on rank 0 alone; every rank returns its value, or raises when it failed.
+
+        Raises:
+            RunError: on the other ranks, when the action failed on rank 0, where the error itself is raised.
+        """
+        value: Value | None = None
+        failure: Exception | None = None
+        if self.rank == 0:
+            try:
+                value = action()
+            except Exception as error:
+                failure = error
+        value, description = self.broadcast((value, None if failure is None else str(failure)))
+        if failure is not None:
+            raise failure
+        if description is not None:
+            raise RunError(f"rank 0 failed: {description}")
+        return value
 
 
 class Run:
@@ -42,20 +84,19 @@ class Run:
     on a failure.
     """
 
-    def __init__(self, folder: Path, *, method: str, ranks: Ranks) -> None:
+    def __init__(self, folder: str | Path, method: str, *, ranks: Ranks, lenders: Sequence[str | Path]) -> None:
         """Hold a folder without locking it; `Run.open` is the way to get a run."""
-        self.folder = folder
+        self.folder = Path(folder)
         """The run folder."""
         self.method = method
         """The name of the method, for instance `trans-encoder`."""
         self.environment: dict[str, Any] = {}
         """What the run runs on: the content of environment.json."""
         self._ranks = ranks
+        self._lenders = [Path(lender) for lender in lenders]
         self._recipe_hash = ""
         self._lock: int | None = None
-        self._log: LogWriter | None = None
         self._records: dict[str, StageRecord] = {}
-        self._lenders: list[Path] = []
         self._outputs: Sequence[str] = ()
 
     @classmethod
@@ -68,9 +109,7 @@ class Run:
         details: Mapping[str, object] | None = None,
         outputs: Sequence[str] = (),
         lenders: Sequence[str | Path] = (),
-        rank: int = 0,
-        barrier: Callable[[], None] = no_barrier,
-        broadcast: Callable[[Any], Any] = no_broadcast,
+        ranks: Ranks = Ranks(),
     ) -> Self:
         """Lock a run folder, made if need be, and write its recipe and environment.
 
@@ -84,20 +123,17 @@ class Run:
             details: what else belongs in the environment, for instance the device.
             outputs: what a result has besides its record: files and folders of the run folder.
             lenders: other run folders, whose finished stages are copied where they have the same key.
-            rank: this process's number; 0 locks and writes.
-            barrier: returns when every rank has called it.
-            broadcast: returns rank 0's value on every rank.
+            ranks: this process among several.
 
         Raises:
             RunError: when another process holds the folder, it is no run, or its disk is full.
             InputError: when the recipe is not TOML.
         """
-        run = cls(Path(folder), method=method, ranks=Ranks(rank=rank, barrier=barrier, broadcast=broadcast))
-        run._recipe_hash = recipe_hash(method, recipe_toml)
-        run._lenders = [Path(lender) for lender in lenders]
+        run = cls(folder, method, ranks=ranks, lenders=lenders)
+        run._recipe_hash = run_folder.recipe_hash(method, recipe_toml)
         run._outputs = outputs
-        run.environment = run._ranks.from_first(lambda: run._prepare(recipe_toml, details, outputs))
-        warn_of_absent(run._lenders)
+        run.environment = ranks.from_first(lambda: run._prepare(recipe_toml, details))
+        run_folder.warn_of_absent(run._lenders)
         return run
 
     @classmethod
@@ -122,12 +158,10 @@ class Run:
         Raises:
             RunError: when another process has the place.
         """
-        run = cls(Path(folder), method=method, ranks=Ranks())
-        run._lenders = [Path(lender) for lender in lenders]
+        run = cls(folder, method, ranks=Ranks(), lenders=lenders)
         own = run.folder / place
         own.mkdir(parents=True, exist_ok=True)
-        run._lock = take_lock(own)
-        run._log = LogWriter(run.folder)
+        run._lock = run_folder.take_lock(own)
         run.environment = {"method": method, **describe_environment(details)}
         return run
 
@@ -155,21 +189,34 @@ class Run:
         """
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
-        with self._failure_noted("stage", name=name, key=key):
+        try:
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
-                draft = StageDraft(
-                    name=name,
-                    key=key,
-                    config=plain(config, "config"),  # now: compute might change it
-                    inputs=tuple(inputs),
-                    started=now(),
-                    environment=self.environment,
-                    begin=time.monotonic(),
-                )
+                asked, started, begin = plain(config, "config"), now(), time.monotonic()  # compute might change it
                 result = compute(folder)
                 self._ranks.barrier()  # other ranks may still be writing
-                record = self._ranks.from_first(lambda: self._conclude(folder, draft, result))
+
+                def conclude() -> StageRecord:
+                    earlier = interrupted_seconds(read_log(self.folder), key)
+                    record = write_record(
+                        folder,
+                        name,
+                        key,
+                        config=asked,
+                        inputs=inputs,
+                        result=result,
+                        started=started,
+                        seconds=earlier + time.monotonic() - begin,
+                        environment=self.environment,
+                    )
+                    self.log("stage_done", name=name, key=key, seconds=record.seconds)
+                    drop_leftovers(folder)
+                    return record
+
+                record = self._ranks.from_first(conclude)
+        except BaseException as error:
+            self._note_failure("stage", error, name=name, key=key)
+            raise
         self._records.setdefault(key, record)
         return record
 
@@ -192,7 +239,7 @@ class Run:
     @property
     def is_first(self) -> bool:
         """Whether this process is the one that writes: rank 0 under torchrun."""
-        return self._ranks.is_first
+        return self._ranks.rank == 0
 
     @property
     def stages(self) -> list[dict[str, Any]]:
@@ -209,8 +256,8 @@ class Run:
 
     def log(self, event: str, **fields: object) -> None:
         """Append one line to log.jsonl (rank 0 only); what has no JSON form, NaN for one, becomes text."""
-        if self._log is not None:
-            self._log.write(event, fields)
+        if self._lock is not None:
+            write_log(self.folder, event, fields)
 
     def set_outdated_result_aside(self) -> None:
         """Move an earlier result of this recipe to `previous`, outputs included, where a stage of it was another.
@@ -233,8 +280,8 @@ class Run:
     def close(self) -> None:
         """Give the lock back."""
         if self._lock is not None:
-            release_lock(self._lock)
-        self._lock = self._log = None
+            run_folder.release_lock(self._lock)
+        self._lock = None
 
     def __enter__(self) -> Self:
         """Return the run."""
@@ -250,14 +297,12 @@ class Run:
         finally:
             self.close()
 
-    def _prepare(
-        self, recipe_toml: str, details: Mapping[str, object] | None, outputs: Sequence[str]
-    ) -> dict[str, Any]:
+    def _prepare(self, recipe_toml: str, details: Mapping[str, object] | None) -> dict[str, Any]:
         with disk_full_explained(self.folder):
-            self._lock = take_folder(self.folder)
+            self._lock = run_folder.take_folder(self.folder)
             try:
                 environment = {"method": self.method, **describe_environment(details)}
-                self._log = describe_run(self.folder, recipe_toml, environment, outputs)
+                run_folder.describe_run(self.folder, recipe_toml, environment, self._outputs)
             except BaseException:
                 self.close()
                 raise
@@ -282,7 +327,7 @@ class Run:
         return record
 
     def _borrowed(self, name: str, key: str, folder: Path) -> StageRecord | None:
-        """The stage as another run has it, copied into this one."""
+        """Return the stage as another run has it, copied into this one."""
         for lender in self._lenders:
             record = borrow(lender / STAGES_NAME / folder.name, folder, key)
             if record is not None:
@@ -290,35 +335,19 @@ class Run:
                 return record
         return None
 
-    def _conclude(self, folder: Path, draft: StageDraft, result: Mapping[str, Any]) -> StageRecord:
-        """Write the record of a stage that was just computed."""
-        earlier = interrupted_seconds(read_log(self.folder), draft.key)
-        record = write_record(folder, draft, result, seconds=earlier + time.monotonic() - draft.begin)
-        self.log("stage_done", name=draft.name, key=draft.key, seconds=record.seconds)
-        drop_leftovers(folder)
-        return record
-
     def _set_outdated_result_aside(self) -> None:
-        before = read_result(self.folder, expected_hash=self._recipe_hash)
+        before = run_folder.read_result(self.folder, expected_hash=self._recipe_hash)
         keys = {record.name: record.key for record in self._records.values()}
         stages = before["stages"] if before else []
         changed = [each["name"] for each in stages if keys.get(each["name"], each["key"]) != each["key"]]
-        if changed and self._log is not None:
+        if changed:
             reason = f"is of other data or models (the stage {changed[0]} is another now)"
-            set_result_aside(self.folder, self._outputs, self._log, reason)
+            run_folder.set_result_aside(self.folder, self._outputs, reason)
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
         content = {"stages": self.stages, **result, "recipe_sha256": self._recipe_hash}
-        atomic_json(self.folder / RESULT_NAME, content)
+        atomic_json(self.folder / run_folder.RESULT_NAME, content)
         self._log_quietly("run_finished")
-
-    @contextmanager
-    def _failure_noted(self, scope: str, **fields: object) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            self._note_failure(scope, error, **fields)
-            raise
 
     def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:
         """Log a failure or a Ctrl-C, which the caller goes on raising; explain a full disk."""

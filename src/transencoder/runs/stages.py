@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from transencoder.runs.canonical import stage_key, stage_seed
-from transencoder.runs.records import StageRecord
+from transencoder.runs.records import StageRecord, stage_folder_name
 
 WorkT = TypeVar("WorkT")
 
@@ -37,15 +38,6 @@ VERSIONS = {
     "Views": 3,
 }
 """The code version of every kind of stage: raised when a change of the code changes what such a stage computes."""
-
-
-class Keyed(Protocol):
-    """What a stage can be made of: a finished stage, a model, or data; the key names its content."""
-
-    @property
-    def key(self) -> str:
-        """Hexadecimal digits, or a fingerprint of data."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +191,10 @@ class Planner:
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
         """Return records without results."""
         self.stages |= {stage.key: stage for stage in stages}
-        return [StageRecord.planned(stage.name, stage.key) for stage in stages]
+        return [
+            StageRecord(name=stage.name, key=stage.key, folder=Path(stage_folder_name(stage.name, stage.key)))
+            for stage in stages
+        ]
 
     @property
     def cost(self) -> Cost:

@@ -18,8 +18,8 @@ from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.pairs import fingerprint
 from transencoder.runs import atomic_json, stage_key
-from transencoder.runs.disk_full import disk_full_explained
-from transencoder.runs.lock import LOCK_NAME, release_lock, take_lock
+from transencoder.runs.files import disk_full_explained
+from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.embedding import Embedder
 from transencoder.search.record import (
     DOCUMENTS_NAME,

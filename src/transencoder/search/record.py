@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from transencoder.errors import InputError
-from transencoder.runs.files import atomic_json, sha256_of, sync_and_hash, sync_folder
+from transencoder.files import sync
+from transencoder.runs.files import atomic_json, sha256_of, sync_and_hash
 from transencoder.search.vectors import Approximation, VectorPrecision
 
 RECORD_NAME = "index.json"
@@ -62,7 +63,7 @@ def write_record(folder: Path, record: Record) -> None:
     for name in (VECTORS_NAME, DOCUMENTS_NAME):
         sha256, size = sync_and_hash(folder / name)
         files[name] = {"sha256": sha256, "size": size}
-    sync_folder(folder)
+    sync(folder)
     atomic_json(folder / RECORD_NAME, {"kind": _KIND, "format": _FORMAT, **asdict(record), "files": files})
 
 

@@ -23,7 +23,7 @@ from transencoder.records import PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import of_member
-from transencoder.runs import Run, atomic_write_text
+from transencoder.runs import Ranks, Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.evidence import keep_gold, keep_texts
@@ -93,9 +93,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
         lenders=config.reuse_from,
-        rank=distributed.rank(),
-        barrier=distributed.barrier,
-        broadcast=distributed.broadcast,
+        ranks=Ranks(rank=distributed.rank(), barrier=distributed.barrier, broadcast=distributed.broadcast),
     )
     if run.is_first and not (run.folder / "result.json").exists():
         _remove_unfinished(run)

@@ -1,0 +1,287 @@
+"""A run folder: who holds it, whose result it has, and how it becomes a recipe's run.
+
+A kill at any line leaves a run that opens again, and no wrong result.
+"""
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import socket
+import time
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from transencoder.errors import InputError, RunError, RunInUseError
+from transencoder.files import TEMPORARY, sync
+from transencoder.runs.canonical import canonical_json
+from transencoder.runs.files import atomic_json, atomic_write_text, remove_folder, remove_temporary
+from transencoder.runs.log import LOG_NAME, changes, now, write_log
+from transencoder.runs.records import RECORD_NAME, STAGES_NAME
+from transencoder.wording import plural
+
+LOCK_NAME = ".lock"
+RECIPE_NAME = "recipe.toml"
+ENVIRONMENT_NAME = "environment.json"
+RESULT_NAME = "result.json"
+PREVIOUS_NAME = "previous"
+"""Folder of a run for the result of the recipe that it had before."""
+
+_ATTEMPTS = 4
+_PAUSE_SECONDS = 0.05
+_WAIT_SECONDS = 0.5
+
+_held: set[int] = set()
+"""The descriptors of this process's locks."""
+
+_logger = logging.getLogger(__name__)
+
+
+def take_lock(folder: Path) -> int:
+    """Lock a folder for this process and return the lock's file descriptor, for `release_lock`.
+
+    The lock is the kernel's and dies with the process: nothing is left to clean.
+
+    Raises:
+        RunInUseError: when another process holds the lock; the message says which one.
+        RunError: when it cannot be written.
+    """
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        raise RunError(
+            f"{folder} cannot be written ({error.strerror}); choose an output folder that is yours."
+        ) from error
+    try:
+        if not _try_lock(descriptor, folder):
+            raise RunInUseError(_refusal(folder, os.pread(descriptor, 4096, 0)))
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": now()}
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    _held.add(descriptor)
+    _keep_locks_from_children()
+    return descriptor
+
+
+def release_lock(descriptor: int) -> None:
+    """Give the lock back; in a forked child, which never held it, nothing happens."""
+    if descriptor in _held:
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a process, this one included, holds the folder."""
+    try:
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def wait_until_free(folder: Path) -> None:
+    """Return as soon as no process holds the folder."""
+    while is_locked(folder):
+        time.sleep(_WAIT_SECONDS)
+
+
+def _try_lock(descriptor: int, folder: Path) -> bool:
+    """Try for a moment: `is_locked` in another process holds the lock for some microseconds."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_SECONDS)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise RunError(
+                    f"{folder} cannot be locked ({error.strerror}); a run needs a file system with locks; "
+                    "choose an output folder on a local disk."
+                ) from error
+    return False
+
+
+def _refusal(folder: Path, content: bytes) -> str:
+    try:
+        holder = json.loads(content)
+        who = f"process {holder['pid']} on {holder['host']} since {holder['started']}"
+    except (ValueError, KeyError, TypeError):
+        who = "another process that is just starting"
+    return (
+        f"{folder} is in use by {who}; one process at a time may work on a run; "
+        "wait until that process ends, stop it, or choose another output folder."
+    )
+
+
+@cache  # a process takes the hook once
+def _keep_locks_from_children() -> None:
+    """Close the locks in forked children (data-loader workers): they must not hold them when we are killed."""
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _close_in_child() -> None:
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+def is_run(folder: str | Path) -> bool:
+    """Tell whether a folder is a run, one that was killed while it was being made included."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        return False
+    names = set(os.listdir(folder))
+    own = {LOCK_NAME, RECIPE_NAME, ENVIRONMENT_NAME, RESULT_NAME, LOG_NAME, STAGES_NAME}
+    foreign = {name for name in names - own if not name.startswith(TEMPORARY)}
+    return {RECIPE_NAME, ENVIRONMENT_NAME} <= names or (LOCK_NAME in names and not foreign)
+
+
+def read_environment(folder: Path) -> dict[str, Any]:
+    """Return what a run ran on when it was last opened, and its method; empty where it is not recorded."""
+    try:
+        environment = json.loads((folder / ENVIRONMENT_NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return environment if isinstance(environment, dict) else {}
+
+
+def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
+    """Return a run's result, or None when there is none or it is not the result of the run's recipe.
+
+    Args:
+        folder: the run folder.
+        expected_hash: the hash of the recipe; that of the folder's own recipe when not given.
+    """
+    folder = Path(folder)
+    try:
+        result = json.loads((folder / RESULT_NAME).read_bytes())
+        expected = expected_hash or own_recipe_hash(folder)
+    except (OSError, ValueError, InputError):
+        return None
+    return result if isinstance(result, dict) and result.get("recipe_sha256") == expected else None
+
+
+def recipe_hash(method: str, recipe_toml: str) -> str:
+    """Return the sha256 (hex) of what a recipe says; comments, order and spacing do not matter.
+
+    Raises:
+        InputError: when the recipe is not TOML.
+    """
+    try:
+        recipe = tomllib.loads(recipe_toml)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the recipe is not TOML ({error}); correct it at that place.") from error
+    return sha256(canonical_json({"method": method, "recipe": recipe}, "recipe").encode()).hexdigest()
+
+
+def own_recipe_hash(folder: Path) -> str:
+    """Return the hash of the recipe that a run folder holds."""
+    return recipe_hash(read_environment(folder).get("method", ""), (folder / RECIPE_NAME).read_text("utf-8"))
+
+
+def take_folder(folder: Path) -> int:
+    """Make the folder if need be, lock it, and return the lock.
+
+    Raises:
+        RunError: when another process holds it, or it is neither empty nor a run.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise RunError(f"{folder} cannot be a folder ({error.strerror}); choose another output folder.") from error
+    if any(folder.iterdir()) and not is_run(folder):
+        raise RunError(
+            f"{folder} is not empty and is not a run; a run needs a folder of its own; "
+            "choose a new or empty output folder."
+        )
+    return take_lock(folder)
+
+
+def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str] = ()) -> None:
+    """Write a locked run's recipe and environment, and set another recipe's result aside.
+
+    Args:
+        folder: the run folder.
+        recipe_toml: the whole config.
+        environment: what the run runs on, and its method.
+        outputs: what belongs to a result besides its record: files and folders of the run folder.
+    """
+    (folder / STAGES_NAME).mkdir(exist_ok=True)
+    for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
+        remove_temporary(parent)
+    own_hash = recipe_hash(environment["method"], recipe_toml)
+    write_log(folder, "run_opened", {"recipe_sha256": own_hash, "environment": environment})
+    if (folder / RESULT_NAME).exists() and read_result(folder, expected_hash=own_hash) is None:
+        set_result_aside(folder, outputs, "is another recipe's")
+    _note_changed_environment(folder, environment)
+    n_done = len(list((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}")))
+    if n_done:
+        _logger.info("%s has %s; those that have not changed are not computed again", folder, plural(n_done, "stage"))
+    atomic_json(folder / ENVIRONMENT_NAME, environment)
+    atomic_write_text(folder / RECIPE_NAME, recipe_toml)
+
+
+def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
+    """Move a result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
+
+    The record goes last: with it the move is whole, and only then may the next one replace it.
+
+    Args:
+        folder: the run folder.
+        outputs: what belongs to a result besides its record.
+        reason: what is said of the result, such as "is another recipe's".
+    """
+    result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
+    if (previous / RESULT_NAME).exists():
+        remove_folder(previous)
+    previous.mkdir(exist_ok=True)
+    _logger.warning(
+        "%s %s: it is moved to %s with its models and report; finished stages are kept and reused",
+        result,
+        reason,
+        previous,
+    )
+    for name in outputs:
+        if (folder / name).exists():
+            os.replace(folder / name, previous / name)
+    if (folder / RECIPE_NAME).exists():
+        atomic_write_text(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_text(encoding="utf-8"))
+    os.replace(result, previous / RESULT_NAME)
+    sync(folder)
+    write_log(folder, "result_set_aside", {})
+
+
+def _note_changed_environment(folder: Path, environment: dict[str, Any]) -> None:
+    before = read_environment(folder)
+    changed = changes(before, environment) if before else {}
+    if changed and any((folder / STAGES_NAME).iterdir()):
+        listed = "; ".join(f"{name}: {old} -> {new}" for name, (old, new) in changed.items())
+        _logger.warning("%s has stages of another environment, which are reused (%s)", folder, listed)
+        write_log(folder, "environment_changed", {"changed": changed})
+
+
+def warn_of_absent(lenders: Iterable[str | Path]) -> None:
+    """Say which folders that stages are to be taken from are no runs."""
+    for lender in lenders:
+        if not (Path(lender) / STAGES_NAME).is_dir():
+            _logger.warning("%s is no run folder: no stage is taken from it", lender)
