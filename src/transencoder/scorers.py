@@ -14,7 +14,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import batch_to_device
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.configs import Precision
 from transencoder.devices import autocast
 from transencoder.errors import InputError
@@ -190,6 +190,26 @@ class BiScorer(_Computed):
     def embed_into(self, embeddings: np.ndarray, tokens: Tokens) -> None:
         """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""
         self.compute("encode sentences", tokens, lambda each: self.model(each)["sentence_embedding"], embeddings)
+
+    def embed_shared(self, tokens: Tokens, file: Path) -> np.ndarray:
+        """Write embeddings of tokenised sentences into a file that all ranks see; each rank encodes its share.
+
+        Args:
+            tokens: n sentences.
+            file: A new `.npy` file.
+
+        Returns:
+            float32 (n, dim), memory-mapped and whole on every rank.
+        """
+        if distributed.rank() == 0:
+            allocate(file, np.float32, (len(tokens), self.model.get_embedding_dimension() or 0))
+        distributed.barrier()
+        embeddings: np.ndarray = np.load(file, mmap_mode="r+")
+        rows, own = tokens.share(distributed.rank(), distributed.world_size())
+        self.embed_into(embeddings[rows], own)
+        embeddings.flush()  # type: ignore[attr-defined]
+        distributed.barrier()
+        return embeddings
 
 
 class CrossScorer(_Computed):

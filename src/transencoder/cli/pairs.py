@@ -112,22 +112,22 @@ class Mine(Config):
 
 def mine(options: Mine) -> None:
     """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
-    from transencoder.mining import check_numbers, mine_pairs, open_workspace
+    from transencoder import mining
     from transencoder.report.data import mining_lines
 
-    check_numbers(options.n_pairs, options.max_pairs_per_sentence)
+    mining.check_numbers(options.n_pairs, options.max_pairs_per_sentence)
     start = dict(vars(options.starting))
     start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
-    with open_workspace(options.start, **start, **options.where.hub) as workspace:
-        mined = mine_pairs(
-            _texts(options.sentences, options.column, options),
-            workspace,
-            documents=_texts(options.documents, options.document_column, options) if options.documents else None,
+    with mining.open_workspace(options.start, **start, **options.where.hub) as workspace:
+        sentences = _texts(options.sentences, options.column, options)
+        documents = _texts(options.documents, options.document_column, options) if options.documents else None
+        mined = mining.mine_pairs(
+            mining.embed(sentences, documents, workspace.scorer, workspace.scratch),
+            workspace.folder,
             n_pairs=options.n_pairs,
             max_pairs_per_sentence=options.max_pairs_per_sentence,
             seed=options.seed,
         )
-    assert mined is not None, "one process alone is the first"
     write_rows(mined.pairs, options.output)
     if options.json:
         show(json.dumps(mined.record))

@@ -1,9 +1,286 @@
 """Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the base model says of them.
 
-`mine_pairs` reads as the algorithm, `mine` finds sentences and base model by name.
+Candidates come from three sources (`sources`), and a choice among them spreads the base model's scores (`candidates`).
 """
 
-from transencoder.mining.algorithm import Mined, check_numbers, default_n_pairs, mine, mine_pairs, open_workspace
-from transencoder.mining.corpus import Workspace
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-__all__ = ["Mined", "Workspace", "check_numbers", "default_n_pairs", "mine", "mine_pairs", "open_workspace"]
+import numpy as np
+from datasets import Dataset
+
+from transencoder import pairs as reading
+from transencoder.configs import Pooling, Precision
+from transencoder.devices import checked_device
+from transencoder.encoders import fetch, load_bi
+from transencoder.errors import InputError
+from transencoder.mining import sources
+from transencoder.mining.candidates import (
+    SOURCES,
+    Candidates,
+    Strata,
+    score_candidates,
+    spread,
+    without_near_duplicates,
+)
+from transencoder.mining.corpus import Corpora, Corpus, embed
+from transencoder.models import Prompts, warn_of_unused_prompts
+from transencoder.records import CorpusRecord, MiningRecord
+from transencoder.scorers import BiScorer
+from transencoder.tokens import TokenCache
+from transencoder.wording import plural
+
+__all__ = ["Corpora", "Mined", "check_numbers", "default_n_pairs", "embed", "mine", "mine_pairs", "open_workspace"]
+
+logger = logging.getLogger(__name__)
+
+MAX_PAIRS_PER_SENTENCE = 20
+
+_ANCHORS_PER_PAIR = 2
+_BLOCK_PAIRS = 4096
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Pairs, and how they came about."""
+
+    pairs: Dataset
+    """`sentence1` and `sentence2`, memory-mapped, in random order; of two sentences one order only."""
+    scores: np.ndarray
+    """float32 (n,): the base model's cosines of the pairs, in [-1, 1]."""
+    record: MiningRecord
+    """Duplicates, the mix of sources, the histogram of scores."""
+
+
+def mine_pairs(
+    corpora: Corpora,
+    folder: Path,
+    *,
+    n_pairs: int | None = None,
+    max_pairs_per_sentence: int = MAX_PAIRS_PER_SENTENCE,
+    seed: int,
+) -> Mined:
+    """Mine pairs that range from paraphrases to strangers (the future work of Trans-Encoder, section 5.1).
+
+    Candidates are, of at most 2 sentences for each pair that is wanted, drawn at random: the 1st, 2nd, 4th, ... 128th
+    neighbour by the base model's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn
+    evenly over the range of its scores. The same seed, number of threads and machine give the same pairs.
+
+    Cost: `embed` encodes every sentence once, which takes most of the time; the rest grows with the pairs. On disk 4
+    bytes for each sentence and dimension while it works, in memory 1.4 GB for a million sentences of 15 words.
+
+    Args:
+        corpora: What `embed` made of the sentences; each pair is one of the first and one of the second corpus.
+        folder: Where the pairs are kept, under their fingerprint.
+        n_pairs: How many; there are fewer where not as many can be made. None: `default_n_pairs`.
+        max_pairs_per_sentence: Pairs that a sentence or a document may be in.
+        seed: Decides what is drawn.
+
+    Raises:
+        InputError: An embedding is not finite, or not one pair can be made.
+    """
+    corpora.make_unit()
+    random = np.random.default_rng(seed)
+    n_wanted = n_pairs or default_n_pairs(len(corpora.first))
+    anchors = np.sort(random.permutation(len(corpora.first))[: _ANCHORS_PER_PAIR * n_wanted])
+    found = score_candidates(
+        corpora,
+        neighbours=sources.neighbours(corpora, anchors),
+        bm25=sources.bm25(corpora, anchors),
+        random=sources.random_pairs(corpora, anchors, random),
+    )
+    found, n_near = without_near_duplicates(found, corpora)
+    if not len(found):
+        raise InputError(_no_pair(corpora, n_near))
+    chosen, strata = spread(found, corpora, n_wanted, max_pairs_per_sentence, random)
+    if len(chosen) < n_wanted:
+        logger.warning(
+            "%d pairs were wanted, %d are there: %d candidates were found, no sentence may be in more than %d pairs",
+            n_wanted,
+            len(chosen),
+            len(found),
+            max_pairs_per_sentence,
+        )
+    pairs = found.take(chosen)
+    bad_rows = reading.BadRows("mined pairs")
+    stored = reading.store_rows(_texts_of(pairs, corpora), ("sentence1", "sentence2"), folder, bad_rows)
+    return Mined(stored, pairs.score, _record(corpora, n_near, found, strata, chosen))
+
+
+def mine(
+    sentences: str | os.PathLike[str] | Dataset,
+    start: str,
+    *,
+    documents: str | os.PathLike[str] | Dataset | None = None,
+    n_pairs: int | None = None,
+    max_pairs_per_sentence: int = MAX_PAIRS_PER_SENTENCE,
+    seed: int = 2021,
+    revision: str | None = None,
+    pooling: Pooling | None = None,
+    prompt: str | None = None,
+    document_prompt: str | None = None,
+    max_length: int | None = None,
+    precision: Precision = "auto",
+    device: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+    data_folder: str | None = None,
+) -> Mined:
+    """Mine pairs to train on from plain sentences; see `mine_pairs` for how, and what it costs.
+
+    Args:
+        sentences: What `read_sentences` takes: a file, one sentence a line, a hub id, a Dataset.
+        start: The bi-encoder to train from: a folder, a run, a hub id, or `minilm`.
+        documents: The same for the second texts of the pairs; None: they are sentences too.
+        n_pairs: How many; None: 5 for each sentence up to 10,000, 2 for each up to 50,000.
+        max_pairs_per_sentence: Pairs that a sentence or a document may be in.
+        seed: Decides what is drawn.
+        revision: Hub revision of the start.
+        pooling: Of the start; None: its own, mean for a plain model.
+        prompt: Text that the start reads before each sentence; None: its default prompt, if it has one.
+        document_prompt: The same before each document; None: the same text.
+        max_length: Tokens after which the start cuts a text; None: its own. Training cuts at 32 unless told otherwise.
+        precision: `auto` takes bf16 where the hardware has it.
+        device: Such as `cpu` or `cuda:0`; None: the best there is.
+        token: Hub token.
+        cache_folder: For the pairs, and for downloads. None: TRANSENCODER_CACHE, else ~/.cache/transencoder.
+        data_folder: Local copies of data sets. None: TRANSENCODER_DATA.
+
+    Raises:
+        InputError: Texts, start or an option cannot be used, or not one pair can be made.
+        RunError: The cache folder cannot be written.
+    """
+    check_numbers(n_pairs, max_pairs_per_sentence)
+    if document_prompt is not None and documents is None:
+        raise InputError(f"document_prompt is {document_prompt!r}, and there are no documents; give documents too")
+    where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
+    first = reading.read_sentences(sentences, **where)
+    second = None if documents is None else reading.read_sentences(documents, **where)
+    with open_workspace(
+        start,
+        revision=revision,
+        pooling=pooling,
+        prompts=Prompts(prompt, document_prompt),
+        max_length=max_length,
+        precision=precision,
+        device=device,
+        token=token,
+        cache_folder=cache_folder,
+    ) as workspace:
+        return mine_pairs(
+            embed(first, second, workspace.scorer, workspace.scratch),
+            workspace.folder,
+            n_pairs=n_pairs,
+            max_pairs_per_sentence=max_pairs_per_sentence,
+            seed=seed,
+        )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A base model that mining encodes with, and folders."""
+
+    scorer: BiScorer
+    folder: Path
+    """Where pairs are kept."""
+    scratch: Path
+    """For what is not needed afterwards."""
+
+
+@contextmanager
+def open_workspace(
+    start: str,
+    *,
+    revision: str | None,
+    pooling: Pooling | None,
+    prompts: Prompts,
+    max_length: int | None,
+    precision: Precision,
+    device: str | None,
+    token: str | None,
+    cache_folder: str | None,
+) -> Iterator[Workspace]:
+    """Load a base model, and give it a folder that goes at the end; arguments are those of `mine`."""
+    folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    warn_of_unused_prompts(folder, start, prompts)
+    on = None if device is None else checked_device(device)
+    model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
+    rows = reading.cache_folder_for_rows(cache_folder)
+    with TemporaryDirectory(prefix="mining-", dir=rows) as name:
+        cache = TokenCache(Path(name, "tokens"))
+        scorer = BiScorer(
+            model, precision=precision, cache=cache, prompt=prompts.query, document_prompt=prompts.document
+        )
+        yield Workspace(scorer, rows, Path(name))
+
+
+def default_n_pairs(n_sentences: int) -> int:
+    """Return how many pairs are mined unless told: five for each sentence up to 10,000, two for each up to 50,000.
+
+    Trans-Encoder has 37,081 for STS and about 10,000 for other tasks. Alike pairs are as many as a text has, while the
+    others have no end: so more pairs are spread less evenly.
+    """
+    return max(min(5 * n_sentences, 10_000), min(2 * n_sentences, 50_000))
+
+
+def check_numbers(n_pairs: int | None, max_pairs_per_sentence: int) -> None:
+    """Refuse numbers of which nothing can come."""
+    for name, value in (("n_pairs", n_pairs), ("max_pairs_per_sentence", max_pairs_per_sentence)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1")
+
+
+def _no_pair(corpora: Corpora, n_near: int) -> str:
+    texts = plural(len(corpora.first), "distinct sentence")
+    if not corpora.are_one:
+        texts += f" and {plural(len(corpora.second), 'distinct document')}"
+    return (
+        f"no pair can be made of {texts}, {n_near} near duplicates among them; give texts of which at least two say "
+        "different things"
+    )
+
+
+def _texts_of(pairs: Candidates, corpora: Corpora) -> Iterator[reading.Row]:
+    for start in range(0, len(pairs), _BLOCK_PAIRS):
+        rows = slice(start, start + _BLOCK_PAIRS)
+        sides = corpora.first.texts[pairs.first[rows]]["text"], corpora.second.texts[pairs.second[rows]]["text"]
+        for number, texts in enumerate(zip(*sides, strict=True), start + 1):
+            yield reading.Row(number, texts)
+
+
+def _record(corpora: Corpora, n_near: int, found: Candidates, strata: Strata, chosen: np.ndarray) -> MiningRecord:
+    pairs = found.take(chosen)
+    paired = np.concatenate([pairs.first, pairs.second]) if corpora.are_one else pairs.first
+    counts = [np.bincount(each.source, minlength=len(SOURCES)).tolist() for each in (found, pairs)]
+    record: MiningRecord = {
+        "sentences": _corpus_record(corpora.first, n_near if corpora.are_one else 0),
+        "paired_sentences": len(np.unique(paired)),
+        "mix": {
+            source: {"candidates": n_found, "pairs": n_pairs}
+            for source, n_found, n_pairs in zip(SOURCES, *counts, strict=True)
+        },
+        "histogram": {
+            "edges": strata.edges.tolist(),
+            "candidates": strata.counts(),
+            "pairs": strata.counts(chosen),
+        },
+        "exact_search": len(corpora.second) <= sources.EXACT_UP_TO,
+    }
+    if not corpora.are_one:
+        record["documents"] = _corpus_record(corpora.second, 0)
+        record["near_duplicate_pairs"] = n_near
+    return record
+
+
+def _corpus_record(corpus: Corpus, n_near: int) -> CorpusRecord:
+    return {
+        "rows": len(corpus) + corpus.n_exact + corpus.n_alike,
+        "exact_duplicates": corpus.n_exact,
+        "near_duplicates": corpus.n_alike + n_near,
+    }

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from transencoder import distributed, progress
+from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.pairs import text_hashes
 from transencoder.scorers import BiScorer
 from transencoder.scripts import HAN_AND_KANA, HANGUL, SOUTH_EAST_ASIAN
-from transencoder.tokens import allocate
 
 _BLOCK_ROWS = 4096
 _PAIRWISE = HAN_AND_KANA + HANGUL
@@ -72,24 +71,12 @@ def distinct(sentences: Dataset) -> Distinct:
     )
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """The base model that mining encodes with, and folders."""
-
-    scorer: BiScorer
-    """The base model. Under torchrun each rank encodes its share."""
-    folder: Path
-    """Where pairs are kept, under their fingerprint."""
-    scratch: Path
-    """For what is not needed afterwards; all ranks see it."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Distinct):
     """Distinct sentences and their embeddings."""
 
     embeddings: np.ndarray
-    """float32 (n, dim), of length 1, memory-mapped."""
+    """float32 (n, dim), memory-mapped."""
 
 
 @dataclass(frozen=True)
@@ -104,44 +91,50 @@ class Corpora:
         """Whether both come from the same corpus; a pair then has no order."""
         return self.second is self.first
 
+    def make_unit(self) -> None:
+        """Give all embeddings length 1.
 
-def embed(sentences: Dataset, workspace: Workspace, name: str, prompt: str | None) -> Corpus:
-    """Leave out repetitions and encode the other sentences; of several ranks each encodes its share.
+        Raises:
+            InputError: One is not finite.
+        """
+        _make_unit(self.first)
+        if not self.are_one:
+            _make_unit(self.second)
+
+
+def embed(sentences: Dataset, documents: Dataset | None, scorer: BiScorer, folder: Path) -> Corpora:
+    """Leave out repetitions and encode the other texts; of several ranks each encodes its share.
 
     Args:
         sentences: Texts in `text`.
-        workspace: Has the base model, and takes the embeddings.
-        name: Their file's.
-        prompt: What the base model reads before each.
-
-    Raises:
-        InputError: An embedding is not finite.
+        documents: Texts in `text`, of which the second sentences of pairs are; None: they are of the same sentences.
+        scorer: The base model.
+        folder: Takes the embeddings; all ranks see it.
     """
-    found, scorer, file = distinct(sentences), workspace.scorer, workspace.scratch / f"{name}.npy"
+    first = _embedded(sentences, scorer, scorer.prompt, folder / "sentences.npy")
+    if documents is None:
+        return Corpora(first, first)
+    return Corpora(first, _embedded(documents, scorer, scorer.document_prompt, folder / "documents.npy"))
+
+
+def _embedded(texts: Dataset, scorer: BiScorer, prompt: str | None, file: Path) -> Corpus:
+    found = distinct(texts)
     sides = found.texts.select_columns("text").rename_column("text", "sentence1")
     tokens = scorer.cache.sentences(scorer.model, sides, prompt).tokens
-    if distributed.rank() == 0:
-        allocate(file, np.float32, (len(tokens), scorer.model.get_embedding_dimension() or 0))
-    distributed.barrier()
-    embeddings = np.load(file, mmap_mode="r+")
-    rows, own = tokens.share(distributed.rank(), distributed.world_size())
-    scorer.embed_into(embeddings[rows], own)
-    for start in range(rows.start, rows.stop, _BLOCK_ROWS):
-        _make_unit(embeddings[start : min(start + _BLOCK_ROWS, rows.stop)], start, found.texts)
-    embeddings.flush()
-    distributed.barrier()
-    return Corpus(**vars(found), embeddings=embeddings)
+    return Corpus(**vars(found), embeddings=scorer.embed_shared(tokens, file))
 
 
-def _make_unit(block: np.ndarray, start: int, texts: Dataset) -> None:
-    norms = np.linalg.norm(block, axis=1, keepdims=True)
-    bad = np.flatnonzero(~np.isfinite(norms))
-    if len(bad):
-        raise InputError(
-            f"the start's embedding of {texts[start + int(bad[0])]['text']!r} is not finite. The model is damaged or "
-            "overflows: try precision fp32, or another start"
-        )
-    block /= np.maximum(norms, 1e-12)
+def _make_unit(corpus: Corpus) -> None:
+    for start in range(0, len(corpus), _BLOCK_ROWS):
+        block = corpus.embeddings[start : start + _BLOCK_ROWS]
+        norms = np.linalg.norm(block, axis=1, keepdims=True)
+        bad = np.flatnonzero(~np.isfinite(norms))
+        if len(bad):
+            raise InputError(
+                f"the start's embedding of {corpus.texts[start + int(bad[0])]['text']!r} is not finite. The model is "
+                "damaged or overflows: try precision fp32, or another start"
+            )
+        block /= np.maximum(norms, 1e-12)
 
 
 def plain_words(text: str) -> str:

@@ -10,13 +10,16 @@ from transencoder.pairs.candidates import read_candidates
 from transencoder.pairs.classes import ClassPairs, read_classes
 from transencoder.pairs.fingerprints import drop_duplicates, find_duplicates, fingerprint, text_hashes
 from transencoder.pairs.read import PAIRS, read_documents, read_pairs, read_relevance, read_rows, read_sentences
+from transencoder.pairs.rows import BadRows, Row
 from transencoder.pairs.source import Source
 from transencoder.pairs.statistics import text_statistics
-from transencoder.pairs.store import cache_folder_for_rows
+from transencoder.pairs.store import cache_folder_for_rows, store_rows
 
 __all__ = [
     "PAIRS",
+    "BadRows",
     "ClassPairs",
+    "Row",
     "Source",
     "cache_folder_for_rows",
     "drop_duplicates",
@@ -29,6 +32,7 @@ __all__ = [
     "read_relevance",
     "read_rows",
     "read_sentences",
+    "store_rows",
     "text_hashes",
     "text_statistics",
 ]

@@ -14,7 +14,6 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
-from transencoder import distributed
 from transencoder.configs import FitConfig, Pooling, Precision
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.parts import Given
@@ -25,7 +24,6 @@ from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.selection import uniformity
-from transencoder.tokens import allocate
 from transencoder.training.label_teachers import targets_of
 from transencoder.training.parts import make_loss, projected
 from transencoder.views import PairMaker
@@ -105,14 +103,7 @@ class TeacherEmbeddings(Stage[Work]):
         scorer = work.scorer(model, self.precision)
         assert isinstance(scorer, BiScorer) and isinstance(model, SentenceTransformer), "teachers are bi-encoders"
         tokens = work.cache.sentences(model, self.pairs.data, scorer.prompt).tokens
-        path = work.folder / _EMBEDDINGS
-        if distributed.rank() == 0:
-            allocate(path, np.float32, (len(tokens), model.get_embedding_dimension() or 0))
-        distributed.barrier()
-        embeddings = np.load(path, mmap_mode="r+")
-        rows, own = tokens.share(distributed.rank(), distributed.world_size())
-        scorer.embed_into(embeddings[rows], own)
-        embeddings.flush()
+        scorer.embed_shared(tokens, work.folder / _EMBEDDINGS)
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Return nothing: the embeddings are written."""

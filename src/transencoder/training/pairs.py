@@ -20,7 +20,7 @@ from transencoder.encoders import check_length, count_parameters, fetch
 from transencoder.errors import InputError
 from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.mining import Workspace, default_n_pairs, mine_pairs
+from transencoder.mining import Corpora, default_n_pairs, embed, mine_pairs
 from transencoder.models import warn_of_unused_prompts
 from transencoder.pairs import fingerprint
 from transencoder.records import MiningRecord, SelectionRecord
@@ -189,24 +189,20 @@ class Mining(Stage[Work]):
     seed: int
     n_processes: int
 
-    def compute(self, work: Work) -> Any:
-        """Mine; the first rank writes the pairs."""
+    def compute(self, work: Work) -> Corpora:
+        """Embed the texts, each rank its share."""
         scratch = work.folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
         scorer = work.scorer(work.load(self.model, self.max_length), self.precision, prompts=self.model.prompts)
         assert isinstance(scorer, BiScorer), "members start from bi-encoders"
-        return mine_pairs(
-            self.texts[0].data,
-            Workspace(scorer, work.folder, scratch),
-            documents=self.texts[1].data if len(self.texts) > 1 else None,
-            n_pairs=self.n_pairs,
-            seed=self.seed_of(self.seed),
-        )
+        documents = self.texts[1].data if len(self.texts) > 1 else None
+        return embed(self.texts[0].data, documents, scorer, scratch)
 
-    def write(self, work: Work, computed: Any) -> dict[str, Any]:
-        """Write the pairs' cosines, and return the pairs' file and how they were mined."""
-        np.save(work.folder / "scores.npy", computed.scores)
-        return {"file": f"{fingerprint(computed.pairs)}.arrow", "record": computed.record}
+    def write(self, work: Work, computed: Corpora) -> dict[str, Any]:
+        """Mine, write the pairs and their cosines, and return the pairs' file and how they were mined."""
+        mined = mine_pairs(computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
+        np.save(work.folder / "scores.npy", mined.scores)
+        return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
 
     @property
     def n_wanted(self) -> int:
