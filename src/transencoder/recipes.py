@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transencoder.configs.names import nearest
+from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS

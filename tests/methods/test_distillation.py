@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MSELoss
 
 from transencoder import CKD, ConGen, EmbeddingMSE, context, train
-from transencoder.configs.parts import Given
-from transencoder.configs.teacher import training_projector
+from transencoder.configs.encoder import training_projector
+from transencoder.configs.run import Given
 from transencoder.encoders import count_parameters, truncate
 from transencoder.errors import InputError
 from transencoder.fit import Session

@@ -11,7 +11,7 @@ from sentence_transformers import CrossEncoder
 from tests.rounding import model_rounding
 from transencoder import DvBERT, train
 from transencoder.checkpoints import KeepBest
-from transencoder.configs.parts import Given
+from transencoder.configs.run import Given
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss

@@ -7,7 +7,7 @@ import torch
 
 from tests.rounding import model_rounding
 from transencoder import SCT, train
-from transencoder.configs.parts import Given
+from transencoder.configs.run import Given
 from transencoder.errors import InputError
 from transencoder.fit.trainers import set_dropout
 from transencoder.losses import SCTLoss

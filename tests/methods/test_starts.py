@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from tests.rounding import model_rounding
 from transencoder import BiScorer, read_pairs, train
 from transencoder.cli import main
-from transencoder.configs.parts import Given
+from transencoder.configs.run import Given
 from transencoder.encoders import load_bi
 from transencoder.evaluation import evaluate
 from transencoder.recipes import load_recipe, recipe_toml

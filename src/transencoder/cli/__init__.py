@@ -23,7 +23,7 @@ from transencoder.cli import (
     views,
 )
 from transencoder.cli.flags import Commands, Logs, add_command, options_from
-from transencoder.configs.names import nearest
+from transencoder.configs import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130

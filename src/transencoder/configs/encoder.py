@@ -1,16 +1,28 @@
-"""What the configs of single encoders have, and the eight places that such a method fills in."""
+"""What the configs of single encoders have: sentences, views, a teacher, values by size, and what a method fills in."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
-from transencoder.configs.choices import Pooling
 from transencoder.configs.fit import FitConfig
-from transencoder.configs.parts import Cost, Given, Helper, Teacher, Text, TrainingRows
-from transencoder.configs.ranges import Contradictions, at_least
-from transencoder.configs.run import Pipeline, RunConfig
+from transencoder.configs.ranges import Contradictions, Pooling, at_least, filled
+from transencoder.configs.run import (
+    Cost,
+    Given,
+    Helper,
+    Pipeline,
+    RunConfig,
+    SecondView,
+    Teacher,
+    Text,
+    TrainingRows,
+    ViewKind,
+)
+from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -53,7 +65,7 @@ class EncoderConfig(RunConfig, ABC):
             yield f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs"
         method = type(self)
         empty = [name for name in _NEEDED if getattr(self.fit, name) is None and getattr(method.fit, name) is not None]
-        if bool(empty):
+        if empty:
             yield (
                 f"fit has no {' and no '.join(empty)}; give fit=dataclasses.replace({method.__name__}.fit, ...), which "
                 "keeps the method's own values"
@@ -78,12 +90,7 @@ class EncoderConfig(RunConfig, ABC):
 
     @abstractmethod
     def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
-        """Make the loss, with what it trains besides the student.
-
-        Args:
-            student: The encoder to train.
-            given: What is known of the teacher, and the helpers.
-        """
+        """Make the loss for a student, with what it trains besides, of the teacher and the helpers that are given."""
 
     @property
     def distillation(self) -> Teacher | None:
@@ -96,12 +103,7 @@ class EncoderConfig(RunConfig, ABC):
         return ()
 
     def cost(self, width: int, dimension: int | None) -> Cost:
-        """Return what the method costs beyond one encoder's training.
-
-        Args:
-            width: Of the student's embeddings.
-            dimension: Of the teacher's, where there is one.
-        """
+        """Return what it costs beyond one encoder's training, by the width of its embeddings and of a teacher's."""
         return Cost()
 
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
@@ -158,3 +160,159 @@ class SentenceEncoder(SentenceFields, EncoderConfig):
     def text(self) -> Text:
         """The sentences."""
         return Text(source=self.sentences, columns=self.columns, is_paired=self.is_paired, n_sentences=self.n_sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewEncoder(SentenceEncoder):
+    """A bi-encoder from two views of each sentence, given or made."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("views", "view_kind", "synonyms", "mlm")
+
+    sentences: str | Dataset | None = None
+    """Unlabelled sentences, of which views are made: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub
+    id. Or give `views`."""
+    views: str | Dataset | None = None
+    """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
+    id. `transencoder views` writes such files."""
+    view_kind: ViewKind = "as-is"
+    """What makes the second view of `sentences`; `as-is`: dropout alone. SCT, Table 4: dropout, synonyms and a masked
+    language model do worse than two back-translations."""
+    synonyms: str | None = None
+    """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
+    mlm: str | None = None
+    """For `mlm`: the masked language model, a folder or a hub id; None: the start."""
+
+    def contradictions(self) -> Contradictions:
+        """Yield what fields say against each other."""
+        kind = self.view_kind
+        if (self.sentences is None) == (self.views is None):
+            yield "give either sentences, of which views are made, or views, two texts a row"
+        yield from super().contradictions()
+        if self.views is not None and len(self.columns) == 1:
+            yield f"columns is {' '.join(self.columns)}, but views have two; name both, or leave columns out"
+        if self.is_paired and kind != "as-is":
+            yield f"view_kind is {kind}, but the views are given; leave it out, or give sentences"
+        if kind == "synonyms" and self.synonyms is None:
+            yield "view_kind is synonyms; give synonyms, a file of words and synonyms or WordNet's folder"
+        for name in ("synonyms", "mlm"):
+            if getattr(self, name) is not None and kind != name:
+                yield f"{name} is for view_kind {name}, which is {kind}; leave one of them out"
+        if self.prune_vocabulary and kind in ("synonyms", "mlm"):
+            yield (
+                f"prune_vocabulary keeps the words of the text, and view_kind {kind} writes others; leave one of them "
+                "out"
+            )
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether the views are given."""
+        return self.views is not None or super().is_paired
+
+    @property
+    def text(self) -> Text:
+        """The sentences or the views."""
+        source = self.sentences if self.views is None else self.views
+        return replace(super().text, source=source)
+
+    @property
+    def rows(self) -> TrainingRows:
+        """The sentence, and its view."""
+        second = SecondView(kind=self.view_kind, synonyms=self.synonyms, model=self.mlm)
+        return TrainingRows(text=self.text, made=second)
+
+
+Projection = Literal["kept", "training", "auto"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherFields:
+    """What methods with a teacher are given besides the base model and the text."""
+
+    inputs: ClassVar[tuple[str, ...]] = ("teacher", "teacher_pooling")
+
+    teacher: str
+    """A larger bi-encoder: a folder, a run, a hub id or `minilm`. Its embeddings of the texts are computed once; runs
+    on the same texts can take them from each other (`reuse_from`)."""
+    teacher_pooling: Pooling | None = None
+    """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
+    projection: Projection = "auto"
+    """A linear layer from the student's width to the teacher's: `kept`, a part of the student, whose embeddings are
+    then of the teacher's width; in `training` only; `auto`: in training where the widths differ, else none."""
+
+    @property
+    def distillation(self) -> Teacher:
+        """The teacher, and the projection to its width."""
+        return Teacher(
+            model=self.teacher,
+            pooling=self.teacher_pooling,
+            projection="kept" if self.projection == "kept" else "training",
+            is_always_projected=self.projection != "auto",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceStudent(TeacherFields, SentenceEncoder):
+    """A method whose student learns each sentence by itself; a row of two columns is two sentences."""
+
+    @property
+    def description(self) -> str:
+        """The same for sentences and for rows of two."""
+        return self.about
+
+    @property
+    def rows(self) -> TrainingRows:
+        """Each sentence alone, half as long as a pair."""
+        rows = TrainingRows(text=self.text, made=None)
+        return rows if self.is_paired else replace(rows, name="sentence", relative_length=0.5)
+
+
+EncoderConfigT = TypeVar("EncoderConfigT", bound=EncoderConfig)
+
+
+def fill_by_size(
+    config: EncoderConfigT, table: Mapping[float, Mapping[str, float | None]], n_parameters: int
+) -> EncoderConfigT:
+    """Return the config with what is None in it, its fit's learning rate too, taken from a paper's table.
+
+    Args:
+        config: For an encoder of any size.
+        table: The parameters of an encoder, embeddings included -> setting -> value.
+        n_parameters: The encoder's. The nearest row is that by ratio: 20M lies nearer to 29M than to 11M.
+    """
+    row = table[min(table, key=lambda size: abs(math.log(size / n_parameters)))]
+    own = {name: value for name, value in row.items() if name != "learning_rate"}
+    fit = filled(config.fit, {"learning_rate": row["learning_rate"]})
+    return replace(filled(config, own), fit=fit)
+
+
+def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
+    """Refuse a queue that a step would fill more than once.
+
+    Args:
+        queue_size: Embeddings in the queue.
+        n_entering: Embeddings of all processes, in one step.
+        otherwise: What else the message says: another value that is allowed, or why so many enter: `, or be 0`.
+    """
+    if queue_size < n_entering:
+        raise InputError(
+            f"queue_size is {queue_size}; it must hold the batches of all processes, {n_entering}{otherwise}"
+        )
+
+
+def width_of(student: SentenceTransformer) -> int:
+    """Return how many numbers an encoder's embeddings have."""
+    width = student.get_embedding_dimension()
+    assert width is not None, "every model here has embeddings of one size"
+    return width
+
+
+def training_projector(teacher: Teacher, student: SentenceTransformer, given: Given) -> nn.Module | None:
+    """Make the projection of training alone, from the student's width to the teacher's; None: there is none."""
+    from torch import nn
+
+    width, dimension = width_of(student), given.dimension
+    assert dimension is not None, "the engine gives it where there is a teacher"
+    if not teacher.has("training", width, dimension):
+        return None
+    linear = nn.Linear(width, dimension)
+    return nn.Sequential(linear, nn.Tanh()) if teacher.has_tanh else linear

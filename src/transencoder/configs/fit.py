@@ -1,52 +1,53 @@
-"""How one encoder is trained, and how a method declares its own defaults for that."""
+"""How one encoder is trained, how a method declares its own defaults for that, and the members of a run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from transencoder.configs.choices import Selection
-from transencoder.configs.ranges import Config, Contradictions, at_least, share, share_above_zero
+from transencoder.configs import ranges
+from transencoder.configs.ranges import Config, Contradictions, LabelPolicy, Pooling, Selection
+from transencoder.models import Prompts
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Config):
     """How one encoder is trained. In Trans-Encoder a field left empty takes Table 16's value."""
 
-    learning_rate: float | None = at_least(0, None)
+    learning_rate: float | None = ranges.at_least(0, None)
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
-    batch_size: int | None = at_least(1, None)
+    batch_size: int | None = ranges.at_least(1, None)
     """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
-    epochs: int | None = at_least(1, None)
+    epochs: int | None = ranges.at_least(1, None)
     """Passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
-    max_length: int | None = at_least(1, None)
+    max_length: int | None = ranges.at_least(1, None)
     """Tokens: of a sentence for the bi-encoder (Table 16: 32), of a pair for the cross-encoder (64)."""
-    warmup_ratio: float | None = share(None, " of the steps")
+    warmup_ratio: float | None = ranges.share(None, " of the steps")
     """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
-    dropout: float | None = share(None, " of the activations")
+    dropout: float | None = ranges.share(None, " of the activations")
     """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
     optimizer: Literal["adamw", "rmsprop"] = "adamw"
     """AdamW, or RMSProp for methods whose released code has it."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
-    weight_decay: float = at_least(0, 0.01)
+    weight_decay: float = ranges.at_least(0, 0.01)
     """Weight decay, not on biases and LayerNorm (released code)."""
-    max_grad_norm: float = at_least(0, 1.0)
+    max_grad_norm: float = ranges.at_least(0, 1.0)
     """Gradients are clipped to this norm (released code); 0 switches clipping off."""
-    eval_steps: int = at_least(1, 200)
+    eval_steps: int = ranges.at_least(1, 200)
     """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
-    checkpoint_steps: int = at_least(1, 200)
+    checkpoint_steps: int = ranges.at_least(1, 200)
     """Steps between the checkpoints a run resumes from."""
-    gradient_accumulation_steps: int = at_least(1, 1)
+    gradient_accumulation_steps: int = ranges.at_least(1, 1)
     """Batches a step."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
-    lora_rank: int | None = at_least(1, None)
+    lora_rank: int | None = ranges.at_least(1, None)
     """Rank of LoRA adapters on the encoder's linear layers, merged at the end: less memory for large models, whose
     rates are then higher, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
     lora_alpha: float | None = None
     """Scale of what LoRA adds, by its rank; None: twice the rank."""
-    bucket_batches: int = at_least(1, 64)
+    bucket_batches: int = ranges.at_least(1, 64)
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
     """What chooses the checkpoint where there is no dev set (Trans-Encoder alone): the last one, or a criterion that
@@ -94,6 +95,26 @@ def fit_defaults(base: Mapping[str, Default] | None = None, /, **own: Default) -
     )
 
 
+SIMCSE_FIT: dict[str, Default] = {
+    "learning_rate": (
+        3e-5,
+        "Peak learning rate of AdamW. Released code: BERT-base and RoBERTa-large 3e-5, the others 1e-5.",
+    ),
+    "batch_size": (64, "Sentences a step and device. Released code: BERT 64, RoBERTa 512."),
+    "epochs": (1, "Passes over the sentences. Released code: 1, over a million."),
+    "max_length": (32, "Tokens of a sentence."),
+    "warmup_ratio": (0.0, "Share of the steps with rising rate. Released code: none."),
+    "weight_decay": (0.0, "AdamW weight decay. Released code: none."),
+    "eval_steps": (125, "Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."),
+    "bucket_batches": (
+        1,
+        "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released "
+        "code; more is faster.",
+    ),
+}
+"""SimCSE's released values for BERT-base, which methods that build on it share."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(Config):
     """Masked language modelling over the pairs, before the cross-encoder learns labels.
@@ -102,19 +123,62 @@ class PretrainingConfig(Config):
     model's own.
     """
 
-    epochs: int = at_least(0, 0)
+    epochs: int = ranges.at_least(0, 0)
     """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
     copies its teacher."""
-    learning_rate: float = at_least(0, 1e-4)
+    learning_rate: float = ranges.at_least(0, 1e-4)
     """Peak learning rate of AdamW. Higher for small models."""
-    batch_size: int = at_least(1, 64)
+    batch_size: int = ranges.at_least(1, 64)
     """Pairs a step and device; of a symmetric task each pair comes in both orders."""
-    warmup_ratio: float = share(0.1, " of the steps")
+    warmup_ratio: float = ranges.share(0.1, " of the steps")
     """Share of the steps with rising rate."""
-    mask_ratio: float = share_above_zero(0.15, " of the tokens")
+    mask_ratio: float = ranges.share_above_zero(0.15, " of the tokens")
     """Share of a pair's tokens to guess, above 0 and below 1. BERT: 0.15."""
 
     def as_fit(self, cross: FitConfig) -> FitConfig:
         """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
         return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member(Config):
+    """One pretrained model taking part (paper, section 2.4)."""
+
+    start: str
+    """Where the bi-encoder starts: a folder, a run, a hub id with or without `@revision`, or `minilm` (the packaged
+    all-MiniLM-L6-v2)."""
+    cross_start: str | None = None
+    """Where the cross-encoder starts. Paper: the plain pretrained model. Without it: `start`."""
+    pooling: Pooling | None = None
+    """Pooling of the bi-encoder. Without it: the start's own (mean when it has none)."""
+    prompt: str | None = None
+    """Text that the bi-encoder reads before each text of a pair. Without it: the start's default prompt, if it has
+    one."""
+    document_prompt: str | None = None
+    """Text that the bi-encoder reads before the second text of a pair instead, where pairs are a query and a document.
+    Without it: the same."""
+    revision: str | None = None
+    """Hub revision of `start`."""
+    cross_revision: str | None = None
+    """Hub revision of `cross_start`."""
+    weight: float = ranges.above_zero(1.0)
+    """With several members: its share in the labels and in the ensemble, above 0; normalised. Paper: equal shares."""
+    policy: LabelPolicy | None = None
+    """How its raw scores become targets; None: as the run's `label_policy` says."""
+
+    bi_learning_rate: float | None = ranges.above_zero(None)
+    """Peak learning rate of its bi-encoders; None: as `bi` says. Members of unequal size need unequal rates."""
+    cross_learning_rate: float | None = ranges.above_zero(None)
+    """Peak learning rate of its cross-encoders; None: as `cross` says."""
+    bi_epochs: int | None = ranges.at_least(1, None)
+    """Passes of its bi-encoders over the pairs; None: as `bi` says."""
+    cross_epochs: int | None = ranges.at_least(1, None)
+    """Passes of its cross-encoders over the pairs; None: as `cross` says."""
+    pretraining_epochs: int | None = ranges.at_least(0, None)
+    """Epochs of masked language modelling over the pairs for its cross-encoders' start; None: as `pretraining` says."""
+
+    @property
+    def prompts(self) -> Prompts:
+        """What its bi-encoders read before the two texts of a pair."""
+        return Prompts(self.prompt, self.document_prompt)

@@ -1,20 +1,35 @@
-"""What a config's field may hold, declared on the field; and the one place where configs are checked.
+"""What a config's field may hold: choices, ranges declared on the field, and the one place where configs are checked.
 
 A field declares its range in the place of its default: `epochs: int | None = at_least(1, None)`. None always passes.
 Choices need no declaration: they are the annotation, a `Literal`.
 """
 
+import difflib
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import field, fields
-from typing import Any
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
 from transencoder.errors import InputError
+
+Form = Literal["bi", "cross", "mlm"]
+Precision = Literal["auto", "bf16", "fp32"]
+Pooling = Literal["mean", "cls", "max"]
+Head = Literal["pooler", "linear"]
+Texts = Literal["sentences", "documents"]
+LabelPolicy = Literal["clip", "affine", "quantile", "raw"]
+CrossLoss = Literal["bce", "mse"]
+BiLoss = Literal["mse", "log_cosh", "bce", "bce_clipped"]
+OfEmbeddings = Literal["self_retrieval", "alignment", "uniformity", "alignment_and_uniformity", "effective_rank"]
+Criterion = Literal["teacher_agreement", "start_agreement", "member_agreement", "view_preference", OfEmbeddings]
+Selection = Literal["auto", "last", Criterion]
 
 Contradictions = Iterator[str]
 """What two or more fields say against each other, as messages to the user."""
 
 
+@dataclass(frozen=True)
 class Config:
     """The base of all config dataclasses: refuses values out of range and contradictions, by the names users type."""
 
@@ -24,7 +39,7 @@ class Config:
         Raises:
             InputError: A value is not allowed, or two contradict each other.
         """
-        for each in fields(self):  # type: ignore[arg-type]
+        for each in fields(self):
             value, is_allowed = getattr(self, each.name), each.metadata.get("is_allowed")
             if is_allowed is not None and value is not None and not is_allowed(value):
                 raise InputError(f"{each.name} is {value}; {each.metadata['otherwise']}")
@@ -37,13 +52,7 @@ class Config:
 
 
 def at_least(low: float, default: Any, source: str = "") -> Any:
-    """Declare a field of numbers from `low` on.
-
-    Args:
-        low: The least.
-        default: The field's default.
-        source: Added to the message: `, the paper's is 7`.
-    """
+    """Declare a field of numbers from `low` on; `source` is added to the message: `, the paper's is 7`."""
     return _checked(default, lambda value: value >= low, f"it must be at least {low}{source}")
 
 
@@ -79,6 +88,30 @@ def rising_pair(low: float, high: float) -> Any:
         lambda value: len(value) == 2 and -math.inf < value[0] < value[1] < math.inf,
         "give the lowest and the highest score, such as 0 5",
     )
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+def filled(config: ConfigT, values: Mapping[str, Any]) -> ConfigT:
+    """Return the config with those of its fields that are None taken from a table."""
+    return replace(config, **{name: value for name, value in values.items() if getattr(config, name) is None})
+
+
+def nearest(name: str, allowed: Sequence[str]) -> str:
+    """Return the allowed name that is most like `name`, or that its initials stand for."""
+    short_for = next((each for each in allowed if _initials(each) == name.lstrip("-")), None)
+    if short_for is not None:
+        return short_for
+    plain = {re.sub(r"[-_]", "", each): each for each in reversed(allowed)}
+    return plain[difflib.get_close_matches(re.sub(r"[-_]", "", name), plain, 1, 0.0)[0]]
+
+
+def _initials(name: str) -> str | None:
+    """Turn `bi.learning_rate` or `--bi.learning-rate` into `bi.lr`; None for a single word."""
+    parent, dot, last = name.lstrip("-").rpartition(".")
+    words = re.split(r"[-_]", last)
+    return parent + dot + "".join(word[:1] for word in words) if len(words) > 1 else None
 
 
 def _checked(default: Any, is_allowed: Callable[[Any], bool], otherwise: str) -> Any:

@@ -1,6 +1,6 @@
 """One paper a file: a config with its views, its loss, its teacher and its cost. No engine, no heavy imports."""
 
-from transencoder.configs.run import RunConfig
+from transencoder.configs import RunConfig
 from transencoder.methods.ckd import CKD
 from transencoder.methods.congen import ConGen
 from transencoder.methods.contrastive_tension import ContrastiveTension

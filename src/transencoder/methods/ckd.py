@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given
+from transencoder.configs import FitConfig, Pooling
+from transencoder.configs.encoder import Projection, SentenceStudent, check_queue, training_projector
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import above_zero
-from transencoder.configs.sizes import check_queue
-from transencoder.configs.teacher import Projection, SentenceStudent, training_projector
+from transencoder.configs.run import Cost, Given
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -5,35 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given, Teacher
+from transencoder.configs import FitConfig, Pooling, encoder
+from transencoder.configs.encoder import Projection, TeacherFields, ViewEncoder
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import above_zero
-from transencoder.configs.sizes import SizeRow, check_queue, fill_by_size
-from transencoder.configs.teacher import Projection, TeacherFields, training_projector
-from transencoder.configs.views import ViewEncoder
+from transencoder.configs.run import Cost, Given, Teacher
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
 
-@dataclass(frozen=True)
-class _Row(SizeRow):
-    """Released settings."""
-
-    queue_size: int
-    temperature: float
-    teacher_temperature: float
-
-
-_RELEASED = (
-    _Row(4e6, 5e-4, 16_384, 0.05, 0.05),
-    _Row(11e6, 3e-4, 16_384, 0.07, 0.05),
-    _Row(29e6, 3e-4, 65_536, 0.07, 0.05),
-    _Row(110e6, 5e-5, 65_536, 0.07, 0.05),
-)
-"""BERT-Tiny, -Mini, -Small (and MiniLM-L6), -Base."""
+_RELEASED: dict[float, dict[str, float | None]] = {
+    4e6: {"learning_rate": 5e-4, "queue_size": 16_384, "temperature": 0.05, "teacher_temperature": 0.05},
+    11e6: {"learning_rate": 3e-4, "queue_size": 16_384, "temperature": 0.07, "teacher_temperature": 0.05},
+    29e6: {"learning_rate": 3e-4, "queue_size": 65_536, "temperature": 0.07, "teacher_temperature": 0.05},
+    110e6: {"learning_rate": 5e-5, "queue_size": 65_536, "temperature": 0.07, "teacher_temperature": 0.05},
+}
+"""Parameters of BERT-Tiny, -Mini, -Small (and MiniLM-L6), -Base -> the released settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +65,8 @@ class ConGen(TeacherFields, ViewEncoder):
 
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
         """Return it with the released values for the model nearest in size."""
-        filled = fill_by_size(self, _RELEASED, n_parameters)
-        check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
+        filled = encoder.fill_by_size(self, _RELEASED, n_parameters)
+        encoder.check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
         return filled
 
     def cost(self, width: int, dimension: int | None) -> Cost:
@@ -93,5 +82,5 @@ class ConGen(TeacherFields, ViewEncoder):
         assert self.temperature is not None and self.teacher_temperature is not None, "filled"
         instances = InstanceQueue(len(given.queue), given.dimension)
         instances.push(given.queue)
-        projector = training_projector(self.distillation, student, given)
+        projector = encoder.training_projector(self.distillation, student, given)
         return ConGenLoss(student, instances, self.temperature, self.teacher_temperature, projector)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.configs.choices import Pooling
+from transencoder.configs import FitConfig, Pooling
 from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given, PairMaker, TrainingRows
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import Contradictions, at_least
+from transencoder.configs.run import Cost, Given, RandomNegatives, TrainingRows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -38,10 +38,7 @@ class ContrastiveTension(SentenceEncoder):
             "Peak learning rate. Released code: falls from 1e-5 to 2e-6 in steps over 2,000 batches, here in a line to "
             "0.",
         ),
-        batch_size=(
-            16,
-            "Pairs a step and device: 2 positive and 14 negative ones on average (released code).",
-        ),
+        batch_size=(16, "Pairs a step and device: 2 positive and 14 negative ones on average (released code)."),
         epochs=(1, "Passes over the sentences. Released code: 5,000 batches, which take 10,000 sentences."),
         max_length=(75, "Tokens of a sentence (released code)."),
         warmup_ratio=(0.0, "Share of the steps with rising rate (released code: none)."),
@@ -54,10 +51,7 @@ class ContrastiveTension(SentenceEncoder):
             "rmsprop",
             "The official code: RMSProp (its decay rate 0.9, torch's 0.99). sentence-transformers: AdamW.",
         ),
-        weight_decay=(
-            0.0,
-            "The official code has none; in RMSProp it would pull words that never occur towards 0.",
-        ),
+        weight_decay=(0.0, "The official code has none; in RMSProp it would pull words that never occur towards 0."),
         max_grad_norm=(0.0, "Gradients are clipped to this norm; 0: not at all (official code)."),
         bucket_batches=(
             1,
@@ -78,12 +72,8 @@ class ContrastiveTension(SentenceEncoder):
         """Each sentence with itself, and, for random negatives, pairs of different ones."""
         if self.negatives == "in_batch":
             return TrainingRows(text=self.text)
-        return TrainingRows(text=self.text, made=self._contrasts, per_text=1 + self.n_negatives)
-
-    def _contrasts(self) -> PairMaker:
-        from transencoder.views import Contrasts
-
-        return Contrasts(n_negatives=self.n_negatives)
+        made = RandomNegatives(n_negatives=self.n_negatives)
+        return TrainingRows(text=self.text, made=made, per_text=1 + self.n_negatives)
 
     def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
         """Make the loss with the second copy."""

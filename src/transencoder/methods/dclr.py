@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given, Helper
+from transencoder.configs import FitConfig, Pooling
+from transencoder.configs.encoder import SentenceEncoder, width_of
+from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
 from transencoder.configs.ranges import above_zero, between, finite_from_zero
-from transencoder.configs.teacher import width_of
-from transencoder.methods.simcse import SIMCSE_FIT
+from transencoder.configs.run import Cost, Given, Helper
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from transencoder.configs.choices import Pooling
+from transencoder.configs import FitConfig, Pooling
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Given, Helper, Text, TrainingRows
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import Contradictions, above_zero, share
-from transencoder.errors import InputError
-from transencoder.scripts import split_words
+from transencoder.configs.run import Given, Helper, Relation, SpanRows, Text, TrainingRows
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch import nn
-
-    from transencoder.views import Spans
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +39,7 @@ class DeCLUTR(EncoderConfig):
     """Anchors a document (paper, section 4.1: 2)."""
     n_positives: int = 2
     """Positives an anchor, whose embeddings are averaged (paper: 2)."""
-    relation: Literal["any", "adjacent", "subsumed"] = "any"
+    relation: Relation = "any"
     """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = 1
     """Times that each document is drawn from. Paper: 1; more for small corpora."""
@@ -77,21 +73,32 @@ class DeCLUTR(EncoderConfig):
                 "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
                 "give mask_ratio 0"
             )
-        self._spans()  # which refuses numbers that make no spans
+        yield from self.spans.contradictions()  # which refuses numbers that make no spans
+
+    @property
+    def spans(self) -> SpanRows:
+        """The spans that are drawn from each document."""
+        return SpanRows(
+            document_words=self.document_words,
+            n_anchors=self.n_anchors,
+            n_positives=self.n_positives,
+            relation=self.relation,
+            n_samples=self.n_samples,
+        )
 
     @property
     def rows(self) -> TrainingRows:
         """Several spans of a document a row, their length by words against the 32 tokens a pair is reckoned with."""
-        spans = self._spans()
+        spans = self.spans
         return TrainingRows(
             text=Text(
                 source=self.documents,
                 kind="documents",
                 columns=self.columns,
                 least_rows=1 if self.n_samples > 1 else 2,
-                usable=self._long_enough,
+                least_words=self.document_words,
             ),
-            made=self._spans,
+            made=spans,
             per_text=self.n_samples,
             name="row",
             relative_length=spans.n_columns * (spans.longest + spans.shortest) / 2 / 32,
@@ -118,30 +125,3 @@ class DeCLUTR(EncoderConfig):
             special_ids=tokenizer.all_special_ids,
             mask_ratio=self.mask_ratio,
         )
-
-    def _spans(self) -> Spans:
-        from transencoder.views import Spans
-
-        names = ("document_words", "n_anchors", "n_positives", "relation", "n_samples")
-        return Spans(**{name: getattr(self, name) for name in names})
-
-    def _long_enough(self, texts: Dataset) -> Dataset:
-        """Leave out the documents that are too short.
-
-        Raises:
-            InputError: Some are, and `skip_bad_rows` is off, or all are.
-        """
-        n_words = [
-            len(split_words(text))
-            for start in range(0, len(texts), 1024)
-            for text in texts[start : start + 1024]["text"]
-        ]
-        short = [row for row, n in enumerate(n_words) if n < self.document_words]
-        if short and (not self.skip_bad_rows or len(short) == len(texts)):
-            raise InputError(
-                f"{len(short)} of {len(texts)} documents have fewer than document_words, {self.document_words}; the "
-                f"first is document {short[0] + 1}, with {n_words[short[0]]}, the shortest has {min(n_words)}. Give "
-                "longer documents, a smaller document_words (spans shrink with it), or skip_bad_rows, which leaves "
-                "these out"
-            )
-        return texts.select([row for row, n in enumerate(n_words) if n >= self.document_words]) if short else texts

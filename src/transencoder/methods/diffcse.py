@@ -6,14 +6,12 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given, Helper
+from transencoder.configs import FitConfig, Pooling
+from transencoder.configs.encoder import SentenceEncoder, width_of
+from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
 from transencoder.configs.ranges import above_zero, finite_from_zero, share_above_zero
-from transencoder.configs.teacher import width_of
+from transencoder.configs.run import Cost, Given, Helper
 from transencoder.errors import InputError
-from transencoder.methods.simcse import SIMCSE_FIT
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

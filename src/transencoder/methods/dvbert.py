@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from transencoder.configs.choices import Pooling
+from transencoder.configs import FitConfig, Pooling
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.fit import Default, FitConfig, fit_defaults
-from transencoder.configs.parts import Given, LabelledRows, Text, TrainingRows
+from transencoder.configs.fit import Default, fit_defaults
 from transencoder.configs.ranges import Contradictions, at_least, between, rising_pair
+from transencoder.configs.run import Given, LabelledRows, Text, TrainingRows
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Given
-from transencoder.configs.teacher import SentenceStudent, width_of
+from transencoder.configs import FitConfig
+from transencoder.configs.encoder import SentenceStudent, width_of
+from transencoder.configs.fit import fit_defaults
+from transencoder.configs.run import Given
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

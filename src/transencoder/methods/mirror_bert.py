@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.configs.choices import Pooling
+from transencoder.configs import FitConfig, Pooling
 from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Given, SecondView, TrainingRows
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
+from transencoder.configs.run import Given, SecondView, TrainingRows
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:

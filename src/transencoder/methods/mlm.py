@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from transencoder.configs import FitConfig, RunConfig
 from transencoder.configs.encoder import SentenceFields
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Text
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import Contradictions, at_least, share, share_above_zero
-from transencoder.configs.run import Pipeline, RunConfig
+from transencoder.configs.run import Pipeline, Text
 
 _SHORTEST_BLOCK = 8
 _HEAD_WIDTH = 64

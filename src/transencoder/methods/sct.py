@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.fit import FitConfig, fit_defaults
-from transencoder.configs.parts import Cost, Given, Teacher, TrainingRows
+from transencoder.configs import FitConfig, Pooling, encoder
+from transencoder.configs.encoder import ViewEncoder, width_of
+from transencoder.configs.fit import fit_defaults
 from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
-from transencoder.configs.sizes import SizeRow, check_queue, fill_by_size
-from transencoder.configs.teacher import width_of
-from transencoder.configs.views import ViewEncoder
+from transencoder.configs.run import Cost, Given, Teacher, TrainingRows
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -20,31 +18,23 @@ if TYPE_CHECKING:
     from transencoder.losses import ViewComparison
 
 
-@dataclass(frozen=True)
-class _Row(SizeRow):
-    """A row of SCT's Table 1."""
+_Table = dict[float, dict[str, float | None]]
 
-    queue_size: int
-    reference_temperature: float | None
-    """None: not used."""
-    temperature: float
+_TABLE_1: _Table = {
+    4e6: {"learning_rate": 5e-4, "queue_size": 131_072, "reference_temperature": 0.03, "temperature": 0.04},
+    11e6: {"learning_rate": 3e-4, "queue_size": 131_072, "reference_temperature": 0.01, "temperature": 0.03},
+    29e6: {"learning_rate": 3e-4, "queue_size": 65_536, "reference_temperature": 0.02, "temperature": 0.03},
+    110e6: {"learning_rate": 5e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
+    340e6: {"learning_rate": 5e-4, "queue_size": 16_384, "reference_temperature": 0.04, "temperature": 0.05},
+}
+"""Parameters of BERT-Tiny, -Mini, -Small, -Base, -Large -> the settings of SCT's Table 1."""
 
-
-_TABLE_1 = (
-    _Row(4e6, 5e-4, 131_072, 0.03, 0.04),
-    _Row(11e6, 3e-4, 131_072, 0.01, 0.03),
-    _Row(29e6, 3e-4, 65_536, 0.02, 0.03),
-    _Row(110e6, 5e-4, 65_536, 0.04, 0.05),
-    _Row(340e6, 5e-4, 16_384, 0.04, 0.05),
-)
-"""BERT-Tiny, -Mini, -Small, -Base, -Large."""
-
-_RELEASED_DISTILLATION = (
-    _Row(4e6, 5e-4, 131_072, 0.03, 0.04),
-    _Row(11e6, 1e-4, 65_536, 0.04, 0.05),
-    _Row(29e6, 1e-4, 131_072, 0.04, 0.05),
-    _Row(110e6, 1e-4, 65_536, 0.04, 0.05),
-)
+_RELEASED_DISTILLATION: _Table = {
+    4e6: {"learning_rate": 5e-4, "queue_size": 131_072, "reference_temperature": 0.03, "temperature": 0.04},
+    11e6: {"learning_rate": 1e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
+    29e6: {"learning_rate": 1e-4, "queue_size": 131_072, "reference_temperature": 0.04, "temperature": 0.05},
+    110e6: {"learning_rate": 1e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
+}
 """BERT-Tiny, -Mini, -Small, -Base in the released distillation; the paper has no table of its own for it."""
 
 
@@ -165,13 +155,13 @@ class SCT(ViewEncoder):
 
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
         """Return it with the values of the row whose model is nearest in size: Table 1's, or the released code's."""
-        table: tuple[_Row, ...] = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
+        table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         if self.objective == "contrastive":
-            table = tuple(replace(row, reference_temperature=None) for row in table)
-        filled = fill_by_size(self, table, n_parameters)
+            table = {size: row | {"reference_temperature": None} for size, row in table.items()}
+        filled = encoder.fill_by_size(self, table, n_parameters)
         if filled.queue_size:
             n_views, more = (2, ", as both views enter one queue") if self.one_queue else (1, ", or be 0")
-            check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
+            encoder.check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
             return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record

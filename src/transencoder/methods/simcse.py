@@ -5,35 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.configs.choices import Pooling
-from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import Default, FitConfig, fit_defaults
-from transencoder.configs.parts import Given
+from transencoder.configs import FitConfig, Pooling
+from transencoder.configs.encoder import SentenceEncoder, width_of
+from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
 from transencoder.configs.ranges import above_zero
-from transencoder.configs.teacher import width_of
+from transencoder.configs.run import Given
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from torch import nn
-
-SIMCSE_FIT: dict[str, Default] = {
-    "learning_rate": (
-        3e-5,
-        "Peak learning rate of AdamW. Released code: BERT-base and RoBERTa-large 3e-5, the others 1e-5.",
-    ),
-    "batch_size": (64, "Sentences a step and device. Released code: BERT 64, RoBERTa 512."),
-    "epochs": (1, "Passes over the sentences. Released code: 1, over a million."),
-    "max_length": (32, "Tokens of a sentence."),
-    "warmup_ratio": (0.0, "Share of the steps with rising rate. Released code: none."),
-    "weight_decay": (0.0, "AdamW weight decay. Released code: none."),
-    "eval_steps": (125, "Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."),
-    "bucket_batches": (
-        1,
-        "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released "
-        "code; more is faster.",
-    ),
-}
-"""The released code's values for BERT-base."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
-from transencoder.configs.choices import BiLoss, CrossLoss, Form, Head, LabelPolicy, OfEmbeddings
-from transencoder.configs.fit import FitConfig, PretrainingConfig
-from transencoder.configs.member import Member
-from transencoder.configs.ranges import Contradictions, at_least, rising_pair, share
+from transencoder.configs import BiLoss, CrossLoss, FitConfig, Form, Head, LabelPolicy, Member, PretrainingConfig
+from transencoder.configs.ranges import Contradictions, OfEmbeddings, at_least, filled, rising_pair, share
 from transencoder.configs.run import Pipeline, RunConfig
 from transencoder.errors import InputError
 
@@ -152,8 +150,8 @@ class TransEncoder(RunConfig):
         return replace(
             self,
             cycles=cycles,
-            cross=_filled(self.cross, cross | {"warmup_ratio": 0.1}),
-            bi=_filled(self.bi, bi | {"warmup_ratio": 0.0}),
+            cross=filled(self.cross, cross | {"warmup_ratio": 0.1}),
+            bi=filled(self.bi, bi | {"warmup_ratio": 0.0}),
         )
 
     def contradictions(self) -> Contradictions:
@@ -260,7 +258,3 @@ class TransEncoder(RunConfig):
                 f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
-
-
-def _filled(given: FitConfig, table: dict[str, Any]) -> FitConfig:
-    return replace(given, **{name: value for name, value in table.items() if getattr(given, name) is None})

@@ -9,7 +9,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from transencoder.configs.names import nearest
+from transencoder.configs import nearest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from transencoder.configs.names import nearest
+from transencoder.configs import nearest
 from transencoder.errors import InputError
 from transencoder.settings.fields import Setting, dotted_names, settings_of, unknown_choice
 

@@ -8,14 +8,14 @@ import numpy as np
 from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
-from transencoder.configs.parts import LabelledRows, Text
-from transencoder.configs.run import RunConfig
+from transencoder.configs.run import LabelledRows, RunConfig, Text
 from transencoder.context import Data, Scored
 from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
 from transencoder.records import DataRecord, MiningRecord
 from transencoder.runs import stage_seed
+from transencoder.scripts import split_words
 from transencoder.training.gold import apart, read_gold, with_gold
 from transencoder.training.labelled import data_record, read_labelled, reading_options, source_name
 from transencoder.training.labelled_rows import read_labelled_rows
@@ -78,8 +78,8 @@ def read_start_data(config: RunConfig, text: Text, bad_rows_file: Path | None) -
         rows, record = _training_pairs(config, text.source, text.columns, bad_rows_file)
     else:
         rows, record = _training_texts(config, text.source, next(iter(text.columns), None), bad_rows_file)
-    if text.usable is not None:
-        long_enough = text.usable(rows)
+    if text.least_words:
+        long_enough = _long_enough(config, rows, text.least_words)
         if n_short := len(rows) - len(long_enough):
             record = record | data_record(record["source"], long_enough) | {"short_rows": n_short}
         rows = long_enough
@@ -94,6 +94,23 @@ def read_start_data(config: RunConfig, text: Text, bad_rows_file: Path | None) -
         how = " of 1 row" if text.n_sentences is None else ", of which n_sentences takes 1"
         raise InputError(f"{record['source']}{how}: there must be at least 2")
     return Data(rows, record, "pairs" if text.is_paired else text.kind, dev, tests if config.score_tests else [])
+
+
+def _long_enough(config: RunConfig, documents: Dataset, least_words: int) -> Dataset:
+    """Leave out the documents that are too short, or refuse them."""
+    n_words = [
+        len(split_words(text))
+        for start in range(0, len(documents), 1024)
+        for text in documents[start : start + 1024]["text"]
+    ]
+    short = [row for row, n in enumerate(n_words) if n < least_words]
+    if short and (not config.skip_bad_rows or len(short) == len(documents)):
+        raise InputError(
+            f"{len(short)} of {len(documents)} documents have fewer than document_words, {least_words}; the first is "
+            f"document {short[0] + 1}, with {n_words[short[0]]}, the shortest has {min(n_words)}. Give longer "
+            "documents, a smaller document_words (spans shrink with it), or skip_bad_rows, which leaves these out"
+        )
+    return documents.select([row for row, n in enumerate(n_words) if n >= least_words]) if short else documents
 
 
 def _gold_rows(

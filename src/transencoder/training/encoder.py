@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
-from transencoder.configs.parts import Teacher
+from transencoder.configs.run import Teacher
 from transencoder.context import Context, Model, Rows, Scored, base_model
 from transencoder.encoders import (
     check_layers,

@@ -16,7 +16,7 @@ from transformers import set_seed
 
 from transencoder.configs import FitConfig, Pooling, Precision
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.parts import Given
+from transencoder.configs.run import Given
 from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations
 from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
 from transencoder.fit import Fitted, Material, fit, steps_in_all

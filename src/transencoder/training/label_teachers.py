@@ -17,8 +17,7 @@ from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
 from transencoder.configs import FitConfig, Precision
-from transencoder.configs.parts import LabelledRows
-from transencoder.configs.run import RunConfig
+from transencoder.configs.run import LabelledRows, RunConfig
 from transencoder.context import Model, Rows, Scored, Work, base_model, metrics_of, operations
 from transencoder.encoders import (
     check_cross_start,

@@ -8,8 +8,7 @@ import numpy as np
 from datasets import Dataset, Value, concatenate_datasets
 
 from transencoder import tasks
-from transencoder.configs.parts import LabelledRows, Text
-from transencoder.configs.run import RunConfig
+from transencoder.configs.run import LabelledRows, RunConfig, Text
 from transencoder.errors import InputError
 from transencoder.pairs import ClassPairs, Source, read_classes
 from transencoder.records import DataRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,22 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.parts import Given, Helper, PairMaker, SecondView
+from transencoder.configs.run import Given, Helper, RandomNegatives, SecondView, SpanRows
 from transencoder.encoders import add_projection, fetch, language_model_head, load_bi, load_masked
 from transencoder.errors import InputError
-from transencoder.views import MaskedWords, SpanMask, Synonyms, TwoViews, View, WordDeletion, as_is, read_synonyms
+from transencoder.views import (
+    Contrasts,
+    MaskedWords,
+    PairMaker,
+    SpanMask,
+    Spans,
+    Synonyms,
+    TwoViews,
+    View,
+    WordDeletion,
+    as_is,
+    read_synonyms,
+)
 
 
 def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
@@ -31,7 +43,9 @@ def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
     made = config.rows.made
     if isinstance(made, SecondView):
         return TwoViews(first=as_is, second=_second_view(config, made, folder))
-    return None if made is None else made()
+    if isinstance(made, RandomNegatives):
+        return Contrasts(n_negatives=made.n_negatives)
+    return Spans(**asdict(made)) if isinstance(made, SpanRows) else None
 
 
 def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> View:

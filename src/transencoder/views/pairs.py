@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
 from transencoder import progress
+from transencoder.configs.run import SpanRows
 from transencoder.errors import InputError
 from transencoder.files import whole_file
 from transencoder.scripts import join_words, split_words
@@ -31,8 +32,6 @@ CHUNK = 1024
 _BLOCK_ROWS = 4096
 _ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
 """Beta distributions of the lengths: anchors are rather long, positives rather short (section 3.1)."""
-
-Relation = Literal["any", "adjacent", "subsumed"]
 
 
 class PairMaker(Protocol):
@@ -113,48 +112,8 @@ class Contrasts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spans:
-    """A row for each document: an anchor and its positives, the next anchor and its positives (DeCLUTR, section 3.1).
-
-    A word is what white space separates, as in the released code.
-    """
-
-    document_words: int = 2048
-    """Words that a document must have; the longest span has a 2 `n_anchors`-th of them (paper: 2048, so 512)."""
-    n_anchors: int = 2
-    """Anchors a document (paper: 2); they do not overlap and are not next to each other."""
-    n_positives: int = 2
-    """Positives an anchor (paper: 2)."""
-    relation: Relation = "any"
-    """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
-    n_samples: int = 1
-    """Rows of each document, each drawn anew."""
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that leave no spans."""
-        for name in ("n_anchors", "n_positives", "n_samples"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        if self.longest < 2:
-            raise InputError(
-                f"document_words is {self.document_words}; with {self.n_anchors} anchors it must be at least "
-                f"{4 * self.n_anchors}"
-            )
-
-    @property
-    def longest(self) -> int:
-        """Words of the longest span (paper: 512)."""
-        return self.document_words // (2 * self.n_anchors)
-
-    @property
-    def shortest(self) -> int:
-        """Words of the shortest span (paper: 32 of 512)."""
-        return max(1, self.longest // 16)
-
-    @property
-    def n_columns(self) -> int:
-        """Spans a row."""
-        return self.n_anchors * (1 + self.n_positives)
+class Spans(SpanRows):
+    """The rows of `SpanRows`, drawn. A word is what white space separates, as in the released code."""
 
     def __call__(self, documents: Dataset, file: Path, seed: int) -> Dataset:
         """Write the rows, columns `sentence1` and so on.
