@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -11,14 +12,15 @@ import numpy as np
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.configs import Form, Pooling, Precision, Texts
+from transencoder import distributed
+from transencoder.configs import FitConfig, Form, Pooling, Precision, Texts
 from transencoder.encoders import count_parameters, gives_logits, load_bi, load_trained, weights_fingerprint
 from transencoder.evaluation import LabelledSet, measure
-from transencoder.fit import Session
+from transencoder.fit import Session, steps_in_all
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.pairs import fingerprint
 from transencoder.records import DataRecord, RunData
-from transencoder.runs import Executor, Planner, Stage, StageRecord, stage_seed
+from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, setting, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
 from transencoder.tokens import Encoder, TokenCache
 
@@ -130,11 +132,7 @@ class Model:
         return {} if not self.fitted else dict(self.others("criterion_")).get(self.fitted["best_step"], {})
 
     def others(self, prefix: str) -> list[tuple[int, dict[str, float | None]]]:
-        """Return (step, metrics besides dev) of each evaluation that recorded some of a kind.
-
-        Args:
-            prefix: The kind, which their names begin with and lose: `test_` or `criterion_`.
-        """
+        """Return (step, metrics besides dev) of each evaluation that recorded some of a kind."""
         found = self.fitted.get("others", []) if self.fitted else []
         named = [
             (step, {name.removeprefix(prefix): v for name, v in each.items() if name.startswith(prefix)})
@@ -197,22 +195,55 @@ class Work:
             model, precision=precision, cache=self.cache, both_orders=both_orders, as_logit=gives_logits(model)
         )
 
-    def session(self, name: str, seed: int, precision: Precision) -> Session:
-        """Return how the training of a stage runs.
 
-        Args:
-            name: The stage's.
-            seed: The run's.
-            precision: Decides, with the seed, what is learned.
-        """
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training(Stage[Work]):
+    """A stage that trains a model, and keeps it with the fit's record."""
+
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    seed: int
+    """The run's."""
+    precision: Precision
+    n_processes: int = field(default_factory=distributed.world_size)
+
+    @property
+    @abstractmethod
+    def n_trained(self) -> int:
+        """Rows that are trained on, those in both orders counted twice."""
+
+    @property
+    def n_steps(self) -> int:
+        """Optimiser steps."""
+        return steps_in_all(self.n_trained, self.fit, both_orders=False)
+
+    def session(self, work: Work) -> Session:
+        """Return how the training runs."""
         return Session(
-            folder=self.folder / "checkpoints",
-            seed=stage_seed(seed, name),
-            precision=precision,
-            cache=self.cache,
-            report_to=self.report_to,
-            log_folder=self.run_folder / "tensorboard" / name.replace("/", "-"),
+            folder=work.folder / "checkpoints",
+            seed=stage_seed(self.seed, self.name),
+            precision=self.precision,
+            cache=work.cache,
+            report_to=work.report_to,
+            log_folder=work.run_folder / "tensorboard" / self.name.replace("/", "-"),
         )
+
+    def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
+        """Save the model."""
+        model, fitted = computed
+        model.save_pretrained(str(work.folder / "model"), create_model_card=False)
+        return asdict(fitted)
+
+    def training_cost(self, n_parameters: int, n_scored: int = 0, n_checkpoints: int = 1) -> Cost:
+        """Return the cost of the training, of evaluations, of the model and of checkpoints with Adam's moments."""
+        return Cost(
+            operations=operations(n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored),
+            disk_bytes=4 * n_parameters,
+            scratch_bytes=16 * n_parameters * n_checkpoints,
+        )
+
+    def n_scored(self, dev: Scored | None) -> int:
+        """Return the pairs in all dev evaluations."""
+        return 0 if dev is None else (self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)) * len(dev.pairs)
 
 
 @dataclass
@@ -226,6 +257,10 @@ class Context(Generic[ConfigT]):
     data: Data
     made: dict[str, StageRecord] = field(default_factory=dict)
     """The stages so far, by name."""
+    max_length: int | None = field(kw_only=True)
+    """Tokens that base models read of a text; trained models have their own length."""
+    labels_both_orders: bool | None = field(default=None, kw_only=True)
+    """Whether cross-encoders score both orders when they label and are measured; None: there are none."""
 
     @property
     def is_plan(self) -> bool:

@@ -16,12 +16,12 @@ from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
 from transencoder.losses import CosineRegressionLoss, DualViewLoss
 from transencoder.training import plan
-from transencoder.training.data import read_start_data as read_text_data
+from transencoder.training.data import read_text_data
 from transencoder.training.parts import with_classes
 
 
-def read_start_data(config, bad_rows_file):
-    return read_text_data(config, config.rows.text, bad_rows_file)
+def read_rows(config, run_folder=None):
+    return read_text_data(config, config.rows.text, run_folder)
 
 
 NAMES = ("many", "none", "some")
@@ -120,9 +120,7 @@ def test_outputs_without_names_are_taken_in_the_labels_order_only(tiny_start, tr
     assert pq.read_table(stage(train(taken), "teacher-1-labels") / "labels.parquet")["label"].to_pylist() == labels
     guessed = np.argmax(labels, axis=1)  # as if these were the gold classes, in another order
     turned = tmp_path / "turned.tsv"
-    rows = zip(
-        *(read_start_data(taken, None).training[name] for name in ("sentence1", "sentence2")), guessed, strict=True
-    )
+    rows = zip(*(read_rows(taken).training[name] for name in ("sentence1", "sentence2")), guessed, strict=True)
     names = ("first", "second", "third")
     turned.write_text("sentence1\tsentence2\tlabel\n" + "".join(f"{a}\t{b}\t{names[-1 - i]}\n" for a, b, i in rows))
     if len(set(guessed)) > 1:
@@ -192,52 +190,52 @@ def test_graded_labels_are_learned_by_the_cosine(tiny_start, tiny_pairs, tmp_pat
 
 def test_several_files_with_the_same_classes(tiny_start, classes, tmp_path):
     (tmp_path / "more.tsv").write_text("sentence1\tsentence2\tlabel\nbalo\tdalo\tnone\nbalo\tgelo\t-1\n")
-    data = read_start_data(tiny_start("dvbert", more_labelled=(str(tmp_path / "more.tsv"),)), None)
+    data = read_rows(tiny_start("dvbert", more_labelled=(str(tmp_path / "more.tsv"),)), None)
     assert data.record["classes"] == list(NAMES)
     assert (len(data.training), data.training["label"][96]) == (97, 1.0)
     (tmp_path / "other.tsv").write_text("sentence1\tsentence2\tlabel\nbalo\tdalo\tother\n")
     with pytest.raises(InputError, match=r"other.tsv:2: label is 'other', which is no class. .*many, none, some"):
-        read_start_data(tiny_start("dvbert", more_labelled=(str(tmp_path / "other.tsv"),)), None)
+        read_rows(tiny_start("dvbert", more_labelled=(str(tmp_path / "other.tsv"),)), None)
 
 
 def test_so_many_are_drawn_and_a_tests_pairs_left_out(tiny_start, tiny_pairs, tmp_path):
-    drawn = read_start_data(tiny_start("dvbert", n_labelled=10), None)
+    drawn = read_rows(tiny_start("dvbert", n_labelled=10), None)
     assert (drawn.record["gold_rows"], drawn.record["drawn_from"]) == (10, 96)
     tiny_pairs.select(range(135, 145)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
     graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
-    assert read_start_data(tiny_start("dvbert", **graded), None).record["gold_rows"] == 5  # tests begin with row 140
+    assert read_rows(tiny_start("dvbert", **graded)).record["gold_rows"] == 5  # tests begin with row 140
 
 
 def test_sentences_of_tests_can_be_left_out(tiny_start, tiny_files, tiny_pairs, tmp_path):
     tiny_pairs.select(range(100, 145)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
     graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
     inductive = tiny_start("dvbert", **graded, exclude_test_sentences=True)
-    data = read_start_data(inductive, None)
+    data = read_rows(inductive, None)
     assert data.record["gold_rows"] == data.record["rows"] == len(data.training) <= 40
     assert data.record["transductive"] is False
     with pytest.raises(InputError, match="exclude_test_sentences needs to know the tests"):
-        read_start_data(replace(inductive, tests=()), None)
+        read_rows(replace(inductive, tests=()), None)
 
 
 def test_bad_rows_and_rows_without_a_class_are_recorded(tiny_start, classes, tmp_path):
     (tmp_path / "more.tsv").write_text("sentence1\tsentence2\tlabel\n\tdalo\tnone\nbalo\tgelo\t-1\na\tb\tnone\n")
     more = {"more_labelled": (str(tmp_path / "more.tsv"),), "skip_bad_rows": True}
-    record = read_start_data(tiny_start("dvbert", **more), tmp_path / "bad-rows.tsv").record
+    record = read_rows(tiny_start("dvbert", **more), tmp_path).record
     assert (record["bad_rows"], record["rows_without_class"], record["gold_rows"]) == (1, 1, 97)
     assert (tmp_path / "bad-rows-2.tsv").exists()
 
 
 def test_tasks_give_their_train_split(tiny_start, data_folder):
     options = {"data_dir": str(data_folder), "dev": None, "tests": ()}
-    nli = read_start_data(tiny_start("dvbert", labelled="snli", n_labelled=300, **options), None)
+    nli = read_rows(tiny_start("dvbert", labelled="snli", n_labelled=300, **options), None)
     assert nli.record["classes"] == ["entailment", "neutral", "contradiction"]
     assert set(nli.training["label"]) == {0.0, 1.0, 2.0}
-    graded = read_start_data(tiny_start("dvbert", labelled="stsb", label_kind="scores", **options), None)
+    graded = read_rows(tiny_start("dvbert", labelled="stsb", label_kind="scores", **options), None)
     assert (len(graded.training), min(graded.training["label"]), max(graded.training["label"])) == (5749, 0.0, 1.0)
     with pytest.raises(InputError, match="labelled is snli, whose labels are classes"):
-        read_start_data(tiny_start("dvbert", labelled="snli", label_kind="scores", **options), None)
+        read_rows(tiny_start("dvbert", labelled="snli", label_kind="scores", **options), None)
     with pytest.raises(InputError, match="stsb has scores, no classes"):
-        read_start_data(tiny_start("dvbert", labelled="stsb", **options), None)
+        read_rows(tiny_start("dvbert", labelled="stsb", **options), None)
 
 
 def test_the_plan_names_the_teachers(tiny_start, tiny_plm):

@@ -14,7 +14,7 @@ from transencoder.finished import Evidence, drawn_intervals, intervals_of
 from transencoder.pairs import read_pairs
 from transencoder.results import read_result
 from transencoder.scorers import BiScorer, CrossScorer
-from transencoder.training import evidence as keeping
+from transencoder.training import scoring as keeping
 from transencoder.training import train
 
 

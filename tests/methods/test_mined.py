@@ -13,7 +13,7 @@ from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
 from transencoder.training import pairs as mined_module
 from transencoder.training import plan
-from transencoder.training.data import read_data
+from transencoder.training.data import read_pairs_data
 
 TEXTS = Dataset.from_dict({"text": ["kama dima", "dima kama"]})
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
@@ -120,14 +120,14 @@ def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences
         return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
 
     given = {"tests": (str(test),), "exclude_test_sentences": True}
-    data = read_data(config(**given), None, mine)
+    data = read_pairs_data(config(**given), None, mine)
     held = {*rows["sentence1"], *rows["sentence2"]}
     assert seen and not seen[0] & held
     n_excluded = data.record["excluded_rows"]
     assert n_excluded >= 20 and not data.record["transductive"]
     documents = tmp_path / "documents.txt"
     documents.write_text(sentences_file.read_text() + "tamo kama\n")
-    data = read_data(config(**given, documents=str(documents), is_symmetric=False), None, mine)
+    data = read_pairs_data(config(**given, documents=str(documents), is_symmetric=False), None, mine)
     assert len(seen) == 3 and "tamo kama" in seen[2] and not seen[2] & held
     assert data.record["excluded_rows"] == 2 * n_excluded
 
@@ -140,7 +140,7 @@ def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
         return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
 
     for seed in (1, 1, 2):
-        data = read_data(config(n_sentences=50, seed=seed), None, mine)
+        data = read_pairs_data(config(n_sentences=50, seed=seed), None, mine)
         assert data.record["drawn_from"] == 120
     assert list(map(len, seen)) == [50, 50, 50] and seen[0] == seen[1] != seen[2]
     assert "from 50 sentences" in str(plan(config(n_sentences=50)))
@@ -243,7 +243,7 @@ def test_each_file_has_its_own_column(config, tmp_path):
         seen.append(documents["text"][0])
         return _paired(documents, documents), None
 
-    read_data(config(documents=str(file), document_column="body", is_symmetric=False), None, mine)
+    read_pairs_data(config(documents=str(file), document_column="body", is_symmetric=False), None, mine)
     assert seen == ["0 kama"]
 
 
@@ -253,7 +253,7 @@ def test_bad_documents_are_set_aside_and_both_files_are_counted(config, document
         file.write_text("".join(f'{{"text": "{file.stem} {i}"}}\n' for i in range(30)) + '{"text": 3}\n')
     names = {name: str(file) for name, file in files.items()}
     given = config(**names, is_symmetric=False, skip_bad_rows=True)
-    data = read_data(given, tmp_path / "bad-rows.tsv", lambda first, second: (_paired(first, second), None))
+    data = read_pairs_data(given, tmp_path, lambda first, second: (_paired(first, second), None))
     assert (data.record["bad_rows"], data.record["documents"]["bad_rows"]) == (2, 1)
     assert (tmp_path / "bad-rows.tsv").exists() and "documents.jsonl" in (tmp_path / "bad-documents.tsv").read_text()
 

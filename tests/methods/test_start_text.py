@@ -9,7 +9,7 @@ from transencoder import read_pairs, train
 from transencoder.errors import InputError
 from transencoder.pairs import read_sentences
 from transencoder.training import plan
-from transencoder.training.data import read_start_data
+from transencoder.training.data import read_text_data
 
 WORDS = [f"{first}a{last}" for first in "bdfgklmn" for last in ("lo", "ma")]
 
@@ -78,7 +78,7 @@ def test_only_sentences_that_were_drawn_make_a_run_transductive(tiny_start, tiny
     path = tmp_path / "more.txt"
     path.write_text("\n".join([held_out, *(f"balo dama {word} felo" for word in WORDS)]) + "\n")
     records = [
-        read_start_data(config, config.rows.text, None).record
+        read_text_data(config, config.rows.text, None).record
         for n in (2, 1 + len(WORDS))
         for config in [tiny_start("simcse", sentences=str(path), dev=None, n_sentences=n, seed=1)]
     ]

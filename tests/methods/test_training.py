@@ -332,7 +332,7 @@ def test_a_device_that_cannot_be_had_is_refused(device, message, tiny_method):
     [("tensorbord", "the nearest tracker is tensorboard"), ("trackio", "not installed; pip install trackio")],
 )
 def test_a_tracker_that_cannot_be_had_is_refused_before_training(tracker, message, tiny_method, monkeypatch):
-    monkeypatch.setattr("transencoder.training.placement.find_spec", lambda package: None)
+    monkeypatch.setattr("transencoder.training.pipeline.find_spec", lambda package: None)
     with pytest.raises(InputError, match=message):
         plan(tiny_method(report_to=(tracker,)))
 
@@ -357,7 +357,7 @@ def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
         def __init__(self):
             self.tb_writer, self.logging_dir, self._SummaryWriter = None, None, Writer
 
-    monkeypatch.setattr("transencoder.training.placement.find_spec", lambda package: package)
+    monkeypatch.setattr("transencoder.training.pipeline.find_spec", lambda package: package)
     monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "tensorboard", Callback)
     method = tiny_method(report_to=("tensorboard",))
     train(method)

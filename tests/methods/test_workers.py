@@ -11,7 +11,7 @@ import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
-from transencoder.training.workers import Part, Workers, _started, n_workers, owner, spent
+from transencoder.training.executors import Part, Workers, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
 

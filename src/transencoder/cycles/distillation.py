@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.context import Model
 from transencoder.cycles.members import ContextMember, CycleContext
@@ -156,7 +155,6 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "initialisation": config.initialisation,
         "seed": config.seed,
         "precision": config.precision,
-        "n_processes": distributed.world_size(),
         "allow_outside": context.may_leave_range,
         "held_out": context.held_out,
         "chosen_by": context.criteria.get(form),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from transencoder import distributed
 from transencoder.configs import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
 from transencoder.context import Context, Model
 from transencoder.cycles.stages import Criteria, Pretraining, TeacherScores
@@ -51,18 +50,9 @@ class CycleContext(Context[TransEncoder]):
     """By which of these checkpoints are chosen; none where there is a dev set, or the last one is kept."""
 
     @property
-    def labels_both_orders(self) -> bool:
-        """Whether cross-encoders score both orders when they label and are measured."""
-        return self.config.label_both_orders and self.config.is_symmetric
-
-    @property
     def may_leave_range(self) -> bool:
         """Whether targets may lie outside [0, 1], as the released code's do."""
         return any(member.policy == "raw" for member in self.members)
-
-    def base_length(self, model: Model) -> int | None:
-        """Return the tokens that a base model reads of a text; None for a trained model, which has its own length."""
-        return None if model.cycle else self.config.bi.max_length
 
     def scores_stage(self, model: Model) -> TeacherScores:
         """Return the stage of a model's scores of the training pairs."""
@@ -70,8 +60,8 @@ class CycleContext(Context[TransEncoder]):
             name=f"{model.name}/scores",
             pairs=self.data.rows,
             model=model,
-            both_orders=model.form == "cross" and self.labels_both_orders,
-            max_length=self.base_length(model),
+            both_orders=model.form == "cross" and bool(self.labels_both_orders),
+            max_length=None if model.cycle else self.max_length,
             precision=self.config.precision,
         )
 
@@ -117,7 +107,7 @@ def _criteria(context: CycleContext, member: ContextMember, held_out: HeldOut) -
         pairs=context.data.rows,
         model=member.bi,
         held_out=held_out,
-        max_length=context.config.bi.max_length,
+        max_length=context.max_length,
         precision=context.config.precision,
     )
 
@@ -132,5 +122,4 @@ def _pretraining(context: CycleContext, member: ContextMember) -> Pretraining:
         both_orders=context.config.is_symmetric,
         seed=context.config.seed,
         precision=context.config.precision,
-        n_processes=distributed.world_size(),
     )

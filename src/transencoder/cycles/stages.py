@@ -13,9 +13,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
 from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
-from transencoder.context import Gold, Model, Rows, Scored, Work, as_references, metrics_of, operations
+from transencoder.context import Gold, Model, Rows, Scored, Training, Work, as_references, metrics_of, operations
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
-from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain, steps_in_all
+from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain
 from transencoder.labels import as_record, combine, score_on_ranks
 from transencoder.losses import (
     ClippedCosineCrossEntropyLoss,
@@ -64,7 +64,7 @@ class Criteria(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pretraining(Stage[Work]):
+class Pretraining(Training):
     """Masked language modelling over the pairs: the encoder that a cross-encoder starts from."""
 
     pairs: Rows = made_of()
@@ -72,9 +72,6 @@ class Pretraining(Stage[Work]):
     fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
     mask_ratio: float
     both_orders: bool
-    seed: int
-    precision: Precision
-    n_processes: int
 
     def compute(self, work: Work) -> tuple[Any, Pretrained]:
         """Train."""
@@ -83,7 +80,7 @@ class Pretraining(Stage[Work]):
             self.pairs.data,
             self.fit,
             self.mask_ratio,
-            work.session(self.name, self.seed, self.precision),
+            self.session(work),
             device=work.device,
             both_orders=self.both_orders,
         )
@@ -95,13 +92,13 @@ class Pretraining(Stage[Work]):
         return asdict(record)
 
     @property
-    def n_steps(self) -> int:
-        """Optimiser steps."""
-        return steps_in_all(len(self.pairs.data), self.fit, both_orders=self.both_orders)
+    def n_trained(self) -> int:
+        """Pairs."""
+        return len(self.pairs.data) * (2 if self.both_orders else 1)
 
     def cost(self) -> Cost:
-        """Return the training's cost, and the model's."""
-        return _training_cost(self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1))
+        """Return the training's cost."""
+        return self.training_cost(self.base.n_parameters)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,7 +161,7 @@ class Labels(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Student(Stage[Work]):
+class Student(Training):
     """A member's bi- or cross-encoder, trained on what teachers say of the pairs."""
 
     labels: StageRecord = made_of()
@@ -179,11 +176,7 @@ class Student(Stage[Work]):
     gold: Gold | None = made_of()
     strangers: tuple[Model, ...] = made_of()
     """Teachers that criteria compare with and that have no part in the labels."""
-    fit: FitConfig = setting(lambda fit: fit.outcome)
     initialisation: str
-    seed: int
-    precision: Precision
-    n_processes: int
     allow_outside: bool
     """Whether targets may lie outside [0, 1], as the released code's do."""
     held_out: HeldOut | None = setting(lambda held_out: held_out.about, default=None)
@@ -198,7 +191,7 @@ class Student(Stage[Work]):
 
     def compute(self, work: Work) -> tuple[Encoder, Fitted]:
         """Train."""
-        session = work.session(self.name, self.seed, self.precision)
+        session = self.session(work)
         student = self._initialised(work, session.seed)
         if self.teacher is not None:
             transplant(work.load(self.teacher), student)
@@ -214,22 +207,14 @@ class Student(Stage[Work]):
         evaluate = self._evaluation(work, labels) if self.dev is not None or self.chosen_by is not None else None
         return student, fit(student, self._loss, material, evaluate, self.fit, session)
 
-    def write(self, work: Work, computed: tuple[Encoder, Fitted]) -> dict[str, Any]:
-        """Save the model."""
-        student, fitted = computed
-        student.save_pretrained(str(work.folder / "model"), create_model_card=False)
-        return asdict(fitted)
-
     @property
-    def n_steps(self) -> int:
-        """Optimiser steps."""
-        return steps_in_all(len(self.pairs.data), self.fit, both_orders=self._in_both_orders)
+    def n_trained(self) -> int:
+        """Pairs."""
+        return len(self.pairs.data) * (2 if self._in_both_orders else 1)
 
     def cost(self) -> Cost:
-        """Return the cost of the training, of dev evaluations, and of the model."""
-        n_evaluations = self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)
-        n_scored = n_evaluations * len(self.dev.pairs) * self._n_dev_orders if self.dev is not None else 0
-        return _training_cost(self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored)
+        """Return the cost of the training and of dev evaluations."""
+        return self.training_cost(self.base.n_parameters, self.n_scored(self.dev) * self._n_dev_orders)
 
     def _evaluation(self, work: Work, labels: np.ndarray) -> DevMetrics:
         """Return what is measured of the student at each evaluation."""
@@ -326,12 +311,3 @@ def read_targets(path: Path) -> np.ndarray:
     """Return the targets of a labels file, float32 (n,)."""
     targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
     return targets
-
-
-def _training_cost(n_parameters: int, n_trained: int, n_scored: int = 0) -> Cost:
-    """Return the cost of training an encoder: its model stays, checkpoints with Adam's moments lie beside it."""
-    return Cost(
-        operations=operations(n_parameters, n_trained, n_scored),
-        disk_bytes=4 * n_parameters,
-        scratch_bytes=16 * n_parameters,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from datasets import Dataset
 from transencoder import distributed
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
 from transencoder.configs.run import Teacher
-from transencoder.context import Context, Model, Rows, Scored, base_model
+from transencoder.context import Context, Model, Rows, base_model
 from transencoder.encoders import (
     check_layers,
     check_length,
@@ -27,7 +26,7 @@ from transencoder.fit import check_lora
 from transencoder.records import DEV, SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
 from transencoder.settings import method_name
-from transencoder.training.data import read_start_data
+from transencoder.training.data import read_text_data
 from transencoder.training.encoder_stages import (
     PAIRS,
     Cut,
@@ -45,10 +44,9 @@ from transencoder.training.label_teachers import (
     teachers_to_export,
 )
 from transencoder.training.parts import check_helpers, fetch_helper, pair_maker, with_classes
-from transencoder.training.pipeline import Pipeline, settings_in_words
-from transencoder.training.placement import placed
+from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
-from transencoder.training.scoring import Metrics, Scores, score_base_as_is
+from transencoder.training.scoring import Metrics, score_base_as_is, scores_stage
 from transencoder.wording import plural
 
 _N_MEASURED = 256
@@ -100,13 +98,13 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         size = count_parameters(folder, usable.student_layers), distributed.world_size()
         self.given, self.config = given.prepared(*size), usable.prepared(*size)
 
-    def open(self, executor: Executor, bad_rows_file: Path | None) -> EncoderContext:
+    def open(self, executor: Executor, run_folder: Path | None) -> EncoderContext:
         """Read the data and cut the model that is trained."""
-        data = read_start_data(self.config, self.config.rows.text, bad_rows_file)
+        data = read_text_data(self.config, self.config.rows.text, run_folder)
         _check_held_out(self.config, len(data.training))
         config = with_classes(self.config, data.record.get("classes", []))
         base = base_model(self.folder, pooling=config.pooling)
-        context = EncoderContext(config, executor, data, base=base)
+        context = EncoderContext(config, executor, data, base=base, max_length=config.fit.max_length)
         context.base = _cut(context, base)
         return context
 
@@ -138,7 +136,6 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             pooling=config.pooling,
             seed=config.seed,
             precision=config.precision,
-            n_processes=distributed.world_size(),
             config=config,
             teacher=self.teacher,
             n_texts=len(data.training),
@@ -254,11 +251,10 @@ def _scores(context: EncoderContext, trained: Model) -> dict[str, Metrics]:
     tests = {test.name: test for test in context.data.tests}
     if not tests:
         return {}
-    scores = {"start": _score(context, context.base, "start", tests)}
-    as_is = score_base_as_is(context, context.base, tests, max_length=context.config.fit.max_length)
-    if as_is is not None:
+    scores = {"start": context.make(scores_stage(context, context.base, "start", tests)).result}
+    if (as_is := score_base_as_is(context, context.base, "start-as-is", tests)) is not None:
         scores["start_as_is"] = as_is.result
-    return scores | {"bi": _score(context, trained, "bi", tests)}
+    return scores | {"bi": context.make(scores_stage(context, trained, "bi", tests)).result}
 
 
 def _dev(context: EncoderContext, trained: Model) -> Metrics | None:
@@ -266,21 +262,10 @@ def _dev(context: EncoderContext, trained: Model) -> Metrics | None:
     dev = context.data.dev
     if dev is None:
         return None
-    start = _score(context, context.base, f"{DEV}/start", {DEV: dev})
-    if not context.data.tests:
-        _score(context, trained, f"{DEV}/bi", {DEV: dev})  # the report's intervals are drawn from its scores
-    return {"start": start[DEV], "bi": trained.dev}
-
-
-def _score(context: EncoderContext, model: Model, name: str, sets: Mapping[str, Scored]) -> Metrics:
-    stage = Scores(
-        name=f"scores/{name}",
-        model=model,
-        sets=sets,
-        precision=context.config.precision,
-        max_length=None if model.cycle else context.config.fit.max_length,
-    )
-    return context.make(stage).result
+    start = context.make(scores_stage(context, context.base, f"{DEV}/start", {DEV: dev}))
+    if not context.data.tests:  # the report's intervals are drawn from these scores
+        context.make(scores_stage(context, trained, f"{DEV}/bi", {DEV: dev}))
+    return {"start": start.result[DEV], "bi": trained.dev}
 
 
 def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained: Model) -> SizeRecord | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
-from transencoder.configs import FitConfig, Pooling, Precision
+from transencoder.configs import Pooling, Precision
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import Given
-from transencoder.context import Model, Rows, Scored, Work, metrics_of, operations
+from transencoder.context import Model, Rows, Scored, Training, Work, metrics_of, operations
 from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
-from transencoder.fit import Fitted, Material, fit, steps_in_all
+from transencoder.fit import Fitted, Material, fit
 from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
@@ -119,7 +119,7 @@ class TeacherEmbeddings(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EncoderTraining(Stage[Work]):
+class EncoderTraining(Training):
     """The training of a bi-encoder by a method's loss."""
 
     pairs: Rows = made_of()
@@ -136,19 +136,15 @@ class EncoderTraining(Stage[Work]):
     method: str
     settings: Mapping[str, Any]
     """The method's own."""
-    fit: FitConfig = setting(lambda fit: fit.outcome)
     pooling: Pooling | None
-    seed: int
-    precision: Precision
-    n_processes: int
     config: EncoderConfig = implied()
     teacher: Path | None = implied()
     n_texts: int = implied()
 
-    def compute(self, work: Work) -> tuple[SentenceTransformer, Fitted, dict[str, float | None]]:
+    def compute(self, work: Work) -> tuple[SentenceTransformer, tuple[Fitted, dict[str, float | None]]]:
         """Train."""
         config, pairs = self.config, self.pairs.data
-        session = work.session(self.name, self.seed, self.precision)
+        session = self.session(work)
         student = work.load(self.base, self.fit.max_length)
         assert isinstance(student, SentenceTransformer), "a bi-encoder is trained"
         before = self._uniformity(student)
@@ -184,15 +180,12 @@ class EncoderTraining(Stage[Work]):
             session,
             rivals=config.candidates,
         )
-        return student, fitted, {"start": before, "bi": self._uniformity(student)}
+        return student, (fitted, {"start": before, "bi": self._uniformity(student)})
 
-    def write(
-        self, work: Work, computed: tuple[SentenceTransformer, Fitted, dict[str, float | None]]
-    ) -> dict[str, Any]:
+    def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save the model."""
-        student, fitted, evenness = computed
-        student.save_pretrained(str(work.folder / "model"), create_model_card=False)
-        return asdict(fitted) | {"uniformity": evenness}
+        student, (fitted, evenness) = computed
+        return super().write(work, (student, fitted)) | {"uniformity": evenness}
 
     @property
     def n_rows(self) -> int:
@@ -204,18 +197,10 @@ class EncoderTraining(Stage[Work]):
         """Rows that are trained on."""
         return self.n_rows - self._n_queued
 
-    @property
-    def n_steps(self) -> int:
-        """Optimiser steps."""
-        return steps_in_all(self.n_trained, self.fit, both_orders=False)
-
     def cost(self) -> Cost:
         """Return the cost of encoder and loss, of dev evaluations, and of the model and its checkpoint."""
         config, n_rows = self.config, self.n_steps * (self.fit.batch_size or 1)
-        n_scored = 0
-        if self.dev is not None:
-            n_scored = (self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)) * len(self.dev.pairs)
-        n_parameters = self.base.n_parameters
+        n_parameters, n_scored = self.base.n_parameters, self.n_scored(self.dev)
         width, dimension = _width(self.base.folder), None if self.teacher is None else _width(self.teacher)
         own = config.cost(width, dimension)
         encoder = operations(n_parameters, n_rows * config.rows.relative_length, n_scored) * own.relative

@@ -1,24 +1,33 @@
-"""The executor of a run in this process."""
+"""Who computes the stages of a run: this process, or worker processes that each have some members."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+import torch
+
+from transencoder import distributed, progress
 from transencoder.context import Work
+from transencoder.errors import InputError, RunError
+from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.runs import Run, Stage, StageRecord
 from transencoder.tokens import TokenCache
 
 
 class LocalExecutor:
-    """Computes the stages of an open run here, one after the other; under torchrun on every rank.
-
-    Args:
-        run: The run, which keeps what is done.
-        device: Where models are.
-        report_to: Trackers that trainings report to.
-    """
+    """Computes the stages of an open run here, one after the other; under torchrun on every rank."""
 
     def __init__(self, run: Run, device: str, report_to: tuple[str, ...] = ()) -> None:
         self.run = run
@@ -44,3 +53,206 @@ class LocalExecutor:
             return stage.write(work, computed) if self.run.is_first else {}
 
         return self.run.stage(stage.name, config=stage.key_settings, inputs=stage.key_inputs, compute=compute)
+
+
+REFUSED = 2
+"""Exit code of a worker that met what it cannot use, and said so."""
+
+_MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
+_ENDED_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker is told before its stages."""
+
+    folder: str
+    """The run's."""
+    method: str
+    device: str | None
+    """As the user gave it; None: the worker's own."""
+    report_to: tuple[str, ...]
+    reuse_from: tuple[str, ...]
+    log_level: int
+    """Progress below it is not shown."""
+    number: int
+    """From 0."""
+    n_workers: int
+    parent: int
+    """Process id; without that process a worker ends."""
+
+    @property
+    def place(self) -> str:
+        """The worker's folder in the run folder."""
+        return f"workers/{self.number + 1}"
+
+
+def n_workers(config: TransEncoder) -> int:
+    """Return how many processes train members; 1: this one alone.
+
+    Args:
+        config: As the user gave it: a device that is named is the only one.
+
+    Raises:
+        InputError: Several are asked for where there can be one only.
+    """
+    is_distributed = distributed.world_size() > 1
+    if is_distributed and (config.workers or 1) > 1:
+        raise InputError(f"workers is {config.workers}, under torchrun, whose processes share each model; leave it out")
+    if is_distributed or len(config.members) == 1 or config.alternate_members:
+        return 1
+    n_gpus = torch.cuda.device_count() if config.device is None else 1
+    return min(config.workers or max(n_gpus, 1), len(config.members))
+
+
+def spent(stages: Iterable[Mapping[str, Any]], n_workers: int) -> float:
+    """Return the seconds that stages take by the clock: those of the workers go side by side."""
+    seconds: dict[int | None, float] = {}
+    for stage in stages:
+        who = owner(stage["name"], n_workers) if n_workers > 1 else None
+        seconds[who] = seconds.get(who, 0.0) + stage["seconds"]
+    own = seconds.pop(None, 0.0)
+    return own + max(seconds.values(), default=0.0)
+
+
+def owner(stage: str, n_workers: int) -> int | None:
+    """Return the worker that computes a stage: the one of its member; None: no worker."""
+    found = _MEMBER.search(stage)
+    return None if found is None else (int(found[1]) - 1) % n_workers
+
+
+class Workers:
+    """An executor that hands the stages of members to worker processes, and computes all others here.
+
+    It ends the workers when its block ends; what is finished is kept.
+    """
+
+    def __init__(self, local: LocalExecutor, parts: Sequence[Part]) -> None:
+        self.local = local
+        self.parts = parts
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Connection[Any, Any]] = []
+
+    def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
+        """Return the records of stages that do not depend on each other, those of different workers side by side.
+
+        Raises:
+            InputError: A worker met something that cannot be used; it has said what.
+            RunError: A worker died.
+        """
+        owners = [owner(stage.name, len(self.parts)) for stage in stages]
+        queues = [deque(s for s, who in zip(stages, owners, strict=True) if who == i) for i in range(len(self.parts))]
+        for number, queue in enumerate(queues):
+            self._send(number, queue)
+        reused: dict[str, bool] = {}
+        for stage in (stage for stage, who in zip(stages, owners, strict=True) if who is None):
+            self.local.make([stage])
+        while busy := [self._connections[number] for number, queue in enumerate(queues) if queue]:
+            for connection in wait(busy):
+                number = self._connections.index(connection)  # type: ignore[arg-type]
+                stage = queues[number].popleft()
+                reused[stage.key] = self._receive(number, stage)
+                self._send(number, queues[number])
+        return [
+            self.local.run.adopt(stage.name, stage.key, reused=reused[stage.key])
+            if stage.key in reused
+            else self.local.make([stage])[0]
+            for stage in stages
+        ]
+
+    def __enter__(self) -> Self:
+        """Start the workers."""
+        try:
+            for part in self.parts:
+                process, connection = _started(part)
+                self._processes.append(process)
+                self._connections.append(connection)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the workers."""
+        self._end()
+
+    def _send(self, number: int, queue: deque[Stage[Any]]) -> None:
+        """Send a worker the first stage of its queue, if there is one."""
+        if queue:
+            try:
+                self._connections[number].send(queue[0])
+            except OSError as error:
+                raise self._error(number, queue[0].name) from error
+
+    def _receive(self, number: int, stage: Stage[Any]) -> bool:
+        """Return whether a stage that a worker has finished was done before."""
+        try:
+            return bool(self._connections[number].recv())
+        except (EOFError, OSError) as error:
+            raise self._error(number, stage.name) from error
+
+    def _error(self, number: int, stage: str) -> InputError | RunError:
+        """Return what to raise for a worker that has ended before its stage was done."""
+        code = self._processes[number].wait()
+        n_workers = len(self._processes)
+        if code == REFUSED:
+            return InputError(f"worker {number + 1} of {n_workers} cannot go on: see above")
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} (see above)"
+        return RunError(
+            f"worker {number + 1} of {n_workers} {how} while {stage} was waited for. Finished stages are kept: "
+            "the same command goes on from the last checkpoints"
+        )
+
+    def _end(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(_ENDED_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def parts_of(config: TransEncoder, given_device: str | None, method: str, n_workers: int) -> list[Part]:
+    """Return what each worker is told."""
+    log_level = logging.getLogger(progress.__name__).getEffectiveLevel()
+    return [
+        Part(
+            folder=config.output,
+            method=method,
+            device=given_device,
+            report_to=config.report_to,
+            reuse_from=config.reuse_from,
+            log_level=log_level,
+            number=number,
+            n_workers=n_workers,
+            parent=os.getpid(),
+        )
+        for number in range(n_workers)
+    ]
+
+
+def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
+    """Start a worker, with the GPU of its number or its share of the threads, and tell it its part."""
+    environment = dict(os.environ)
+    if not torch.cuda.is_available() or str(part.device).startswith("cpu"):
+        environment["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // part.n_workers))
+    elif part.device is None:
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(torch.cuda.device_count())))
+        names = seen.split(",")
+        environment["CUDA_VISIBLE_DEVICES"] = names[part.number % len(names)]
+    connection, theirs = Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "transencoder.training.worker", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            start_new_session=True,  # a Ctrl-C is ours to deal with
+        )
+    connection.send(part)
+    return process, connection

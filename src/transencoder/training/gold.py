@@ -1,10 +1,8 @@
-"""A few gold scores in a Trans-Encoder's training: beside the labels of teachers, with a growing share (DvBERT).
+"""Labelled pairs to train on: all that DvBERT learns, or a few beside a Trans-Encoder's pseudo-labels."""
 
-Neither paper has it.
-"""
+from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +10,43 @@ import numpy as np
 from datasets import Dataset, Value, concatenate_datasets
 
 from transencoder import tasks
-from transencoder.context import Gold, Scored
+from transencoder.configs.run import LabelledRows, RunConfig, Text
+from transencoder.context import Gold
 from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.pairs import fingerprint, read_pairs
-from transencoder.records import DataRecord
-from transencoder.training.labelled import data_record, source_name
-from transencoder.wording import plural
+from transencoder.pairs import ClassPairs, Source, fingerprint, read_classes, read_pairs
+from transencoder.training.text import (
+    TrainingText,
+    data_record,
+    pair_keys,
+    reading,
+    source_name,
+    task_named,
+    where,
+    without_pairs,
+)
 
-logger = logging.getLogger(__name__)
 
-_BATCH_ROWS = 4096
+def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_rows_file: Path | None) -> TrainingText:
+    """Read all labelled rows: `sentence1`, `sentence2` and `label`, the number of a class or a score in [0, 1].
+
+    Raises:
+        InputError: A source cannot be read, or its classes are others than those of the one before.
+    """
+    _check_tasks(config, text, labels)
+    files = [_numbered(bad_rows_file, number) for number in range(len(labels.sources))]
+    readings = [reading(config, file) | {"columns": text.columns or None} for file in files]
+    if labels.kind == "classes":
+        parts, more = _classes(labels, readings)
+    else:
+        parts, more = _scores(labels, readings), {}
+    rows = concatenate_datasets(parts)
+    name = " and ".join(map(source_name, labels.sources))
+    return TrainingText(rows, data_record(name, rows)).noted(**more).with_bad_rows(*files)
 
 
-def read_gold(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset, DataRecord]:
-    """The labelled pairs of a config, with `score` in [0, 1].
-
-    Args:
-        config: Whose `labelled` they are.
-        bad_rows_file: Where its bad rows go if they are skipped; None: nowhere.
+def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingText:
+    """Read the labelled pairs of a Trans-Encoder, with `score` in [0, 1].
 
     Raises:
         InputError: They cannot be read, have no scores, or scores out of range.
@@ -38,52 +54,48 @@ def read_gold(config: TransEncoder, bad_rows_file: Path | None) -> tuple[Dataset
     source = config.labelled
     assert source is not None, "only called where there are some"
     is_file = not isinstance(source, str) or Path(source).expanduser().is_file()
-    options = {
+    options = where(config) | {
         "split": None if is_file or task_named(source) else "train",
-        "cache_folder": config.cache_dir,
-        "data_folder": config.data_dir,
-        "token": config.token,
         "skip_bad_rows": config.skip_bad_rows,
         "bad_rows_file": bad_rows_file,
     }
-    pairs = read_scores(source, config.score_range, "score", options, "labelled")
-    return pairs, data_record(source_name(source), pairs)
+    pairs = _scored(source, config.score_range, "score", options)
+    text = TrainingText(pairs, data_record(source_name(source), pairs))
+    return text.with_bad_rows(bad_rows_file) if bad_rows_file and bad_rows_file.exists() else text
 
 
-def read_scores(
-    source: str | Dataset, score_range: Sequence[float], column: str, options: Mapping[str, Any], field: str
-) -> Dataset:
-    """Pairs with gold scores from 0 to 1: `sentence1`, `sentence2`, `score`.
+def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) -> tuple[TrainingText, Gold]:
+    """Return unlabelled pairs, less those that are labelled, then the labelled ones; and which have gold scores.
 
-    Args:
-        source: A file, a hub id, a data set, or a task, whose train split and range are taken.
-        score_range: Lowest and highest score of a file.
-        column: Of the scores in a file.
-        options: How a file is read; of a task, where its data are.
-        field: The setting that names the source, for messages.
-
-    Raises:
-        InputError: They cannot be read, have no scores, or scores out of range.
+    Neither the paper of Trans-Encoder nor DvBERT's has it.
     """
+    unlabelled = without_pairs(text.rows, pair_keys(labelled.rows, both_orders=both_orders))
+    gold = np.asarray(labelled.rows["score"][:], np.float32)
+    rows = concatenate_datasets([unlabelled, labelled.rows.select_columns(["sentence1", "sentence2"])])
+    scores = np.concatenate([np.full(len(unlabelled), np.nan, np.float32), gold])
+    together = text.replaced(rows, labelled=labelled.record, gold_rows=len(gold))
+    return together, Gold(scores, fingerprint(labelled.rows))
+
+
+def _scored(source: str | Dataset, score_range: tuple[float, ...], column: str, options: Mapping[str, Any]) -> Dataset:
+    """Read pairs with gold scores, brought to [0, 1]; of a task its train split, in its own range."""
     task = task_named(source)
     low, high = score_range
     if task is not None:
         if task.metric == "accuracy":
-            raise InputError(f"{field} is {source}, whose labels are classes; give pairs with scores, such as stsb")
+            raise InputError(f"labelled is {source}, whose labels are classes; give pairs with scores, such as stsb")
         if (low, high) != (0.0, 1.0):
             raise InputError(
-                f"score_range is of files, and {field} is the task {source}, which has its own; leave it out"
+                f"score_range is of files, and labelled is the task {source}, which has its own; leave it out"
             )
-        where = {name: options[name] for name in ("cache_folder", "data_folder", "token")}
-        pairs, low, high = tasks.load(task, "train", **where), *tasks.range_of(task)
+        pairs, low, high = tasks.load(task, "train", **_place(options)), *tasks.range_of(task)
     else:
         try:
             pairs = read_pairs(source, score_column=column, score_range=(low, high), **options)
         except InputError as error:
             raise InputError(f"{error}{_hint(str(error))}") from error
     scores = (np.asarray(pairs["score"][:], np.float64) - low) / (high - low)
-    texts = pairs.select_columns(["sentence1", "sentence2"])
-    return texts.add_column("score", scores.tolist(), feature=Value("float64"))
+    return _with_column(pairs.select_columns(["sentence1", "sentence2"]), "score", scores)
 
 
 def _hint(error: str) -> str:
@@ -94,67 +106,71 @@ def _hint(error: str) -> str:
     return ""
 
 
-def task_named(source: str | Dataset) -> tasks.Task | None:
-    """The task that is meant; None for a file or a data set."""
-    return tasks.TASKS.get(source) if isinstance(source, str) else None
+def _scores(labels: LabelledRows, readings: list[dict[str, Any]]) -> list[Dataset]:
+    read = [
+        _scored(source, labels.score_range, labels.column or "score", options)
+        for source, options in zip(labels.sources, readings, strict=True)
+    ]
+    return [pairs.rename_column("score", "label") for pairs in read]
 
 
-def with_gold(
-    config: TransEncoder, pairs: Dataset, record: DataRecord, labelled: Dataset, labelled_record: DataRecord
-) -> tuple[Dataset, DataRecord, Gold]:
-    """The unlabelled pairs, less those that are labelled, then the labelled ones; and which have gold scores.
+def _classes(labels: LabelledRows, readings: list[dict[str, Any]]) -> tuple[list[Dataset], dict[str, Any]]:
+    names, n_without = labels.class_names, 0
+    parts: list[Dataset] = []
+    for source, options in zip(labels.sources, readings, strict=True):
+        task = task_named(source)
+        numbers = None if labels.class_names or not parts else ()  # what occurred first says nothing of numbers
+        if task is None:
+            stated = Source(source, score_column=labels.column, **options)
+            found = read_classes(stated, class_names=names, numbers=numbers)
+        else:
+            found = _task_classes(task, names, numbers, options)
+        names = names or found.names
+        n_without += found.n_without
+        parts.append(_with_column(found.pairs, "label", found.classes))
+    return parts, {"classes": list(names)} | ({"rows_without_class": n_without} if n_without else {})
 
-    Args:
-        config: Says whether a pair turned round is the same pair.
-        pairs: The unlabelled pairs.
-        record: Of these.
-        labelled: What `read_gold` gave, or some of it.
-        labelled_record: Of this.
-    """
-    unlabelled = _without(pairs, _keys(labelled, both_orders=config.is_symmetric))
-    gold = np.asarray(labelled["score"][:], np.float32)
-    rows = concatenate_datasets([unlabelled, labelled.select_columns(["sentence1", "sentence2"])])
-    scores = np.concatenate([np.full(len(unlabelled), np.nan, np.float32), gold])
-    joined: Any = (
-        record
-        | data_record(record["source"], rows)
-        | {
-            "labelled": labelled_record,
-            "gold_rows": len(labelled),
-        }
+
+def _task_classes(
+    task: tasks.Task, names: tuple[str, ...], numbers: tuple[()] | None, options: Mapping[str, Any]
+) -> ClassPairs:
+    if task.metric != "accuracy" and task.positive_label is None:
+        raise InputError(f"{task.name} has scores, no classes; give label_kind scores, or another task")
+    source = Source(
+        task.dataset,
+        config=task.config,
+        revision=task.revision,
+        columns=task.columns[:2],
+        score_column=task.columns[2],
+        split=task.splits["train"],
+        **_place(options),
     )
-    return rows, joined, Gold(scores, fingerprint(labelled))
+    return read_classes(source, class_names=names or task.class_names, numbers=task.class_names or numbers)
 
 
-def apart(labelled: Dataset, record: DataRecord, tests: list[Scored]) -> tuple[Dataset, DataRecord]:
-    """Leave out the pairs of test sets, in either order, whose scores must not be learned: 17 of STS-B's train split.
-
-    Raises:
-        InputError: None is left.
-    """
-    tested = {key for test in tests for key in _keys(test.pairs, both_orders=True)}
-    kept = _without(labelled, tested)
-    if not len(kept):
-        raise InputError(f"every labelled pair of {record['source']} is one of a test set; give others")
-    n_left_out = len(labelled) - len(kept)
-    if not n_left_out:
-        return labelled, record
-    logger.warning(
-        "%s: %s of a test set left out of what is learned", record["source"], plural(n_left_out, "labelled pair")
-    )
-    more: Any = data_record(record["source"], kept) | {"test_rows": n_left_out}
-    return kept, record | more
+def _check_tasks(config: RunConfig, text: Text, labels: LabelledRows) -> None:
+    """Refuse what is said of files where all sources are tasks, which have columns and a train split of their own."""
+    if not all(map(task_named, labels.sources)):
+        return
+    given = {"columns": text.columns, "label_column": labels.column, "header": config.header}
+    given |= {"file_format": config.file_format, "split": config.split if config.split != "train" else None}
+    for name, value in given.items():
+        if value not in (None, ()):
+            raise InputError(
+                f"{name} is of files and hub ids, and labelled is the task {labels.sources[0]}, whose train split is "
+                "taken; leave it out, or give the hub id"
+            )
 
 
-def _keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
-    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
-    return keys | {(second, first) for first, second in keys} if both_orders else keys
+def _place(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that say where data are, which are all that a task's reading takes."""
+    return {name: options[name] for name in ("cache_folder", "data_folder", "token")}
 
 
-def _without(pairs: Dataset, keys: set[tuple[str, str]]) -> Dataset:
-    kept: list[int] = []
-    for offset in range(0, len(pairs), _BATCH_ROWS):
-        batch = pairs[offset : offset + _BATCH_ROWS]
-        texts = enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset)
-        kept += [row for row, pair in texts if pair not in keys]
-    return pairs if len(kept) == len(pairs) else pairs.select(kept)
+def _with_column(pairs: Dataset, name: str, values: np.ndarray) -> Dataset:
+    return pairs.add_column(name, values.astype(np.float64).tolist(), feature=Value("float64"))
+
+
+def _numbered(path: Path | None, number: int) -> Path | None:
+    """Return where the bad rows of the first source and of the later ones go: `bad-rows.tsv`, `bad-rows-2.tsv`."""
+    return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if path and number else path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from scipy.optimize import linear_sum_assignment
 from sentence_transformers import CrossEncoder
 
 from transencoder import distributed
-from transencoder.configs import FitConfig, Precision
+from transencoder.configs import Precision
 from transencoder.configs.run import LabelledRows, RunConfig
-from transencoder.context import Model, Rows, Scored, Work, base_model, metrics_of, operations
+from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations
 from transencoder.encoders import (
     check_cross_start,
     check_length,
@@ -30,9 +30,9 @@ from transencoder.encoders import (
     load_trained,
 )
 from transencoder.errors import InputError
-from transencoder.fit import Fitted, Material, check_lora, fit, steps_in_all
+from transencoder.fit import Fitted, Material, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
-from transencoder.runs import Cost, Stage, StageRecord, made_of, setting
+from transencoder.runs import Cost, Stage, StageRecord, made_of
 from transencoder.scorers import CrossScorer, class_probabilities
 from transencoder.wording import plural
 
@@ -53,7 +53,7 @@ class LabellingTeacher:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LabelTeacher(Stage[Work]):
+class LabelTeacher(Training):
     """The training of a cross-encoder on gold labels."""
 
     pairs: Rows = made_of()
@@ -62,15 +62,11 @@ class LabelTeacher(Stage[Work]):
     """What chooses the checkpoint; without it the last one is kept."""
     classes: tuple[str, ...]
     """None: it learns scores."""
-    fit: FitConfig = setting(lambda fit: fit.outcome)
     new_head: bool
-    seed: int
-    precision: Precision
-    n_processes: int
 
     def compute(self, work: Work) -> tuple[CrossEncoder, Fitted]:
         """Train."""
-        session = work.session(self.name, self.seed, self.precision)
+        session = self.session(work)
         model = load_cross(
             self.base.folder,
             class_names=self.classes,
@@ -92,25 +88,14 @@ class LabelTeacher(Stage[Work]):
         )
         return model, fitted
 
-    def write(self, work: Work, computed: tuple[CrossEncoder, Fitted]) -> dict[str, Any]:
-        """Save the model."""
-        model, fitted = computed
-        model.save_pretrained(str(work.folder / "model"), create_model_card=False)
-        return asdict(fitted)
-
     @property
-    def n_steps(self) -> int:
-        """Optimiser steps."""
-        return steps_in_all(len(self.pairs.data), self.fit, both_orders=False)
+    def n_trained(self) -> int:
+        """Pairs."""
+        return len(self.pairs.data)
 
     def cost(self) -> Cost:
-        """Return the cost of the training, and of the model and its checkpoints."""
-        n_parameters, n_trained = self.base.n_parameters, self.n_steps * (self.fit.batch_size or 1)
-        return Cost(
-            operations=operations(n_parameters, n_trained),
-            disk_bytes=4 * n_parameters,
-            scratch_bytes=2 * 16 * n_parameters,
-        )
+        """Return the training's cost."""
+        return self.training_cost(self.base.n_parameters, n_checkpoints=2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,13 +167,6 @@ def label_teachers(
 ) -> list[LabellingTeacher]:
     """Have each teacher label the pairs; teachers that have not learned the labels do so first.
 
-    Args:
-        make: Computes a stage.
-        config: Of the run.
-        given: Names the teachers and the classes.
-        dev: The dev set.
-        pairs: With `label`.
-
     Raises:
         InputError: A teacher that cannot be had, or with other classes.
     """
@@ -209,7 +187,6 @@ def label_teachers(
                     new_head=given.new_head,
                     seed=config.seed,
                     precision=config.precision,
-                    n_processes=distributed.world_size(),
                 )
             )
             learned = record.folder / "model"
@@ -230,10 +207,6 @@ def label_teachers(
 
 def learned_teachers(config: RunConfig, given: LabelledRows) -> list[bool]:
     """Return which teachers have learned these classes, or scores, already, and are taken as they are.
-
-    Args:
-        config: Says where models come from.
-        given: With the names of all classes.
 
     Raises:
         InputError: A teacher that cannot be had or cannot learn them, or with other classes.
@@ -256,12 +229,7 @@ def check_teachers(config: RunConfig, given: LabelledRows) -> None:
 
 
 def teachers_to_export(teachers: Sequence[LabellingTeacher], n_gold: int) -> dict[int, tuple[Path, str]]:
-    """Return folders and cards of the teachers that learned the labels here, by number.
-
-    Args:
-        teachers: What `label_teachers` gave.
-        n_gold: Pairs that they learned.
-    """
+    """Return folders and cards of the teachers that learned the labels here, by number."""
     found = {}
     for number, teacher in enumerate(teachers, 1):
         if teacher.model is not None:

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer
 
-from transencoder import distributed
-from transencoder.configs import FitConfig, Precision
-from transencoder.context import Context, Model, Rows, Work, base_model
+from transencoder.configs import FitConfig
+from transencoder.context import Context, Model, Rows, Training, Work, base_model
 from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError
-from transencoder.fit import masked_loss, pack, steps_in_all, train_language_model
+from transencoder.fit import masked_loss, pack, train_language_model
 from transencoder.methods.mlm import MLM
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, implied, made_of, setting, stage_seed
-from transencoder.training.data import read_start_data
-from transencoder.training.pipeline import Pipeline, settings_in_words
-from transencoder.training.placement import placed
+from transencoder.training.data import read_text_data
+from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
-from transencoder.training.scoring import Metrics, Scores
+from transencoder.training.scoring import Metrics, scores_stage
 from transencoder.wording import plural
 
 _BLOCKS = "blocks.arrow"
@@ -58,9 +56,9 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
             )
             _check_base(self.folder, usable)
 
-    def open(self, executor: Executor, bad_rows_file: Path | None) -> LanguageModelContext:
+    def open(self, executor: Executor, run_folder: Path | None) -> LanguageModelContext:
         """Read the text, and make a model where there is none to go on with."""
-        config, data = self.config, read_start_data(self.config, self.config.text, bad_rows_file)
+        config, data = self.config, read_text_data(self.config, self.config.text, run_folder)
         if self.folder is not None:
             base = base_model(self.folder, form="mlm", pooling="mean")
         else:
@@ -82,7 +80,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
                 pooling="mean",
                 n_parameters=12 * config.layers * config.width**2 + config.vocabulary * config.width,
             )
-        return LanguageModelContext(config, executor, data, base=base)
+        return LanguageModelContext(config, executor, data, base=base, max_length=config.fit.max_length)
 
     def train(self, context: LanguageModelContext) -> StageRecord:
         """Pack the text and train."""
@@ -99,7 +97,6 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
                 new_head=config.new_head,
                 seed=config.seed,
                 precision=config.precision,
-                n_processes=distributed.world_size(),
                 texts=context.data.rows,
             )
         )
@@ -181,7 +178,7 @@ class Blocks(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LanguageModel(Stage[Work]):
+class LanguageModel(Training):
     """The training of a masked language model."""
 
     blocks: StageRecord = made_of()
@@ -191,14 +188,11 @@ class LanguageModel(Stage[Work]):
     held_out: float
     """Share of the blocks that is not trained on."""
     new_head: bool
-    seed: int
-    precision: Precision
-    n_processes: int
     texts: Rows = implied()
 
-    def compute(self, work: Work) -> tuple[PreTrainedModel, Any, dict[str, Any]]:
+    def compute(self, work: Work) -> tuple[Any, Any]:
         """Train."""
-        session = work.session(self.name, self.seed, self.precision)
+        session = self.session(work)
         model, tokenizer = load_masked(self.base.folder, seed=session.seed, new_head=self.new_head)
         model.to(work.device)  # type: ignore[arg-type]
         blocks = Dataset.from_file(str(self.blocks.folder / _BLOCKS))
@@ -215,20 +209,20 @@ class LanguageModel(Stage[Work]):
             model, tokenizer, training, self.fit, self.mask_ratio, session, device=work.device
         )
         found = {"held_out": None if before is None else [before, loss()], "n_blocks": len(training)}
-        return model, tokenizer, asdict(trained) | found | {"best": None, "curve": [], "others": []}
+        return (model, tokenizer), asdict(trained) | found | {"best": None, "curve": [], "others": []}
 
-    def write(self, work: Work, computed: tuple[PreTrainedModel, Any, dict[str, Any]]) -> dict[str, Any]:
+    def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save model and tokenizer."""
-        model, tokenizer, found = computed
-        model.save_pretrained(work.folder / "model")
-        tokenizer.save_pretrained(work.folder / "model")
-        return found
+        saved, found = computed
+        for each in saved:
+            each.save_pretrained(work.folder / "model")
+        return found  # type: ignore[no-any-return]
 
     @property
-    def n_steps(self) -> int:
-        """Optimiser steps, about: how many tokens the text has is not known before it is tokenised."""
+    def n_trained(self) -> int:
+        """Blocks, about: how many tokens the text has is not known before it is tokenised."""
         n_blocks = -(-_n_tokens(self.texts.data) // (self.fit.max_length or 2))
-        return steps_in_all(max(1, n_blocks - round(self.held_out * n_blocks)), self.fit, both_orders=False)
+        return max(1, n_blocks - round(self.held_out * n_blocks))
 
     def cost(self) -> Cost:
         """Return the cost of the training, and of the model and its checkpoint."""
@@ -259,18 +253,7 @@ def _scores(context: LanguageModelContext, trained: Model) -> dict[str, Metrics]
     if not tests:
         return {}
     models = {"start": context.base, "mlm": replace(trained, cycle=0)}  # read as a base model is
-    return {
-        name: context.make(
-            Scores(
-                name=f"scores/{name}",
-                model=model,
-                sets=tests,
-                precision=context.config.precision,
-                max_length=context.config.fit.max_length,
-            )
-        ).result
-        for name, model in models.items()
-    }
+    return {name: context.make(scores_stage(context, each, name, tests)).result for name, each in models.items()}
 
 
 def _split(blocks: Dataset, held_out: float, seed: int) -> tuple[Dataset, Dataset]:

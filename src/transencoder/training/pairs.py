@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,12 @@ from transencoder.records import MiningRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner, Stage, made_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
-from transencoder.training.chains import Chain, best_chain, chains_of, ensemble_of, member_record
-from transencoder.training.data import read_data
-from transencoder.training.evidence import keep_sample
-from transencoder.training.pipeline import Pipeline, settings_in_words
-from transencoder.training.placement import placed
+from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
+from transencoder.training.data import read_pairs_data
+from transencoder.training.executors import n_workers
+from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
-from transencoder.training.workers import n_workers
+from transencoder.training.scoring import keep_sample
 from transencoder.wording import plural
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
@@ -69,10 +68,10 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
         self.n_workers = n_workers(config)
 
-    def open(self, executor: Executor, bad_rows_file: Path | None) -> CycleContext:
+    def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
         config = self.config
-        data = read_data(config, bad_rows_file, lambda *texts: self._mined(executor, *texts))
+        data = read_pairs_data(config, run_folder, lambda *texts: self._mined(executor, *texts))
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
         is_held_out = config.record_criteria or any(criteria.values())
@@ -80,6 +79,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             config=config,
             executor=executor,
             data=data,
+            max_length=config.bi.max_length,
+            labels_both_orders=config.label_both_orders and config.is_symmetric,
             members=self.members,
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
@@ -94,7 +95,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
     def measure(self, context: CycleContext, trained: tuple[CycleContext, list[list[Model]]]) -> Outcome:
         """Measure each member's models, and all together, and keep a sample of what they say."""
         context, cycles = trained
-        chains = chains_of(context, cycles)
+        chains = measured_chains(context, cycles)
         ensemble = ensemble_of(context, chains) if len(chains) > 1 else None
         kept = best_chain(chains)
         chain = chains[kept]
@@ -164,7 +165,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             max_length=self.config.bi.max_length,
             precision=self.config.precision,
             seed=self.config.seed,
-            n_processes=distributed.world_size(),
         )
         (record,) = executor.make([stage])
         if isinstance(executor, Planner):
@@ -187,7 +187,7 @@ class Mining(Stage[Work]):
     max_length: int | None
     precision: Precision
     seed: int
-    n_processes: int
+    n_processes: int = field(default_factory=distributed.world_size)
 
     def compute(self, work: Work) -> Corpora:
         """Embed the texts, each rank its share."""

@@ -33,10 +33,6 @@ from transencoder.views import (
 def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
     """Return what makes a method's rows of its texts; None: each text stands alone.
 
-    Args:
-        config: The method's config.
-        folder: The base model, whose tokenizer has the mask token.
-
     Raises:
         InputError: A model or a file that the views need cannot be had.
     """
@@ -67,11 +63,6 @@ def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> View:
 
 def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given) -> nn.Module:
     """Make a method's loss, with the helpers that it needs.
-
-    Args:
-        config: The method's config.
-        student: The encoder to train, its dropout set.
-        given: What is known of the teacher.
 
     Raises:
         InputError: Dropout alone should make two views differ, and the student has none.
@@ -110,10 +101,6 @@ def projected(config: EncoderConfig, student: SentenceTransformer, dimension: in
 
 def check_helpers(config: EncoderConfig, folder: Path) -> None:
     """Refuse helpers that do not go with the base model.
-
-    Args:
-        config: The method's config.
-        folder: The base model.
 
     Raises:
         InputError: A helper of another vocabulary, or a base model without the head that the loss needs.

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from transencoder.configs import FitConfig
+import torch
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+from transencoder.configs import FitConfig, Precision, nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context
+from transencoder.devices import checked_device, uses_bf16
+from transencoder.errors import InputError
 from transencoder.runs import Executor, Planner
+from transencoder.settings import expanded
 from transencoder.training.result import Outcome
 from transencoder.wording import plural
 
@@ -32,12 +41,12 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
         """Fill in every default, and look at the models."""
 
     @abstractmethod
-    def open(self, executor: Executor, bad_rows_file: Path | None) -> ContextT:
+    def open(self, executor: Executor, run_folder: Path | None) -> ContextT:
         """Read the data and return what the stages are built with.
 
         Args:
             executor: Who computes the stages.
-            bad_rows_file: Where bad rows of the training text go if they are skipped; None: nowhere.
+            run_folder: Where bad rows go if they are skipped; None: nowhere.
         """
 
     @abstractmethod
@@ -63,3 +72,52 @@ def settings_in_words(config: FitConfig) -> str:
         f"learning rate {config.learning_rate:g}, batches of {config.batch_size}, "
         f"{plural(config.epochs or 1, 'epoch')}, {config.max_length} tokens"
     )
+
+
+_CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
+"""Those whose package has the tracker's name."""
+
+Config = TypeVar("Config", bound=RunConfig)
+
+
+def placed(config: Config) -> tuple[Config, Config]:
+    """Decide device and precision.
+
+    Returns:
+        The config with its precision, and the same with its variables filled in and its device.
+
+    Raises:
+        InputError: A device that cannot be used here, a tracker that is not there, or a variable that is not set.
+    """
+    usable = expanded(config)
+    _check_trackers(usable.report_to)
+    device = _checked_device(usable.device) if usable.device else default_device()
+    precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
+    return replace(config, precision=precision), replace(usable, precision=precision, device=device)
+
+
+def _checked_device(name: str) -> str:
+    """A device that training can use; which GPU it takes is the environment's to say."""
+    if (other := re.fullmatch(r"cuda:([1-9]\d*)", name)) is not None:
+        raise InputError(
+            f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
+            f"CUDA_VISIBLE_DEVICES={other[1]}"
+        )
+    return checked_device(name)
+
+
+def _check_trackers(names: tuple[str, ...]) -> None:
+    """Refuse, before anything is trained, trackers that the trainer does not know or that are not installed."""
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise InputError(
+                f"report_to has {name!r}; the nearest tracker is {nearest(name, list(INTEGRATION_TO_CALLBACK))}"
+            )
+        packages = {"tensorboard": ("tensorboard", "tensorboardX")}.get(name, (name,))
+        if name in _CHECKED_TRACKERS and not any(find_spec(package) for package in packages):
+            raise InputError(f"report_to has {name}, which is not installed; pip install {name}, or leave it out")
+
+
+def default_device() -> str:
+    """Return the device that is taken where none is named: the present GPU, else the CPU."""
+    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"

@@ -26,9 +26,8 @@ from transencoder.results import of_member
 from transencoder.runs import Ranks, Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
-from transencoder.training.evidence import keep_gold, keep_texts
-from transencoder.training.scoring import Metrics
-from transencoder.training.workers import spent
+from transencoder.training.executors import spent
+from transencoder.training.scoring import Metrics, keep_gold, keep_texts
 from transencoder.wording import shown_source
 
 FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
@@ -79,12 +78,7 @@ class Outcome:
 
 
 def open_run(given: RunConfig, config: RunConfig) -> Run:
-    """Open the run folder of a config.
-
-    Args:
-        given: The config with every default written out, for the run's recipe.
-        config: The same with its variables filled in.
-    """
+    """Open the run folder of a config."""
     recipe = dataclasses.replace(given, reuse_from=())  # where stages come from changes no outcome
     run = Run.open(
         config.output,
@@ -119,17 +113,7 @@ def result_of(
     n_workers: int,
     recipe: str | None,
 ) -> Result:
-    """Return the content of result.json.
-
-    Args:
-        run: The run, its stages done.
-        given: The config with every default written out.
-        context: What the run was built with.
-        outcome: What its stages came to.
-        started: When this process began with it, by the monotonic clock.
-        n_workers: How many processes trained members.
-        recipe: Name of the recipe that the config comes from.
-    """
+    """Return the content of result.json."""
     texts = keep_texts(context)
     keep_gold(context)
     data = context.data
@@ -158,13 +142,7 @@ def result_of(
 
 
 def finish(run: Run, result: Result, outcome: Outcome) -> None:
-    """Put the models where the user finds them, write the record, then the report.
-
-    Args:
-        run: The run, its stages done.
-        result: The content of result.json.
-        outcome: What the stages came to.
-    """
+    """Put the models where the user finds them, write the record, then the report."""
     run.set_outdated_result_aside()
     if run.is_first:
         for form, model in outcome.best.items():

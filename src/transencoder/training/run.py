@@ -21,14 +21,12 @@ from transencoder.progress import duration
 from transencoder.records import Result
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
 from transencoder.settings import method_name
-from transencoder.training.data import BAD_ROWS
 from transencoder.training.encoder import EncoderPipeline
-from transencoder.training.executors import LocalExecutor
+from transencoder.training.executors import LocalExecutor, Workers, parts_of
 from transencoder.training.language_model import LanguageModelPipeline
 from transencoder.training.pairs import PairsPipeline
 from transencoder.training.pipeline import Pipeline
 from transencoder.training.result import FOLDERS, finish, open_run, result_of
-from transencoder.training.workers import Workers, parts_of
 from transencoder.wording import plural
 
 _PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
@@ -138,7 +136,7 @@ def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
         if pipeline.n_workers > 1:
             parts = parts_of(usable, config.device, method_name(type(config)), pipeline.n_workers)
             executor = stack.enter_context(Workers(local, parts))
-        context = pipeline.open(executor, run.folder / BAD_ROWS)
+        context = pipeline.open(executor, run.folder)
         outcome = pipeline.measure(context, pipeline.train(context))
         result = result_of(run, given, context, outcome, started=started, n_workers=pipeline.n_workers, recipe=recipe)
         finish(run, result, outcome)

@@ -1,4 +1,4 @@
-"""What a run's models score on its labelled sets: each set once a model, as stages of the run."""
+"""What a run's models score on labelled sets, and what is kept for the report: text statistics, gold, a sample."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from transencoder.configs import Precision
-from transencoder.context import Context, Model, Scored, Work, operations
+from transencoder.configs import Form, Precision
+from transencoder.context import Context, Model, Rows, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
 from transencoder.encoders import load_bi
-from transencoder.evaluation import agreement, measure
-from transencoder.runs import Cost, Stage, StageRecord, made_of, setting
+from transencoder.evaluation import agreement, gold_of, measure, spearman
+from transencoder.pairs import text_statistics
+from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
+from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer, KeptScores
 
 Metrics = dict[str, float | None]
@@ -84,49 +88,27 @@ class Similarities(Stage[Work]):
 
 
 def scores_stage(
-    context: CycleContext, model: Model, name: str, sets: Mapping[str, Scored], max_length: int | None = None
+    context: Context[Any], model: Model, name: str, sets: Mapping[str, Scored], max_length: int | None = None
 ) -> Scores:
-    """Return the stage of a model's metrics in the run's precision and lengths.
-
-    Args:
-        context: What the run works with.
-        model: What is measured.
-        name: Of the stage, after `scores/`.
-        sets: What it is measured on.
-        max_length: Tokens of a text or pair in the place of a trained model's own.
-    """
+    """Return the stage of a model's metrics in the run's precision; a trained one may be given another length."""
     return Scores(
         name=f"scores/{name}",
         model=model,
         sets=sets,
         precision=context.config.precision,
-        max_length=max_length if model.cycle else context.config.bi.max_length,
+        max_length=max_length if model.cycle else context.max_length,
         both_orders=context.labels_both_orders,
     )
 
 
-def score_base_as_is(
-    context: Context[Any],
-    model: Model,
-    sets: Mapping[str, Scored],
-    *,
-    max_length: int | None,
-    name: str = "start-as-is",
-) -> StageRecord | None:
+def score_base_as_is(context: Context[Any], model: Model, name: str, sets: Mapping[str, Scored]) -> StageRecord | None:
     """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its base model look worse than it is; gains are to be counted against
     the better of the two. None where the run takes the model as it is anyway.
-
-    Args:
-        context: What the run works with.
-        model: The base model.
-        sets: What it is measured on.
-        max_length: Tokens of a sentence in the run.
-        name: Of the stage, after `scores/`.
     """
     own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
-    is_shortened = max_length is not None and (own is None or max_length < own)
+    is_shortened = context.max_length is not None and (own is None or context.max_length < own)
     if not is_shortened and not uses_bf16(context.config.device, context.config.precision):
         return None
     return context.make(
@@ -135,13 +117,7 @@ def score_base_as_is(
 
 
 def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
-    """Return the metrics of the weighted mean of scores that stages keep (paper, section 4).
-
-    Args:
-        records: The stages of each model's scores on these sets.
-        weights: Of each model, above 0; normalised.
-        sets: The labelled sets.
-    """
+    """Return the metrics of the weighted mean of scores that stages keep (paper, section 4)."""
     shares = np.array(weights) / sum(weights)
 
     def metric(name: str, scored: Scored) -> float:
@@ -161,12 +137,6 @@ def released_metrics(
     That is for bi-encoders alone: on binary sets the mean of the members' AUCs; on graded sets the best of four
     similarities, each averaged over the members: a choice made on the test set. For cross-encoders there is no
     difference, and no entry. For parity: it is not what the paper's text says.
-
-    Args:
-        context: What the run works with.
-        models: One of each member, all of one form.
-        records: The stages of their scores on the sets.
-        sets: The labelled sets.
     """
     found: Metrics = {}
     if models[0].form != "bi":
@@ -184,7 +154,7 @@ def released_metrics(
                 model=model,
                 sets=graded,
                 precision=context.config.precision,
-                max_length=context.base_length(model),
+                max_length=None if model.cycle else context.max_length,
             )
             for model in models
         ]
@@ -197,10 +167,6 @@ def released_metrics(
 
 def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
     """Return, of each pair, the cosine, the negative Manhattan and Euclidean distances, and the dot product.
-
-    Args:
-        scorer: Embeds the sentences.
-        scored: n pairs.
 
     Returns:
         float64 (4, n), higher meaning more alike.
@@ -217,3 +183,106 @@ def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
 def _defined(found: Mapping[str, float]) -> Metrics:
     """Return None in the place of NaN, which JSON lacks."""
     return {name: None if math.isnan(value) else value for name, value in found.items()}
+
+
+_SAMPLE_ROWS = 2000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Texts(Stage[Work]):
+    """The training text in numbers."""
+
+    rows: Rows = made_of()
+
+    def write(self, work: Work, computed: None) -> Mapping[str, Any]:
+        """Return the statistics."""
+        return text_statistics(self.rows.data)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeptGold(Stage[Work]):
+    """The gold scores of labelled sets, beside the models' scores: what the report's intervals are drawn from."""
+
+    sets: Mapping[str, Scored] = made_of()
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write `NAME.npz` of every set: `gold`, float64 (n,), and of a ranking `queries`."""
+        for name, scored in self.sets.items():
+            gold, queries = gold_of(scored.pairs, scored.metric)
+            arrays = {"gold": gold} if queries is None else {"gold": gold, "queries": queries}
+            np.savez(work.folder / f"{name}.npz", **arrays)
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample(Stage[Work]):
+    """What models say of some training pairs."""
+
+    pairs: Rows = made_of()
+    models: Mapping[str, Model] = made_of()
+    """`start`, from which gains are counted, and the kept model of each form."""
+    rows: np.ndarray = setting(len)
+    """Which pairs, drawn with the seed."""
+    seed: int
+    both_orders: bool
+    max_length: int | None
+    """Of a base model."""
+    precision: Precision
+    start: Model = implied(reading=True)
+    known: Mapping[str, StageRecord] = implied()
+    """Stages with the scores of models that have scored all pairs before."""
+
+    def compute(self, work: Work) -> dict[str, Any]:
+        """Score the pairs with the models that have not."""
+        pairs = self.pairs.data.select(self.rows)
+        columns: dict[str, Any] = {name: pairs[name][:] for name in ("sentence1", "sentence2")}
+        for name, model in self.models.items():
+            if name in self.known:
+                columns[name] = np.load(self.known[name].folder / "scores.npy", mmap_mode="r")[self.rows]
+            else:
+                encoder = work.load(model, None if model.cycle else self.max_length)
+                scorer = work.scorer(encoder, self.precision, prompts=model.prompts, both_orders=self.both_orders)
+                columns[name] = scorer.score(pairs)
+        return {"row": self.rows} | columns
+
+    def write(self, work: Work, computed: dict[str, Any]) -> dict[str, Any]:
+        """Write the table, and return each form's rank correlation with the start, times 100."""
+        pq.write_table(pa.table(computed), work.folder / SAMPLE_FILE)
+        found = {form: spearman(computed["start"], computed[form]) for form in self.models if form != "start"}
+        agreement = {form: None if np.isnan(value) else value for form, value in found.items()}
+        return {"rows": len(self.rows), "start_agreement": agreement}
+
+
+def keep_texts(context: Context[Any]) -> TextStatistics:
+    """Count the training text."""
+    return context.make(Texts(name="texts", rows=context.data.rows)).result  # type: ignore[return-value]
+
+
+def keep_gold(context: Context[Any]) -> None:
+    """Keep the gold scores of the tests, or, where there are none, of dev."""
+    data = context.data
+    sets = {test.name: test for test in data.tests} or ({} if data.dev is None else {DEV: data.dev})
+    ranked = {name: each for name, each in sets.items() if each.classes is None}  # a classifier gives no score a pair
+    if ranked:
+        context.make(KeptGold(name=GOLD, sets=ranked))
+
+
+def keep_sample(context: CycleContext, start: Model, best: Mapping[Form, Model]) -> StageRecord:
+    """Keep what models say of up to 2,000 training pairs, drawn with the seed."""
+    models = {"start": start, **{str(form): model for form, model in best.items()}}
+    seed, n_pairs = stage_seed(context.config.seed, SAMPLE), len(context.data.training)
+    scored = {name: context.made.get(f"{model.name}/scores") for name, model in models.items()}
+    return context.make(
+        Sample(
+            name=SAMPLE,
+            pairs=context.data.rows,
+            models=models,
+            rows=np.sort(np.random.default_rng(seed).choice(n_pairs, min(n_pairs, _SAMPLE_ROWS), replace=False)),
+            seed=seed,
+            both_orders=bool(context.labels_both_orders),
+            max_length=context.max_length,
+            precision=context.config.precision,
+            start=start,
+            known={name: record for name, record in scored.items() if record is not None},
+        )
+    )

@@ -12,9 +12,8 @@ import torch
 from transencoder import progress
 from transencoder.errors import InputError, TransencoderError
 from transencoder.runs import Run
-from transencoder.training.executors import LocalExecutor
-from transencoder.training.placement import default_device
-from transencoder.training.workers import REFUSED, Part
+from transencoder.training.executors import REFUSED, LocalExecutor, Part
+from transencoder.training.pipeline import default_device
 
 _WATCH_SECONDS = 0.5
 

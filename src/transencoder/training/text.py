@@ -1,0 +1,161 @@
+"""Training text on its way from its source to the stages: its rows, and what result.json says of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from datasets import Dataset
+
+from transencoder import tasks
+from transencoder.configs import RunConfig
+from transencoder.context import Scored
+from transencoder.errors import InputError
+from transencoder.pairs import fingerprint
+from transencoder.records import DataRecord
+from transencoder.wording import plural
+
+logger = logging.getLogger(__name__)
+
+_BATCH_ROWS = 4096
+_LEFT_OUT: tuple[Literal["missing_rows", "excluded_rows", "bad_rows"], ...] = (
+    "missing_rows",
+    "excluded_rows",
+    "bad_rows",
+)
+
+
+@dataclass(frozen=True)
+class TrainingText:
+    """Rows to train on, and their record."""
+
+    rows: Dataset
+    record: DataRecord
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many rows were left out, for each reason."""
+        return {name: self.record.get(name, 0) for name in _LEFT_OUT}
+
+    def replaced(self, rows: Dataset, **more: Any) -> TrainingText:
+        """Return other rows of the same source, with more in their record."""
+        return TrainingText(rows, self.record | data_record(self.record["source"], rows) | more)  # type: ignore[arg-type]
+
+    def noted(self, **more: Any) -> TrainingText:
+        """Return the same rows with more in their record."""
+        return TrainingText(self.rows, self.record | more)  # type: ignore[arg-type]
+
+    def with_bad_rows(self, *files: Path | None) -> TrainingText:
+        """Count the bad rows that reading set aside in files; None: none are set aside."""
+        paths = [path for path in files if path is not None]
+        return self.noted(bad_rows=sum(_n_lines(path) for path in paths)) if paths else self
+
+    def drawn(self, n_rows: int | None, field: str, seed: int) -> TrainingText:
+        """Draw so many rows, kept in their own order; None: all.
+
+        Raises:
+            InputError: There are fewer.
+        """
+        if n_rows is None:
+            return self
+        if n_rows > len(self.rows):
+            raise InputError(
+                f"{field} is {n_rows}, but {self.record['source']} has {len(self.rows)}; give at most that, or none"
+            )
+        chosen = np.sort(np.random.default_rng(seed).choice(len(self.rows), n_rows, replace=False))
+        return self.replaced(self.rows.select(chosen), drawn_from=len(self.rows))
+
+    def without_sentences_of(self, tests: list[Scored]) -> TrainingText:
+        """Leave out rows that hold a sentence of a test (inductive).
+
+        Raises:
+            InputError: None is left.
+        """
+        kept = _without_sentences(self.rows, tests)
+        if not len(kept):
+            raise InputError(
+                f"every row of {self.record['source']} holds a sentence of a test set; give other text, or leave "
+                "exclude_test_sentences out"
+            )
+        n_excluded = self.left_out["excluded_rows"] + len(self.rows) - len(kept)
+        return self.replaced(kept, transductive=False, excluded_rows=n_excluded)
+
+    def compared_with(self, tests: list[Scored]) -> TrainingText:
+        """Record how many rows hold a sentence of a test (transductive)."""
+        n_touched = len(self.rows) - len(_without_sentences(self.rows, tests))
+        return self.noted(transductive=n_touched > 0, transductive_rows=n_touched)
+
+    def without_pairs_of(self, tests: list[Scored]) -> TrainingText:
+        """Leave out the pairs of tests, in either order, whose gold must not be learned: 17 of STS-B's train split.
+
+        Raises:
+            InputError: None is left.
+        """
+        kept = without_pairs(self.rows, {key for test in tests for key in pair_keys(test.pairs, both_orders=True)})
+        if not len(kept):
+            raise InputError(f"every labelled pair of {self.record['source']} is one of a test set; give others")
+        n_left_out = len(self.rows) - len(kept)
+        if not n_left_out:
+            return self
+        words = plural(n_left_out, "labelled pair")
+        logger.warning("%s: %s of a test set left out of what is learned", self.record["source"], words)
+        return self.replaced(kept, test_rows=n_left_out)
+
+
+def data_record(source: str, rows: Dataset) -> DataRecord:
+    """Return a data set for result.json."""
+    return {"source": source, "rows": len(rows), "fingerprint": fingerprint(rows)}
+
+
+def source_name(source: str | Dataset) -> str:
+    """Return where a data set came from, in words."""
+    return source if isinstance(source, str) else "a Dataset given in Python"
+
+
+def task_named(source: str | Dataset) -> tasks.Task | None:
+    """Return the task that is meant; None for a file or a data set."""
+    return tasks.TASKS.get(source) if isinstance(source, str) else None
+
+
+def where(config: RunConfig) -> dict[str, Any]:
+    """Return where data sets are found, as the readers take it."""
+    return {"data_folder": config.data_dir, "cache_folder": config.cache_dir, "token": config.token}
+
+
+def reading(config: RunConfig, bad_rows_file: Path | None) -> dict[str, Any]:
+    """Return how training text is read, as the readers take it."""
+    return where(config) | {
+        "header": config.header,
+        "file_format": config.file_format,
+        "split": config.split,
+        "skip_bad_rows": config.skip_bad_rows,
+        "bad_rows_file": bad_rows_file,
+    }
+
+
+def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
+    """Return the texts of pairs, with those of the pairs turned round where order means nothing."""
+    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+    return keys | {(second, first) for first, second in keys} if both_orders else keys
+
+
+def without_pairs(pairs: Dataset, keys: set[tuple[str, str]]) -> Dataset:
+    """Return the pairs whose texts are none of the keys."""
+    kept: list[int] = []
+    for offset in range(0, len(pairs), _BATCH_ROWS):
+        batch = pairs[offset : offset + _BATCH_ROWS]
+        texts = enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset)
+        kept += [row for row, pair in texts if pair not in keys]
+    return pairs if len(kept) == len(pairs) else pairs.select(kept)
+
+
+def _without_sentences(rows: Dataset, tests: Iterable[Scored]) -> Dataset:
+    return tasks.without_sentences(rows, tasks.sentences_of(test.pairs for test in tests))
+
+
+def _n_lines(path: Path) -> int:
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
