@@ -102,7 +102,10 @@ class Filler:
 
     def _logits(self, batch: Sequence[Masked], row_of: Tensor, position_of: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the output in the masked places, (places, vocabulary), and return the tokens that stood there too."""
-        features = _padded([torch.tensor(row.ids) for row in batch], self.tokenizer.pad_token_id, self.device)
+        rows = [torch.tensor(row.ids) for row in batch]
+        texts = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
+        are_text = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        features = {"input_ids": texts.to(self.device), "attention_mask": are_text.to(self.device)}
         ids = features["input_ids"][row_of, position_of]
         features["input_ids"][row_of, position_of] = self.tokenizer.mask_token_id
         with torch.inference_mode():
@@ -139,14 +142,6 @@ class Filler:
         (before,) = read(["a"])
         after = read([f"a {word}" for word in words.values()]) if words else []
         return {i: word for (i, word), ids in zip(words.items(), after, strict=True) if ids == [*before, i]}
-
-
-def _padded(rows: list[Tensor], pad: int, device: torch.device) -> dict[str, Tensor]:
-    is_text = [torch.ones_like(row) for row in rows]
-    return {
-        "input_ids": pad_sequence(rows, batch_first=True, padding_value=pad).to(device),
-        "attention_mask": pad_sequence(is_text, batch_first=True).to(device),
-    }
 
 
 def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:

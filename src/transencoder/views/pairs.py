@@ -3,12 +3,12 @@
 import math
 import random as python_random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,31 +29,19 @@ if TYPE_CHECKING:
 CHUNK = 1024
 """Texts at a time."""
 
+PairMaker = Callable[[Dataset, Path, int], Dataset]
+"""Makes rows to train on of texts (`text`), from a seed, in an Arrow file: `sentence1`, `sentence2` and so on, and for
+some makers `label`. Memory does not grow with the rows. Its `repr` says all that decides what comes out, besides the
+seed."""
+
 _BLOCK_ROWS = 4096
 _ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
 """Beta distributions of the lengths: anchors are rather long, positives rather short (section 3.1)."""
 
 
-class PairMaker(Protocol):
-    """Makes training pairs of sentences; its `repr` says all that decides what comes out, besides the seed."""
-
-    def __call__(self, texts: Dataset, file: Path, seed: int, /) -> Dataset:
-        """Write the pairs, streamed: memory does not grow with the rows.
-
-        Args:
-            texts: n sentences or documents in `text`.
-            file: The Arrow file to write; it gets its name when it is complete.
-            seed: With the row, it decides what comes out.
-
-        Returns:
-            `sentence1`, `sentence2` and, for some makers, `label`, memory-mapped.
-        """
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class TwoViews:
-    """Two views of each sentence: n pairs of one meaning."""
+    """Two views of each sentence: n pairs of one meaning, `sentence1` and `sentence2`."""
 
     first: View
     """Makes `sentence1`."""
@@ -67,9 +55,8 @@ class TwoViews:
             InputError: A view gave another number of texts than it was given, or an empty one.
         """
         schema = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string())])
-        return write_pairs(
-            file, schema, _chunks(sentences, (self.first, self.second), seed, n_processes), len(sentences)
-        )
+        chunks = _chunks(sentences, (self.first, self.second), seed, n_processes)
+        return _write(file, schema, chunks, len(sentences))
 
     def __repr__(self) -> str:
         """Name the views, without addresses of functions."""
@@ -88,7 +75,7 @@ class Contrasts:
     """Pairs of different sentences for each sentence (paper: 7)."""
 
     def __call__(self, sentences: Dataset, file: Path, seed: int) -> Dataset:
-        """Write n (1 + n_negatives) pairs.
+        """Write n (1 + n_negatives) pairs: `sentence1`, `sentence2` and `label`.
 
         Raises:
             InputError: There is one sentence only.
@@ -96,7 +83,7 @@ class Contrasts:
         if len(sentences) < 2:
             raise InputError("there is 1 sentence; a pair of different ones needs at least 2")
         schema = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string()), ("label", pa.float32())])
-        return write_pairs(file, schema, self._chunks(sentences, seed), len(sentences) * (1 + self.n_negatives))
+        return _write(file, schema, self._chunks(sentences, seed), len(sentences) * (1 + self.n_negatives))
 
     def _chunks(self, sentences: Dataset, seed: int) -> Iterator[tuple[list[str], list[str], list[float]]]:
         n, size = len(sentences), 1 + self.n_negatives
@@ -122,7 +109,7 @@ class Spans(SpanRows):
             InputError: A document is too short.
         """
         schema = pa.schema([(f"sentence{i + 1}", pa.string()) for i in range(self.n_columns)])
-        return write_pairs(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
+        return _write(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
 
     def sample(self, words: list[str], random: np.random.Generator) -> list[str]:
         """Draw the spans of one document, in the order of the columns.
@@ -165,20 +152,17 @@ class Spans(SpanRows):
             rows = []
             for row, text in enumerate(documents[start : start + CHUNK]["text"], start):
                 words = split_words(text)
-                self._check(words, row)
+                if len(words) < self.document_words:
+                    raise InputError(
+                        f"document {row + 1} has {len(words)} words, but document_words is {self.document_words}: "
+                        f"{join_words(words[:8])!r} ... Give documents of at least so many, or a smaller "
+                        "document_words: spans shrink with it"
+                    )
                 rows += [self.sample(words, np.random.default_rng((seed, row, i))) for i in range(self.n_samples)]
             yield tuple(list(column) for column in zip(*rows, strict=True))
 
-    def _check(self, words: list[str], row: int) -> None:
-        if len(words) < self.document_words:
-            start = join_words(words[:8])
-            raise InputError(
-                f"document {row + 1} has {len(words)} words, but document_words is {self.document_words}: {start!r} "
-                "... Give documents of at least so many, or a smaller document_words: spans shrink with it"
-            )
 
-
-def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
+def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
     """Write rows to an Arrow file, chunk by chunk, each a list for every column; the file gets its name at the end."""
     with (
         whole_file(file) as draft,
@@ -187,11 +171,8 @@ def write_pairs(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any],
         progress.task("make pairs", total) as advance,
     ):
         for columns in chunks:
-            writer.write_batch(
-                pa.record_batch(
-                    [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)], schema
-                )
-            )
+            arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema))
             advance(len(columns[0]))
     return Dataset.from_file(str(file))
 

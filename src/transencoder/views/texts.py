@@ -1,17 +1,23 @@
-"""Views that need the text alone: itself, a span masked, words deleted, a word replaced by a synonym from a file."""
+"""Views of a text: itself, a span masked, words deleted, a word replaced by a synonym or by a language model."""
 
 import hashlib
 import os
 import random as python_random
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from transencoder.configs import ranges
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.scripts import join_words, split_words
 from transencoder.wording import shorten
+
+if TYPE_CHECKING:
+    from transencoder.views.fillers import Filler, Masked
 
 Randoms = list[python_random.Random]
 View = Callable[[list[str], Randoms], list[str]]
@@ -30,19 +36,8 @@ def as_is(texts: list[str], randoms: Randoms) -> list[str]:
     return texts
 
 
-class _EachText(ABC):
-    """A view that makes each text on its own."""
-
-    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """Make the view of each text."""
-        return [self._make(text, random) for text, random in zip(texts, randoms, strict=True)]
-
-    @abstractmethod
-    def _make(self, text: str, random: python_random.Random) -> str: ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class SpanMask(_EachText):
+class SpanMask:
     """One span of characters becomes the mask token (Mirror-BERT, section 2.1).
 
     It is masked where it stands; the released code masks the first place where the same characters stand.
@@ -55,7 +50,11 @@ class SpanMask(_EachText):
     min_characters: int = 30
     """Shorter texts stay as they are (released code: 30)."""
 
-    def _make(self, text: str, random: python_random.Random) -> str:
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """Mask a span of each text that is long enough."""
+        return [self._mask(text, random) for text, random in zip(texts, randoms, strict=True)]
+
+    def _mask(self, text: str, random: python_random.Random) -> str:
         if len(text) < max(self.min_characters, self.n_characters):
             return text
         start = random.randrange(len(text) - self.n_characters + 1)
@@ -63,18 +62,17 @@ class SpanMask(_EachText):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordDeletion(_EachText):
+class WordDeletion(Config):
     """Each word goes with the same probability; one of them always stays. Words of any script: `split_words`."""
 
-    share: float = 0.2
+    share: float = ranges.share(0.2, " of the words")
     """Probability that a word goes, 0 to below 1."""
 
-    def __post_init__(self) -> None:
-        """Refuse what is no probability."""
-        if not 0.0 <= self.share < 1.0:
-            raise InputError(f"share is {self.share}; it is a share of the words, 0 to below 1")
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """Delete some words of each text that has several."""
+        return [self._delete(text, random) for text, random in zip(texts, randoms, strict=True)]
 
-    def _make(self, text: str, random: python_random.Random) -> str:
+    def _delete(self, text: str, random: python_random.Random) -> str:
         words = split_words(text)
         if len(words) < 2:
             return text
@@ -83,27 +81,94 @@ class WordDeletion(_EachText):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synonyms(_EachText):
+class Synonyms:
     """One word, of those that have synonyms, is replaced by one of them (SCT, section 5.3.3)."""
 
     table: Mapping[str, tuple[str, ...]]
     """Lower-cased word -> its synonyms; `read_synonyms` reads one from files."""
+
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """Replace one word of each text that has a word with synonyms."""
+        return [self._replace(text, random) for text, random in zip(texts, randoms, strict=True)]
 
     def __repr__(self) -> str:
         """Name the table by its size and content."""
         digest = hashlib.sha256(repr(sorted(self.table.items())).encode()).hexdigest()
         return f"Synonyms({len(self.table)} words, {digest[:16]})"
 
-    def _make(self, text: str, random: python_random.Random) -> str:
+    def _replace(self, text: str, random: python_random.Random) -> str:
         words = [match for match in WORD.finditer(text) if match.group().lower() in self.table]
         if not words:
             return text
         word = random.choice(words)
         synonym = random.choice(self.table[word.group().lower()])
-        return text[: word.start()] + like(word.group(), synonym) + text[word.end() :]
+        return text[: word.start()] + _like(word.group(), synonym) + text[word.end() :]
 
 
-def like(word: str, other: str) -> str:
+@dataclass(frozen=True, kw_only=True)
+class MaskedWords(Config):
+    """A share of the words is masked, and a masked language model puts other words there (SCT, section 5.3.3: MLM).
+
+    Words that are one token of the model are replaced, by others that are; pieces of words, punctuation and what the
+    model does not know stay, and the text around them keeps its characters. Texts without spaces between words stay.
+
+    A row's words are drawn by its own generator. The rows of a call go through the model together, in their order,
+    which changes the last digits of its probabilities: only a draw at the very edge of two words can turn with it.
+    """
+
+    folder: Path
+    """A plain pretrained model with its language-modelling head and a fast tokenizer; loaded when first needed."""
+    share: float = 0.15
+    """Of the words that can be replaced, above 0 to 1; at least one is (SCT, section 5.3.3: 15 %)."""
+    n_best: int = ranges.at_least(1, 10)
+    """The word is drawn, by the model's probabilities, from so many that it likes best; 1: the best. SCT: silent."""
+    max_length: int = 128
+    """Tokens of a text, those behind them stay; or fewer, where the model has no more positions."""
+    device: str | None = None
+    """Such as `cpu` or `cuda:0`; None: the best there is."""
+
+    def contradictions(self) -> Contradictions:
+        """Yield a share that is none."""
+        if not 0.0 < self.share <= 1.0:
+            yield f"share is {self.share}; it is a share of the words, above 0 to 1"
+
+    def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
+        """Replace some words of each text where any can be."""
+        rows = [self._mask(text, random) for text, random in zip(texts, randoms, strict=True)]
+        best = self._filler.best(rows, self.n_best)
+        made = []
+        for text, row, random in zip(texts, rows, randoms, strict=True):
+            view = text
+            others = [random.choices(*next(best))[0] for _ in row.words]
+            for word, other in reversed(list(zip(row.words, others, strict=True))):  # places before it stay
+                view = view[: word.start] + _like(view[word.start], other) + view[word.stop :]
+            made.append(view)
+        return made
+
+    def __repr__(self) -> str:
+        """Name the model by its content."""
+        from transencoder.encoders import weights_fingerprint
+
+        model = weights_fingerprint(self.folder)[:16]
+        return f"MaskedWords({model}, share={self.share}, n_best={self.n_best}, max_length={self.max_length})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the loaded model: another process loads its own."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def _filler(self) -> "Filler":
+        from transencoder.views.fillers import Filler  # loads torch, which the other views do without
+
+        return Filler(self.folder, max_length=self.max_length, device=self.device)
+
+    def _mask(self, text: str, random: python_random.Random) -> "Masked":
+        row = self._filler.read(text)
+        n_words = max(1, round(self.share * len(row.words)))
+        return row._replace(words=sorted(random.sample(row.words, n_words))) if row.words else row
+
+
+def _like(word: str, other: str) -> str:
     """Return the other word, with a capital if the first has one."""
     return other[0].upper() + other[1:] if word[0].isupper() else other
 

@@ -10,33 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transencoder.configs.ranges import Config, Contradictions, at_least
 from transencoder.errors import InputError
 from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms, name_of
 from transencoder.wording import shorten
 
 if TYPE_CHECKING:
-    import torch
     from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 
 _BLOCK_ROWS = 4096
+_REFUSAL = "{folder} is no translation model ({reason}). Give a sequence-to-sequence one, such as Marian's"
 
 Translate = Callable[[list[str]], list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackTranslation:
+class BackTranslation(Config):
     """The texts translated and back (SCT's default, two such views through two languages)."""
 
     steps: tuple[Translate, ...]
     """What is called one after the other: there and back, or one callable that does both."""
 
-    def __post_init__(self) -> None:
-        """Refuse an empty chain."""
+    def contradictions(self) -> Contradictions:
+        """Yield an empty chain."""
         if not self.steps:
-            raise InputError("steps is empty; give a callable that translates and back, or two")
+            yield "steps is empty; give a callable that translates and back, or two"
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
         """Return what the last step gave; nothing is drawn."""
@@ -50,7 +51,7 @@ class BackTranslation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translator:
+class Translator(Config):
     """A sequence-to-sequence model that translates, such as Marian's; it may be a step of `BackTranslation`.
 
     A translation is one line of text. Where the model writes nothing the text stays as it is. The texts of a call are
@@ -59,20 +60,14 @@ class Translator:
 
     folder: Path
     """The model with its tokenizer; loaded when first needed."""
-    n_beams: int = 1
+    n_beams: int = at_least(1, 1)
     """Translations that are followed at once; 1: the likeliest token each time, which is the quickest."""
-    max_length: int = 256
+    max_length: int = at_least(1, 256)
     """Tokens of a text and of its translation; what comes after is lost, with a warning."""
-    batch_size: int = 32
+    batch_size: int = at_least(1, 32)
     """Texts that are translated at once."""
     device: str | None = None
     """Such as `cpu` or `cuda:0`; None: the best there is."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be counted."""
-        for name in ("n_beams", "max_length", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     def __call__(self, texts: list[str]) -> list[str]:
         """Translate texts, each in its place."""
@@ -109,21 +104,18 @@ class Translator:
             written = model.generate(
                 **features, num_beams=self.n_beams, do_sample=False, max_length=None, max_new_tokens=self.max_length
             )
-        _warn_of_cuts(features["attention_mask"].sum(1) >= length, written, tokenizer.eos_token_id, self)
+        n_read = int((features["attention_mask"].sum(1) >= length).sum())
+        n_written = int((written != tokenizer.eos_token_id).all(1).sum())
+        if n_read or n_written:
+            logger.warning(
+                "%s: %d texts and %d translations reach %d tokens; what comes after is lost",
+                self.folder,
+                n_read,
+                n_written,
+                self.max_length,
+            )
         translations: list[str] = tokenizer.batch_decode(written, skip_special_tokens=True)
         return translations
-
-
-def _warn_of_cuts(is_full: "torch.Tensor", written: "torch.Tensor", end_token: int, translator: Translator) -> None:
-    n_read, n_written = int(is_full.sum()), int((written != end_token).all(1).sum())
-    if n_read or n_written:
-        logger.warning(
-            "%s: %d texts and %d translations reach %d tokens; what comes after is lost",
-            translator.folder,
-            n_read,
-            n_written,
-            translator.max_length,
-        )
 
 
 def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
@@ -147,14 +139,10 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
             "it needs: pip install sentencepiece"
         ) from error
     except ValueError as error:  # an architecture that does not translate
-        raise _refusal(folder, str(error).splitlines()[0]) from error
+        raise InputError(_REFUSAL.format(folder=folder, reason=str(error).splitlines()[0])) from error
     if missing := report["missing_keys"]:
-        raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
+        raise InputError(_REFUSAL.format(folder=folder, reason=f"it lacks {', '.join(sorted(missing)[:3])}"))
     return model.to(checked_device(device or get_device_name())), tokenizer
-
-
-def _refusal(folder: Path, reason: str) -> InputError:
-    return InputError(f"{folder} is no translation model ({reason}). Give a sequence-to-sequence one, such as Marian's")
 
 
 class GivenTranslations:
