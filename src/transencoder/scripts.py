@@ -14,6 +14,9 @@ HANGUL = "\u1100-\u11ff\u3131-\u318f\ua960-\ua97f\uac00-\ud7ff"
 SOUTH_EAST_ASIAN = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 """Thai, Lao, Tibetan, Burmese, Khmer, Tai: longer words, and vowels and tones are characters of their own."""
 
+WORD = re.compile(r"\w+(?:['’-]\w+)*")
+"""A word as it stands in a running text, without the punctuation around it."""
+
 _SPACELESS = re.compile(f"[{HAN_AND_KANA}{SOUTH_EAST_ASIAN}]")
 _PARTS = re.compile(
     f"(?P<pairwise>[{HAN_AND_KANA}]+)|(?P<by_threes>[{SOUTH_EAST_ASIAN}]+)|[^{HAN_AND_KANA}{SOUTH_EAST_ASIAN}]+"

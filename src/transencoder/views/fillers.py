@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transencoder.devices import checked_device
 from transencoder.encoders import load_masked
 from transencoder.errors import InputError
-from transencoder.views.texts import WORD
+from transencoder.scripts import WORD
 
 _NUMBERS_AT_ONCE = 1 << 25
 """Tokens a batch x vocabulary: BERT reads some 1,000 tokens at once. If all are masked, its output takes 128 MB."""

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import random as python_random
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transencoder.configs import ranges
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
-from transencoder.scripts import join_words, split_words
+from transencoder.scripts import WORD, join_words, split_words
 from transencoder.wording import shorten
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 Randoms = list[python_random.Random]
 View = Callable[[list[str], Randoms], list[str]]
-
-WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 _WORDNET = ("data.noun", "data.verb", "data.adj", "data.adv")
 _ALLOWED = (
