@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import Member, selection, tokens, train
 from transencoder.errors import InputError
-from transencoder.evaluation import spearman
 from transencoder.fit import student
+from transencoder.metrics import spearman
 from transencoder.report.notes import notes_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import criterion_of, hold_out, regrets_of

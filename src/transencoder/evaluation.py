@@ -1,4 +1,4 @@
-"""Agreement of scores with gold, times 100: Spearman's rank correlation, the area under the ROC curve, rankings.
+"""Scorers measured on labelled sets.
 
 The "all" setting: one number over a task's whole concatenated file, never a mean over its subsets. Only a
 scorer's `score` is used, so a bi-encoder, a cross-encoder and a mean of several are measured alike. The
@@ -6,7 +6,7 @@ paper's released code measures its ensembles otherwise (the best of four similar
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,16 @@ import numpy as np
 from datasets import Dataset
 from jaxtyping import Float32
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from transencoder import progress
 from transencoder.errors import InputError
-from transencoder.ranking import RANKING_METRICS, numbered, ranking
-from transencoder.scorers import BiScorer, KeptScores, Scorer
+from transencoder.metrics import METRICS, RANKING_METRICS, numbered, ranking
+from transencoder.scorers import BiScorer, KeptScores, Scorer, finite
 from transencoder.tasks import Role, Task, expand, load, load_classes
 
 logger = logging.getLogger(__name__)
 
-_ROWS_NAMED = 5
 _STRENGTHS = (1e-2, 1e-3, 1e-4, 1e-5)
 """Of a classifier's regularisation, SentEval's for SICK-E: twice the squared norm's weight beside the mean loss."""
 _MAX_ITERATIONS = 1000
@@ -130,10 +127,7 @@ def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> floa
             f"this data has {', '.join(dataset.column_names)}. "
             "Name the column that holds them (--score-column)."
         )
-    scores = np.asarray(scorer.score(_without_gold(dataset)), dtype=np.float64)
-    _check_lengths(len(dataset), scores)
-    _check_pairs(dataset, scores)
-    return agreement(dataset, scores, metric)
+    return agreement(dataset, finite(scorer.score(_without_gold(dataset)), dataset), metric)
 
 
 def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:
@@ -151,7 +145,7 @@ def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:
         InputError: gold or scores that the metric cannot be of.
     """
     gold, queries = gold_of(dataset, metric)
-    return METRICS[metric](gold, scores) if queries is None else ranking(metric, *_checked(gold, scores), queries)
+    return METRICS[metric](gold, scores) if queries is None else ranking(metric, gold, scores, queries)
 
 
 def gold_of(dataset: Dataset, metric: str) -> tuple[NDArray[np.float64], NDArray[np.intp] | None]:
@@ -160,54 +154,6 @@ def gold_of(dataset: Dataset, metric: str) -> tuple[NDArray[np.float64], NDArray
     if metric not in RANKING_METRICS:
         return gold, None
     return gold, numbered(dataset["query" if "query" in dataset.column_names else "sentence1"][:])
-
-
-def spearman(gold: ArrayLike, scores: ArrayLike) -> float:
-    """Compute Spearman's rank correlation of unrounded scores, with mean ranks for ties.
-
-    Args:
-        gold: Gold scores on any scale, shape (n,).
-        scores: A model's scores on any scale, shape (n,).
-
-    Returns:
-        The correlation times 100, in [-100, 100]; NaN, with a logged warning, where one side is all equal.
-
-    Raises:
-        InputError: different lengths, fewer than two pairs, or a value that is not finite.
-    """
-    gold_array, score_array = _checked(gold, scores)
-    if len(gold_array) < 2:
-        raise InputError(f"Spearman's correlation needs at least 2 pairs, got {len(gold_array)}")
-    for name, values in (("gold scores", gold_array), ("model's scores", score_array)):
-        if values.min() == values.max():
-            message = "the %s of all %d pairs are %s: Spearman's correlation is undefined (nan)"
-            logger.warning(message, name, len(values), values[0])
-            return float("nan")
-    return 100.0 * float(spearmanr(gold_array, score_array).statistic)
-
-
-def roc_auc(gold: ArrayLike, scores: ArrayLike) -> float:
-    """Compute the area under the ROC curve: the chance that a positive pair scores above a negative one.
-
-    Args:
-        gold: 0 or 1, shape (n,), both present.
-        scores: A model's scores on any scale, shape (n,).
-
-    Returns:
-        The area times 100, in [0, 100]; 50 where all scores are equal.
-
-    Raises:
-        InputError: different lengths, gold other than both 0 and 1, or a value that is not finite.
-    """
-    gold_array, score_array = _checked(gold, scores)
-    labels = np.unique(gold_array)
-    if not np.array_equal(labels, [0.0, 1.0]):
-        shown = ", ".join(f"{label:g}" for label in labels[:_ROWS_NAMED])
-        raise InputError(f"ROC-AUC needs gold labels 0 and 1, both present; got {shown or 'none'}")
-    return 100.0 * float(roc_auc_score(gold_array, score_array))
-
-
-METRICS: dict[str, Callable[[ArrayLike, ArrayLike], float]] = {"spearman": spearman, "roc_auc": roc_auc}
 
 
 def average(scores: Mapping[str, float]) -> float:
@@ -276,42 +222,3 @@ def _without_gold(dataset: Dataset) -> Dataset:
     if dataset not in _TEXTS:
         _TEXTS[dataset] = dataset.select_columns(["sentence1", "sentence2"])
     return _TEXTS[dataset]
-
-
-def _checked(gold: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    gold_array, score_array = np.asarray(gold, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    if gold_array.ndim != 1:
-        raise InputError(f"gold scores have the shape {gold_array.shape}; one number a pair is needed")
-    _check_lengths(len(gold_array), score_array)
-    for name, values in (("gold scores", gold_array), ("model's scores", score_array)):
-        rows = np.flatnonzero(~np.isfinite(values))
-        if len(rows):
-            raise InputError(
-                f"{len(rows)} of {len(values)} {name} are not finite numbers: rows {_first(rows)} (from 0)"
-            )
-    return gold_array, score_array
-
-
-def _check_lengths(n_pairs: int, scores: NDArray[np.float64]) -> None:
-    if scores.shape != (n_pairs,):
-        raise InputError(
-            f"the scores have the shape {scores.shape}; {n_pairs} pairs need one number each, ({n_pairs},)"
-        )
-
-
-def _check_pairs(dataset: Dataset, scores: NDArray[np.float64]) -> None:
-    rows = np.flatnonzero(~np.isfinite(scores))
-    if not len(rows):
-        return
-    shown = "; ".join(
-        f"row {row}: {dataset[int(row)]['sentence1']!r} / {dataset[int(row)]['sentence2']!r} -> {scores[row]}"
-        for row in rows[:_ROWS_NAMED]
-    )
-    raise InputError(
-        f"{len(rows)} of {len(scores)} scores are not finite numbers: {shown}. "
-        "Try fp32 instead of a lower precision, and check that the model loads without missing weights."
-    )
-
-
-def _first(rows: NDArray[np.intp]) -> str:
-    return ", ".join(str(row) for row in rows[:_ROWS_NAMED]) + (", ..." if len(rows) > _ROWS_NAMED else "")

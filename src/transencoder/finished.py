@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from transencoder import progress
-from transencoder.bootstrap import Interval, RowIntervals, metric_draws, row_intervals
 from transencoder.configs import Form
+from transencoder.metrics import Interval, RowIntervals, metric_draws, row_intervals
 from transencoder.records import (
     AVERAGE,
     DEV,
@@ -29,7 +29,7 @@ from transencoder.runs import finished_stage
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from transencoder.bootstrap import Draws
+    from transencoder.metrics import Draws
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from datasets import Dataset
 from jaxtyping import Float
 
 from transencoder.configs import Criterion, Form, Selection
-from transencoder.evaluation import spearman
+from transencoder.metrics import spearman
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.views import WordDeletion
 

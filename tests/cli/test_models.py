@@ -14,14 +14,12 @@ import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.bootstrap import metric_draws, row_intervals
 from transencoder.cli.files import write_rows
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
-from transencoder.evaluation import METRICS
 from transencoder.labels import Teacher
+from transencoder.metrics import METRICS, RANKING_METRICS, metric_draws, row_intervals
 from transencoder.pairs import read_pairs
-from transencoder.ranking import RANKING_METRICS
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.tokens import TokenCache
 

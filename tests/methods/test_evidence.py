@@ -9,8 +9,8 @@ import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from tests.rounding import model_rounding
-from transencoder.evaluation import spearman
 from transencoder.finished import Evidence, drawn_intervals, intervals_of
+from transencoder.metrics import spearman
 from transencoder.pairs import read_pairs
 from transencoder.results import read_result
 from transencoder.scorers import BiScorer, CrossScorer

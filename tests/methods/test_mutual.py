@@ -17,7 +17,8 @@ from transencoder.checkpoints import KeepBest
 from transencoder.context import Scored
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
-from transencoder.evaluation import evaluate, spearman
+from transencoder.evaluation import evaluate
+from transencoder.metrics import spearman
 from transencoder.results import read_result
 from transencoder.training import plan
 from transencoder.training.scoring import released_metrics

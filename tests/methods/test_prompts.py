@@ -9,8 +9,8 @@ from tests.rounding import model_rounding
 from transencoder import BiScorer, Member, read_pairs, train
 from transencoder.cli import main
 from transencoder.errors import InputError
-from transencoder.evaluation import spearman
 from transencoder.fit import student
+from transencoder.metrics import spearman
 from transencoder.search import load_embedder
 
 QUERY, DOCUMENT = "kama dima: ", "balo: "

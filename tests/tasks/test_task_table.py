@@ -3,8 +3,7 @@
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.evaluation import METRICS
-from transencoder.ranking import RANKING_METRICS
+from transencoder.metrics import METRICS, RANKING_METRICS
 from transencoder.tasks import SUITE_DEV, SUITES, TASKS, Task, dev_task, expand
 
 

@@ -27,8 +27,8 @@ from transencoder.wording import ABSENT, plural
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder.bootstrap import Interval, RowIntervals
     from transencoder.evaluation import LabelledSet
+    from transencoder.metrics import Interval, RowIntervals
     from transencoder.scorers import KeptScores
 
 _ENSEMBLE = "ensemble"
@@ -103,7 +103,7 @@ def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
 def _measured(options: Evaluate, sets: Mapping[str, LabelledSet], weights: list[float]) -> _Measured:
     """Measure the models and, of several, their ensemble; each scores each set once."""
     from transencoder.evaluation import gold_of, measure
-    from transencoder.ranking import n_ranked
+    from transencoder.metrics import n_ranked
     from transencoder.scorers import KeptScores, MeanScorer
 
     with loaded(options.scoring, options.where) as teachers:
@@ -144,7 +144,7 @@ def _intervals(
 
     `gold` has, of n pairs, (n,) gold scores and, of a ranking, (n,) numbers of the queries.
     """
-    from transencoder.bootstrap import metric_draws, row_intervals
+    from transencoder.metrics import metric_draws, row_intervals
 
     draws = {}
     with progress.task("intervals", len(gold)) as advance:

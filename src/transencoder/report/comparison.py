@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transencoder import progress
-from transencoder.bootstrap import Interval, interval
 from transencoder.errors import InputError
 from transencoder.finished import Evidence, draws_of
+from transencoder.metrics import Interval, interval
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, DataRecord, Result
 from transencoder.report.curves import plots_together
 from transencoder.report.figures import SEVERAL, write_plots

@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from transencoder.bootstrap import Interval
+from transencoder.metrics import Interval
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES
 from transencoder.report.figures import SHAPES

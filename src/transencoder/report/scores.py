@@ -9,8 +9,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from transencoder.bootstrap import LEVEL, N_RESAMPLES, RowIntervals
 from transencoder.configs import Form
+from transencoder.metrics import LEVEL, N_RESAMPLES, RowIntervals
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
 from transencoder.report.figures import Axis, Plot, Rule, Whiskers, short
 from transencoder.report.words import gain, metric_title, metric_titles

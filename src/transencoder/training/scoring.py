@@ -16,7 +16,8 @@ from transencoder.context import Context, Model, Rows, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
 from transencoder.encoders import load_bi
-from transencoder.evaluation import agreement, gold_of, measure, spearman
+from transencoder.evaluation import agreement, gold_of, measure
+from transencoder.metrics import spearman
 from transencoder.pairs import text_statistics
 from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
