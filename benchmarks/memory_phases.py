@@ -54,7 +54,7 @@ def _phase(name: str, compute: Callable[[], T]) -> T:
 
 def _iterate_bi(sentences: SentenceTokens, labels: PseudoLabels) -> None:
     data = training_rows(len(sentences.index), labels.targets)
-    collate = BiCollator(sentences)
+    collate = BiCollator([sentences])
     for rows in LengthBucketSampler(sentences.lengths, BI_BATCH, WINDOW_BATCHES, seed=0):
         collate(data.__getitems__(rows))
 

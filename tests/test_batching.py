@@ -106,7 +106,7 @@ def test_batches_are_not_met_from_short_to_long():
 def test_bi_features_are_what_preprocess_makes(tiny_bi_encoder, pairs, tmp_path, side):
     model = SentenceTransformer(tiny_bi_encoder, device="cpu")
     model.tokenizer.padding_side = side
-    collate = BiCollator(TokenCache(tmp_path).sentences(model, pairs, "balo: "))
+    collate = BiCollator([TokenCache(tmp_path).sentences(model, pairs, "balo: ")])
     rows = [2, 0, 3]
     batch = collate([{"row": row, "label": row / 10} for row in rows])
     torch.testing.assert_close(batch.pop("label"), torch.tensor([0.2, 0.0, 0.3]))
@@ -130,11 +130,11 @@ def test_a_teachers_embeddings_are_labels_as_sentence_transformers_takes_them(ti
     rows = [{"row": 2}, {"row": 0}]
     both = cache.sentences(model, pairs)
     taught = np.arange(2.0 * len(both.tokens), dtype=np.float32).reshape(-1, 2)
-    batch = BiCollator(both, taught)(rows)
+    batch = BiCollator([both], taught)(rows)
     torch.testing.assert_close(batch["label"], torch.from_numpy(taught[both.index[[2, 0]]]))
     assert batch["label"].shape == (2, 2, 2)
     one = cache.sentences(model, pairs.select_columns("sentence1"))
-    batch = BiCollator(one, taught)(rows)
+    batch = BiCollator([one], taught)(rows)
     torch.testing.assert_close(batch["label"], torch.from_numpy(taught[one.index[[2, 0], 0]]))
     assert not [name for name in batch if name.startswith("sentence2")]
 

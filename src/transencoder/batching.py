@@ -42,7 +42,7 @@ class LengthBucketSampler(BatchSampler):
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
-        """The trainer says which epoch comes; the same epoch gives the same batches, also after a resume."""
+        """Take which epoch comes from the trainer; the same epoch gives the same batches, also after a resume."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -65,56 +65,37 @@ class LengthBucketSampler(BatchSampler):
 
 
 class BiCollator:
-    """Rows of pairs -> the features of both sides, or of more, already padded to one width, and the labels.
+    """Rows of pairs -> the features of both sides, or of more, and the labels.
 
     Args:
-        sentences: The tokens of the pairs' distinct sentences.
-        taught: float32 (distinct sentences, dim), a teacher's embeddings of them; those of all sides are then the
-            labels, float32 (batch, sides, dim), or (batch, dim) where there is one side, as sentence-transformers'
-            losses take them.
+        sides: The tokens of the distinct sentences of all sides, which are padded to one width, or of one side each.
+        taught: float32 (distinct sentences, dim), a teacher's embeddings of the sentences of all sides; those of a row
+            are then its label, float32 (batch, sides, dim), or (batch, dim) where there is one side, as
+            sentence-transformers' losses take them.
     """
 
     valid_label_columns = ("label",)
 
-    def __init__(self, sentences: SentenceTokens, taught: np.ndarray | None = None) -> None:
-        self.sentences = sentences
+    def __init__(self, sides: list[SentenceTokens], taught: np.ndarray | None = None) -> None:
+        self.sides = sides
         self.taught = taught
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
+        """Make the batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
         rows = np.array([example["row"] for example in examples])
-        index = self.sentences.index[rows]
-        n_sides = index.shape[1]
-        joined = self.sentences.tokens.batch(index.T.reshape(-1))
         batch: dict[str, Any] = {}
-        for name, values in joined.items():
-            parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
-            batch |= {f"sentence{side}_{name}": part for side, part in enumerate(parts, 1)}
-        if self.taught is not None:
-            return batch | {"label": torch.from_numpy(self.taught[index if n_sides > 1 else index[:, 0]])}
-        return batch | {"label": _labels(examples)}
-
-
-class QueryDocumentCollator:
-    """Rows of pairs whose sides have prompts of their own -> the features of each side, padded to its width, labels.
-
-    Args:
-        sides: The tokens of each side's distinct sentences, `index` being int32 (n, 1).
-    """
-
-    valid_label_columns = ("label",)
-
-    def __init__(self, sides: list[SentenceTokens]) -> None:
-        self.sides = sides
-
-    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch as `BiCollator` makes it, but for the padding."""
-        rows = np.array([example["row"] for example in examples])
-        batch: dict[str, Any] = {"label": _labels(examples)}
-        for number, side in enumerate(self.sides, 1):
-            features = side.tokens.batch(side.index[rows, 0])
-            batch |= {f"sentence{number}_{name}": values for name, values in features.items()}
-        return batch
+        n_before = 0
+        for sentences in self.sides:
+            index = sentences.index[rows]
+            n_sides = index.shape[1]
+            for name, values in sentences.tokens.batch(index.T.reshape(-1)).items():
+                parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
+                batch |= {f"sentence{number}_{name}": part for number, part in enumerate(parts, n_before + 1)}
+            n_before += n_sides
+        if self.taught is None:
+            return batch | {"label": _labels(examples)}
+        index = self.sides[0].index[rows]
+        return batch | {"label": torch.from_numpy(self.taught[index if index.shape[1] > 1 else index[:, 0]])}
 
 
 class CrossCollator:
@@ -130,13 +111,13 @@ class CrossCollator:
         self.tables = tables
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """The batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""
+        """Make the batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""
         _, features = joined_rows(self.tables, examples)
         return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
 
 
 def training_rows(n_rows: int, targets: np.ndarray, rows: np.ndarray | None = None) -> Dataset:
-    """What a trainer iterates over: `row` for the collators, and the target of its pair as `label`; 4 bytes each.
+    """Return what a trainer iterates over: `row` for the collators, its pair's target as `label`; 4 bytes each.
 
     Not `Dataset.from_dict`: it copies both columns, and hashes a pickle of them for a fingerprint that nothing reads.
 
@@ -157,41 +138,23 @@ def training_rows(n_rows: int, targets: np.ndarray, rows: np.ndarray | None = No
 
 
 def joined_rows(tables: list[Tokens], examples: list[dict[str, Any]]) -> tuple[np.ndarray, dict[str, Any]]:
-    """The rows of a batch, int (batch,), and their features. Rows from n on are in the second of the tables.
+    """Return the rows of a batch, int (batch,), and their features, padded to the longest.
 
     Args:
-        tables: The tokens of n pairs as they stand and, perhaps, turned round.
+        tables: The tokens of n pairs as they stand and, perhaps, turned round: rows from n on are in the second.
         examples: Each with its `row`.
     """
     rows = np.array([example["row"] for example in examples])
-    n_pairs = len(tables[0])
-    return rows, join_tables(tables, rows // n_pairs, rows % n_pairs)
-
-
-def join_tables(tables: list[Tokens], which: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    """Features of rows from several tables in one batch, padded to the longest.
-
-    Args:
-        tables: Token tables of one tokenizer.
-        which: int (batch,), the table of each row.
-        rows: int (batch,), the row in its table.
-    """
-    parts = [(np.flatnonzero(which == i), table) for i, table in enumerate(tables)]
-    batches = [(where, table.batch(rows[where])) for where, table in parts if len(where)]
-    width = max(batch["input_ids"].shape[1] for _, batch in batches)
-    first = tables[0]
-    features: dict[str, Any] = dict(first.extras)
-    for name in ("input_ids", "attention_mask", "token_type_ids"):
-        if name not in batches[0][1]:
-            continue
-        fill = first.pad_id if name == "input_ids" else 0
-        joined = torch.full((len(rows), width), fill)
-        for where, batch in batches:
-            values = batch[name]
-            columns = slice(width - values.shape[1], None) if first.pad_left else slice(values.shape[1])
-            joined[where, columns] = values
-        features[name] = joined
-    return features
+    which, own = np.divmod(rows, len(tables[0]))
+    parts = [(table, np.flatnonzero(which == i)) for i, table in enumerate(tables) if i in which]
+    width = max(table.width(own[where]) for table, where in parts)
+    batches = [table.batch(own[where], width) for table, where in parts]
+    order = np.argsort(np.concatenate([where for _, where in parts]))
+    features = {
+        name: torch.cat([batch[name] for batch in batches])[order] if isinstance(values, torch.Tensor) else values
+        for name, values in batches[0].items()
+    }
+    return rows, features
 
 
 def _labels(examples: list[dict[str, Any]]) -> torch.Tensor:

@@ -29,6 +29,8 @@ from transencoder.pairs import fingerprint, text_hashes
 
 _CHUNK = 1024
 _PARTITIONS = 64
+_BLOCK = 1 << 18
+_FIRSTS = ".firsts.bin"
 _SIDE = re.compile(r"sentence\d+")
 
 Encoder = SentenceTransformer | CrossEncoder
@@ -57,35 +59,34 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """uint16 (n,): tokens of each row."""
-        # cast before the difference, block by block: no int64 copy of all rows
+        """uint16 (n,): tokens of each row, cast block by block: no int64 copy of all rows."""
         lengths: np.ndarray = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.uint16, casting="unsafe")
         return lengths
 
     def share(self, rank: int, n_ranks: int) -> tuple[slice, "Tokens"]:
-        """Which rows are one rank's, one after the other and about n / n_ranks of them, and their tokens."""
+        """Return which rows are one rank's, one after the other and about n / n_ranks of them, and their tokens."""
         rows = slice(rank * len(self) // n_ranks, (rank + 1) * len(self) // n_ranks)
         return rows, replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
 
-    def batch(self, rows: np.ndarray) -> dict[str, Any]:
-        """The features of some rows, padded to the longest of them.
+    def width(self, rows: np.ndarray) -> int:
+        """Return the tokens of the longest of some rows."""
+        return int((self.offsets[rows + 1] - self.offsets[rows]).max())
+
+    def batch(self, rows: np.ndarray, width: int | None = None) -> dict[str, Any]:
+        """Return the features of some rows, padded.
 
         Args:
             rows: int (batch,), row numbers.
+            width: Tokens they are padded to; None: the longest of them.
 
         Returns:
-            `input_ids`, `attention_mask` and, where the model has them, `token_type_ids`: int64 (batch, longest).
+            `input_ids`, `attention_mask` and, where the model has them, `token_type_ids`: int64 (batch, width).
         """
-        starts, ends = self.offsets[rows], self.offsets[rows + 1]
-        width = int((ends - starts).max())
-        columns = np.arange(width)
-        if self.pad_left:
-            where = ends[:, None] - width + columns
-            mask = where >= starts[:, None]
-        else:
-            where = starts[:, None] + columns
-            mask = where < ends[:, None]
-        where = np.where(mask, where, starts[:, None])
+        starts, ends = self.offsets[rows][:, None], self.offsets[rows + 1][:, None]
+        width = width or self.width(rows)
+        where = (ends - width if self.pad_left else starts) + np.arange(width)
+        mask = (starts <= where) & (where < ends)
+        where = np.where(mask, where, starts)
         features: dict[str, Any] = {
             "input_ids": torch.from_numpy(np.where(mask, self.ids[where], self.pad_id).astype(np.int64)),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)),
@@ -125,13 +126,13 @@ class TokenCache:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
-        """The distinct sentences of `pairs`, which may have more sides than two, as `model` reads them."""
+        """Tokenise the distinct sentences of `pairs`, which may have more sides than two, as `model` reads them."""
 
         def build(folder: Path) -> None:
             firsts = _index_sentences(pairs, folder)
             texts = (_sentences_at(pairs, firsts[i : i + _CHUNK]) for i in range(0, len(firsts), _CHUNK))
             _write_tokens(model, texts, len(firsts), prompt, folder)
-            (folder / ".firsts.bin").unlink()
+            (folder / _FIRSTS).unlink()
 
         folder = self._folder("sentences", model, pairs, prompt, build)
         index = np.load(folder / "index.npy", mmap_mode="r")
@@ -140,7 +141,7 @@ class TokenCache:
     def sides(
         self, model: SentenceTransformer, pairs: Dataset, prompt: str | None, document_prompt: str | None
     ) -> list[SentenceTokens]:
-        """The distinct sentences of all sides together or, where `sentence2` has a prompt of its own, of each side."""
+        """Tokenise the sentences of all sides together or, where `sentence2` has a prompt of its own, of each side."""
         if document_prompt == prompt:
             return [self.sentences(model, pairs, prompt)]
         prompts = {"sentence2": document_prompt}
@@ -149,7 +150,7 @@ class TokenCache:
         ]
 
     def pairs(self, model: CrossEncoder, pairs: Dataset, swapped: bool = False, prompt: str | None = None) -> Tokens:
-        """Each pair as one input of `model`, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` turns them round."""
+        """Tokenise each pair as one input, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` turns them round."""
         columns = ("sentence2", "sentence1") if swapped else ("sentence1", "sentence2")
 
         def build(folder: Path) -> None:
@@ -180,7 +181,7 @@ class TokenCache:
 
 
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """A new array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
+    """Make an array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
     array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     if sys.platform == "linux" and array.size:
         with path.open("rb+") as file:
@@ -196,13 +197,10 @@ def _sides(pairs: Dataset) -> list[str]:
 def _reader(model: Encoder) -> list[Any]:
     """What decides how `model` turns text into ids."""
     tokenizer = model.tokenizer
-    if tokenizer.is_fast:
-        digest = _digest_of_fast(tokenizer.backend_tokenizer.to_str())
-    else:
-        digest = _digest(tokenizer.get_vocab())
+    is_fast = tokenizer.is_fast
     return [
         type(model).__name__,
-        digest,
+        _digest_of_fast(tokenizer.backend_tokenizer.to_str()) if is_fast else _digest(tokenizer.get_vocab()),
         model.max_seq_length,
         tokenizer.padding_side,
         tokenizer.truncation_side,
@@ -240,12 +238,8 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
             extras = {name: value for name, value in features.items() if not isinstance(value, torch.Tensor)}
             advance(len(chunk))
     offsets.flush()
-    about = {
-        "pad_id": model.tokenizer.pad_token_id or 0,
-        "pad_left": model.tokenizer.padding_side == "left",
-        "extras": extras,
-    }
-    (folder / "about.json").write_text(json.dumps(about))
+    pad_id, pad_left = model.tokenizer.pad_token_id or 0, model.tokenizer.padding_side == "left"
+    (folder / "about.json").write_text(json.dumps({"pad_id": pad_id, "pad_left": pad_left, "extras": extras}))
 
 
 def _open_tokens(folder: Path) -> Tokens:
@@ -272,42 +266,37 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
         int64 (n_distinct,): position sides * row + side of each distinct sentence's first appearance, memory-mapped.
     """
     sides = _sides(pairs)
-    n_sides = len(sides)
-    n = n_sides * len(pairs)
-    hashes = allocate(folder / ".hashes.npy", np.uint64, (n,))
-    for i in range(0, len(pairs), _CHUNK):
-        batch = pairs[i : i + _CHUNK]
-        for i_side, side in enumerate(sides):
-            column = batch[side]
-            hashes[n_sides * i + i_side : n_sides * (i + len(column)) : n_sides] = text_hashes(column)
-    first = allocate(folder / ".first.npy", np.int64, (n,))
-    for partition in range(_PARTITIONS):
+    index = allocate(folder / "index.npy", np.int32, (len(pairs), len(sides)))
+    flat = index.reshape(-1)
+    blocks = [slice(i, min(i + _BLOCK, len(flat))) for i in range(0, len(flat), _BLOCK)]
+    n_distinct = 0
+    with tempfile.TemporaryDirectory(dir=folder) as scratch, (folder / _FIRSTS).open("wb") as found:
+        hashes = allocate(Path(scratch, "hashes.npy"), np.uint64, index.shape)
+        for i in range(0, len(pairs), _CHUNK):
+            batch = pairs[i : i + _CHUNK]
+            hashes[i : i + _CHUNK] = np.stack([text_hashes(batch[side]) for side in sides], axis=1)
+        first = _first_positions(hashes.reshape(-1), blocks, Path(scratch, "first.npy"))
+        numbers = allocate(Path(scratch, "numbers.npy"), np.int32, flat.shape)
+        for block in blocks:
+            positions = np.arange(block.start, block.stop)
+            is_first = first[block] == positions
+            numbers[block] = n_distinct + np.cumsum(is_first) - 1
+            flat[block] = numbers[first[block]]
+            found.write(positions[is_first].tobytes())
+            n_distinct += int(is_first.sum())
+    return _memory_map(folder / _FIRSTS, np.int64)
+
+
+def _first_positions(hashes: np.ndarray, blocks: list[slice], path: Path) -> np.ndarray:
+    """Find for each hash, (n,), the position of its first appearance: int64 (n,), memory-mapped."""
+    first = allocate(path, np.int64, hashes.shape)
+    for partition in range(_PARTITIONS if blocks else 0):
         where = np.concatenate(
-            [_positions(hashes, i, partition) for i in range(0, n, 1 << 18)] or [np.empty(0, np.int64)]
+            [block.start + np.flatnonzero(hashes[block] % _PARTITIONS == partition) for block in blocks]
         )
         _, firsts, inverse = np.unique(hashes[where], return_index=True, return_inverse=True)
         first[where] = where[firsts][inverse]
-    index = allocate(folder / "index.npy", np.int32, (len(pairs), n_sides))
-    flat, numbers = (
-        index.reshape(-1),
-        allocate(folder / ".numbers.npy", np.int32, (n,)),
-    )
-    n_distinct = 0
-    with (folder / ".firsts.bin").open("wb") as firsts_found:
-        for i in range(0, n, 1 << 18):
-            positions = np.arange(i, min(i + (1 << 18), n))
-            is_first = first[i : i + (1 << 18)] == positions
-            numbers[positions] = n_distinct + np.cumsum(is_first) - 1
-            flat[positions] = numbers[first[positions]]
-            firsts_found.write(positions[is_first].tobytes())
-            n_distinct += int(is_first.sum())
-    for name in (".hashes.npy", ".first.npy", ".numbers.npy"):
-        (folder / name).unlink()
-    return _memory_map(folder / ".firsts.bin", np.int64)
-
-
-def _positions(hashes: np.ndarray, start: int, partition: int) -> np.ndarray:
-    return start + np.flatnonzero(hashes[start : start + (1 << 18)] % _PARTITIONS == partition)
+    return first
 
 
 def _sentences_at(pairs: Dataset, positions: np.ndarray) -> list[str]:

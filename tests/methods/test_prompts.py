@@ -34,14 +34,14 @@ def seen():
 
 @pytest.fixture(scope="module")
 def trained(start, seen, tiny_method, tiny_files):
-    class Collator(student.QueryDocumentCollator):
+    class Collator(student.BiCollator):
         def __call__(self, examples):
             batch = super().__call__(examples)
             seen.append((batch["sentence1_input_ids"], batch["sentence2_input_ids"]))
             return batch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(student, "QueryDocumentCollator", Collator)
+        patch.setattr(student, "BiCollator", Collator)
         member = Member(start=start, prompt=QUERY, document_prompt=DOCUMENT)
         return train(tiny_method(members=(member,), tests=(str(tiny_files / "test.tsv"),)))
 

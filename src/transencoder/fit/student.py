@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from transencoder import distributed
-from transencoder.batching import BiCollator, CrossCollator, QueryDocumentCollator, training_rows
+from transencoder.batching import BiCollator, CrossCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.configs import FitConfig
 from transencoder.fit.lora import LoRA
@@ -159,7 +159,7 @@ def _collate(student: Encoder, material: Material, cache: TokenCache) -> tuple[A
     if isinstance(student, SentenceTransformer):
         sides = cache.sides(student, material.pairs, *material.prompts.sides(student))
         lengths = np.max([side.lengths for side in sides], axis=0)
-        return BiCollator(sides[0], material.taught) if len(sides) == 1 else QueryDocumentCollator(sides), lengths
+        return BiCollator(sides, material.taught), lengths
     tables = pair_tables(cache, student, material.pairs, material.both_orders)
     return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
 
