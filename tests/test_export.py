@@ -122,12 +122,14 @@ def test_a_folder_is_all_that_a_runtime_needs(form, to, cross_folder, tiny_bi_en
 def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monkeypatch):
     """As if what was exported were another model."""
     monkeypatch.setattr(export, "export_onnx", lambda model, file: file.write_text("x"))
-    monkeypatch.setattr(export, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), 0.5))
-    with pytest.raises(InputError, match=r"scores differ from PyTorch's by up to \d\.\d+, 0.0001 is allowed"):
-        export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
-    monkeypatch.setattr(export, "_exported_scores", lambda model, file, runtime, pairs: np.full(len(pairs), np.nan))
-    with pytest.raises(InputError, match="by up to nan"):
-        export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
+    monkeypatch.setattr(ExportedEncoder, "__init__", lambda *_: None)
+    for values, message in (
+        ([[1.0], [-1.0]] * 16, r"by up to \d\.\d+, 0.0001 is allowed"),
+        ([[np.nan]] * 32, "by up to nan"),
+    ):
+        monkeypatch.setattr(ExportedEncoder, "encode", lambda self, _, values=values: np.array(values, np.float32))
+        with pytest.raises(InputError, match=f"scores differ from PyTorch's {message}"):
+            export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="is there already; give the name of a new folder"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path)
@@ -219,10 +221,11 @@ def test_the_commands_do_as_python_does(run_cli, hub, trained, tmp_path, monkeyp
     code, _, err = run_cli("push", "minilm", "me/model")
     assert code == 2 and "minilm is no folder" in err
     monkeypatch.setattr(export, "export_onnx", lambda model, file: file.write_text("x"))
-    monkeypatch.setattr(export, "_exported_scores", lambda model, *_: export._own_scores(model, _[-1]) + 1e-6)
+    monkeypatch.setattr(ExportedEncoder, "__init__", lambda self, model, *_: setattr(self, "model", model))
+    monkeypatch.setattr(ExportedEncoder, "encode", lambda self, texts: self.model.encode(texts))
     code, out, err = run_cli("export", trained, "--to", "onnx", "--output", tmp_path / "exported")
     assert code == 0, err
-    assert "scores of 32 pairs of up to 64 tokens differ by at most 1e-06 from PyTorch's" in out
+    assert "scores of 32 pairs of up to 64 tokens differ by at most 0 from PyTorch's" in out
     assert {"model.onnx", "tokenizer.json", "export.json"} <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from tests.rounding import rounding
 from transencoder import distributed, labels
 from transencoder.errors import InputError
-from transencoder.labels import POLICIES, Teacher, as_record, label
+from transencoder.labels import POLICIES, Teacher, label
 from transencoder.losses import CosineRegressionLoss
 
 RAW = [-0.5, 0.0, 0.25, 1.5, 0.25, 0.75]
@@ -108,7 +108,7 @@ def test_raw_scores_are_kept_and_asked_for_once():
 
 def test_provenance():
     teachers = [teacher("start", RAW, fingerprint="abc", weight=3.0), teacher("cross-encoder", [0.5] * 6)]
-    record, other = as_record(label(teachers, numbered_pairs(6), "clip").provenance)
+    record, other = label(teachers, numbered_pairs(6), "clip").provenance
     assert record == {
         "teacher": "start",
         "fingerprint": "abc",
@@ -164,7 +164,7 @@ def test_parquet_holds_texts_labels_and_provenance_and_another_the_raw_scores(tm
     assert raw.column_names == ["one", "two"]
     np.testing.assert_array_equal(raw["one"].to_numpy(), np.array(RAW, np.float32))
     metadata = pq.read_schema(path).metadata
-    assert json.loads(metadata[b"transencoder"]) == as_record(found.provenance)
+    assert json.loads(metadata[b"transencoder"]) == found.provenance
 
 
 def test_a_plain_trainer_trains_on_the_parquet(tmp_path, tiny_bi_encoder, tiny_pairs):

@@ -1,5 +1,6 @@
 """Models outside this package: ONNX and OpenVINO files, what reads them on a CPU, and the hub."""
 
+import importlib
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,13 +37,13 @@ _FILES: dict[Target, tuple[str, Runtime]] = {
     "onnx": ("model.onnx", "onnxruntime"),
     "openvino": ("model.xml", "openvino"),
 }
-_NEEDS = "it needs the packages onnx, onnxscript and {}: pip install '.[export]'"
 _N_CHECKED = 32
 _BATCH = 32
 """As `SentenceTransformer.encode`."""
 _CARD = "README.md"
 
 _Run = Callable[[dict[str, np.ndarray]], np.ndarray]
+"""A model's output for features by the names of its inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,9 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
     with whole_folder(output) as draft:
         export_onnx(model, draft / "model.onnx")
         if to == "openvino":
-            _convert(draft / "model.onnx", draft / file)
+            openvino = _needed("openvino", f"{draft / file} cannot be written", runtime)
+            openvino.save_model(openvino.convert_model(draft / "model.onnx"), draft / file, compress_to_fp16=False)
+            (draft / "model.onnx").unlink()
         agreement = _compare(model, draft / file, runtime)
         model.tokenizer.save_pretrained(draft)
         about = {
@@ -111,10 +114,7 @@ def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> 
     is_cross = isinstance(model, CrossEncoder)
     if isinstance(model, CrossEncoder) and model.num_labels != 1:
         raise InputError(f"the cross-encoder has {model.num_labels} outputs; one with num_labels=1 can be exported")
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{file} cannot be written: {_NEEDS.format('onnxruntime')}") from error
+    _needed("onnxscript", f"{file} cannot be written", "onnxruntime")
     texts = ["a first text of some words", "another"]
     features = model.preprocess([("a", text) for text in texts] if is_cross else texts)
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in features]
@@ -163,18 +163,20 @@ def _without_remarks() -> Iterator[None]:
         exporter.setLevel(level)
 
 
-def _convert(onnx_file: Path, file: Path) -> None:
+def _needed(package: str, problem: str, runtime: Runtime) -> Any:
+    """Import a package that the extra `export` installs."""
     try:
-        import openvino
+        return importlib.import_module(package)
     except ImportError as error:
-        raise InputError(f"{file} cannot be written: {_NEEDS.format('openvino')}") from error
-    openvino.save_model(openvino.convert_model(onnx_file), file, compress_to_fp16=False)
-    onnx_file.unlink()
+        raise InputError(
+            f"{problem}: it needs the packages onnx, onnxscript and {runtime}: pip install '.[export]'"
+        ) from error
 
 
 def _compare(model: SentenceTransformer | CrossEncoder, file: Path, runtime: Runtime) -> Agreement:
     pairs, longest = _random_pairs(model)
-    difference = float(np.abs(_exported_scores(model, file, runtime, pairs) - _own_scores(model, pairs)).max())
+    exported = (ExportedScorer if isinstance(model, CrossEncoder) else ExportedEncoder)(model, file, runtime)
+    difference = float(np.abs(_scores(exported, pairs) - _scores(model, pairs)).max())
     if not difference <= TOLERANCE:  # NaN too
         raise InputError(
             f"the exported model's scores differ from PyTorch's by up to {difference:.2g}, {TOLERANCE:g} is allowed: "
@@ -196,23 +198,14 @@ def _random_pairs(model: SentenceTransformer | CrossEncoder) -> tuple[list[tuple
     return [(text(length), text(length)) for length in lengths], longest
 
 
-def _own_scores(model: SentenceTransformer | CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
-    if isinstance(model, SentenceTransformer):
-        return _cosines(lambda texts: np.asarray(model.encode(texts, show_progress_bar=False)), pairs)
-    return np.asarray(model.predict(pairs, show_progress_bar=False))
-
-
-def _exported_scores(
-    model: SentenceTransformer | CrossEncoder, file: Path, runtime: Runtime, pairs: list[tuple[str, str]]
+def _scores(
+    model: "SentenceTransformer | CrossEncoder | ExportedEncoder | ExportedScorer", pairs: list[tuple[str, str]]
 ) -> np.ndarray:
-    if isinstance(model, SentenceTransformer):
-        return _cosines(ExportedEncoder(model, file, runtime).encode, pairs)
-    return ExportedScorer(model, file, runtime).predict(pairs)
-
-
-def _cosines(encode: Callable[[list[str]], np.ndarray], pairs: list[tuple[str, str]]) -> np.ndarray:
-    first, second = (torch.from_numpy(encode(list(side))) for side in zip(*pairs, strict=True))
-    return pairwise_cos_sim(first, second).numpy()
+    """Score pairs by a model, or by what was exported of it."""
+    if isinstance(model, SentenceTransformer | ExportedEncoder):
+        first, second = (torch.from_numpy(np.asarray(model.encode(list(side)))) for side in zip(*pairs, strict=True))
+        return pairwise_cos_sim(first, second).numpy()
+    return np.asarray(model.predict(pairs))
 
 
 class _Exported:
@@ -228,20 +221,19 @@ class _Exported:
         threads: int | None = None,
     ) -> None:
         self.model = model
-        try:
-            start = {"onnxruntime": _onnxruntime, "openvino": _openvino}[runtime]
-            self._run = start(str(file), precision, threads)
-        except ImportError as error:
-            raise InputError(f"{file} cannot be read by {runtime}: {_NEEDS.format(runtime)}") from error
+        package = _needed(runtime, f"{file} cannot be read by {runtime}", runtime)
+        start = {"onnxruntime": _onnxruntime, "openvino": _openvino}[runtime]
+        self._names, self._run = start(package, str(file), precision, threads)
 
     def _outputs(self, inputs: Sequence[Any], lengths: Sequence[int]) -> np.ndarray:
-        """Compute outputs in the order of the inputs."""
+        """Compute outputs, float32, in the order of the inputs."""
         prompt = default_prompt(self.model)
         order = np.argsort([-length for length in lengths], kind="stable")
         parts = []
         for i in range(0, len(order), _BATCH):
             features = self.model.preprocess([inputs[row] for row in order[i : i + _BATCH]], prompt=prompt)
-            parts.append(self._run({name: each.numpy() for name, each in features.items() if torch.is_tensor(each)}))
+            outputs = self._run({name: features[name].numpy() for name in features if name in self._names})
+            parts.append(np.array(outputs, np.float32))
         found: np.ndarray = np.concatenate(parts)[np.argsort(order, kind="stable")]
         return found
 
@@ -279,40 +271,24 @@ class ExportedScorer(_Exported):
         return self._outputs(pairs, [len(first) + len(second) for first, second in pairs])
 
 
-def _onnxruntime(file: str, precision: str, threads: int | None) -> _Run:
-    import onnxruntime
-
+def _onnxruntime(package: Any, file: str, precision: str, threads: int | None) -> tuple[set[str], _Run]:
     if precision != "fp32":
         raise InputError(
             f"precision is {precision}; onnxruntime computes an fp32 model in fp32: give fp32, or openvino"
         )
-    options = onnxruntime.SessionOptions()
+    options = package.SessionOptions()
     if threads is not None:
         options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-    names = {each.name for each in session.get_inputs()}
-
-    def run(features: dict[str, np.ndarray]) -> np.ndarray:
-        (found,) = session.run(None, {name: each for name, each in features.items() if name in names})
-        return np.asarray(found, np.float32)
-
-    return run
+    session = package.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return {each.name for each in session.get_inputs()}, lambda features: session.run(None, features)[0]
 
 
-def _openvino(file: str, precision: str, threads: int | None) -> _Run:
-    import openvino
-
+def _openvino(package: Any, file: str, precision: str, threads: int | None) -> tuple[set[str], _Run]:
     hints: dict[str, Any] = {"INFERENCE_PRECISION_HINT": {"fp32": "f32", "bf16": "bf16"}[precision]}
     if threads is not None:
         hints["INFERENCE_NUM_THREADS"] = threads
-    compiled = openvino.compile_model(file, "CPU", hints)
-    names = {name for each in compiled.inputs for name in each.names}
-
-    def run(features: dict[str, np.ndarray]) -> np.ndarray:
-        found = compiled({name: each for name, each in features.items() if name in names})
-        return np.array(found[0], np.float32)
-
-    return run
+    compiled = package.compile_model(file, "CPU", hints)
+    return {name for each in compiled.inputs for name in each.names}, lambda features: compiled(features)[0]
 
 
 def push(

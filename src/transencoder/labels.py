@@ -4,9 +4,9 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -39,9 +39,8 @@ class Teacher:
     """Share in the mean; normalised over the teachers."""
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Where one teacher's part of the labels comes from."""
+class Provenance(TypedDict):
+    """Where one teacher's part of the labels comes from, as JSON."""
 
     teacher: str
     """Its name."""
@@ -52,13 +51,10 @@ class Provenance:
     policy: str
     """How its raw scores became targets."""
     raw_min: float
-    """Lowest raw score."""
     raw_max: float
-    """Highest raw score."""
     raw_mean: float
-    """Mean of the raw scores."""
     raw_std: float
-    """Their standard deviation (over n)."""
+    """Of its raw scores, over n."""
     n_outside: int
     """Raw scores outside [0, 1]."""
 
@@ -79,7 +75,7 @@ class PseudoLabels:
 
         The provenance stands in the file's metadata under `transencoder`; the raw scores are `write_raw`'s.
         """
-        about = {"transencoder": json.dumps(as_record(self.provenance))}
+        about = {"transencoder": json.dumps(self.provenance)}
         texts = [("sentence1", pa.string()), ("sentence2", pa.string())]
         schema = pa.schema([*texts, ("label", pa.float32())], metadata=about)
         with pq.ParquetWriter(path, schema) as writer:
@@ -113,9 +109,9 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
     if not names or len(set(names)) < len(names):
         raise InputError(f"teachers are {names}; give at least one, each with a name of its own")
     weights = {teacher.name: teacher.weight for teacher in teachers}
-    fingerprints = {teacher.name: teacher.fingerprint for teacher in teachers}
     _check(weights, len(pairs))
     raw = {teacher.name: score_on_ranks(teacher.scorer, pairs) for teacher in teachers}
+    fingerprints = {teacher.name: teacher.fingerprint for teacher in teachers}
     return combine(raw, dict.fromkeys(names, policy), weights, fingerprints)
 
 
@@ -222,8 +218,3 @@ def _provenance(name: str, fingerprint: str, weight: float, policy: str, scores:
         raw_std=math.sqrt(sum(float(((part - mean) ** 2).sum()) for part in parts()) / len(scores)),
         n_outside=int(((scores < 0) | (scores > 1)).sum()),
     )
-
-
-def as_record(provenance: Sequence[Provenance]) -> list[dict[str, Any]]:
-    """Return provenance as JSON."""
-    return [asdict(record) for record in provenance]

@@ -16,7 +16,7 @@ from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, 
 from transencoder.context import Gold, Model, Rows, Scored, Training, Work, as_references, metrics_of, operations
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain
-from transencoder.labels import as_record, combine, score_on_ranks
+from transencoder.labels import combine, score_on_ranks
 from transencoder.losses import (
     ClippedCosineCrossEntropyLoss,
     CosineCrossEntropyLoss,
@@ -153,7 +153,7 @@ class Labels(Stage[Work]):
         labels.write(work.folder / "labels.parquet", self.pairs.data)
         labels.write_raw(work.folder / "raw.parquet")
         low, high = np.percentile(labels.targets, [5, 95])
-        return {"teachers": as_record(labels.provenance), "middle": [float(low), float(high)]}
+        return {"teachers": labels.provenance, "middle": [float(low), float(high)]}
 
     def cost(self) -> Cost:
         """Return what the labels and the texts beside them take on disk."""
