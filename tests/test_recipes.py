@@ -11,8 +11,16 @@ from transencoder.configs.encoder import EncoderConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS, MLM, DvBERT, TransEncoder
 from transencoder.pairs import fingerprint
-from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, recipe_toml, variants
-from transencoder.settings import ROWS_MARK, build, dotted_names, expanded, method_name, nested_settings, settings_of
+from transencoder.recipes import build, find_recipe, list_recipes, load_recipe, read_recipe, variants
+from transencoder.settings import (
+    ROWS_MARK,
+    dotted_names,
+    expanded,
+    method_name,
+    nested_settings,
+    recipe_toml,
+    settings_of,
+)
 from transencoder.tasks import SUITES, TASKS
 
 MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'

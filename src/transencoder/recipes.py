@@ -1,20 +1,26 @@
-"""Recipes: TOML files that hold one run's whole config; one per row of a paper's table."""
+"""Recipes: TOML files that hold one run's whole config, one per row of a paper's table; and values put into them."""
 
 import itertools
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.methods import METHODS
-from transencoder.settings import build, put, recipe_toml
+from transencoder.settings import ROWS_MARK, Setting, dotted_names, settings_of
 
-__all__ = ["Recipe", "chained", "find_recipe", "list_recipes", "load_recipe", "read_recipe", "recipe_toml", "variants"]
+Config = TypeVar("Config")
+
+UNSET = "none"
+"""What is typed to unset a field that may be None, or to empty a list."""
+
+_READERS: dict[type, Any] = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
 
 _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
 """Of an installed wheel, and of the source tree."""
@@ -169,3 +175,179 @@ def find_recipe(name: str) -> Path:
         raise InputError(f"{name} is the name of several recipes: {', '.join(found)}. Give one of these.")
     hint = f" The nearest recipe is {nearest(name, list(recipes))};" if recipes else ""
     raise InputError(f"{name} is neither a file nor a recipe.{hint} `transencoder recipes list` shows all.")
+
+
+def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> Config:
+    """Make a config of a table of plain values; what the table lacks takes its default.
+
+    Args:
+        config_class: The config's dataclass.
+        table: Field -> text, number, truth value, list or table.
+        origin: Where the values come from, such as the file's name; error messages begin with it.
+
+    Raises:
+        InputError: An unknown field, a value of another type, a required field that is absent, or values that
+            the config itself refuses.
+    """
+    try:
+        return _built(config_class, table, "", settings_of(config_class), dotted_names(config_class))
+    except InputError as error:
+        raise InputError(f"{origin}: {error}") from error
+
+
+def _built(
+    make: Callable[..., Config],
+    table: Mapping[str, Any],
+    prefix: str,
+    settings: Mapping[str, Setting],
+    names: tuple[str, ...],
+) -> Config:
+    for name in table:
+        if name not in settings:
+            raise InputError(
+                f"{prefix}{name} is not a setting; the nearest is {nearest(prefix + name, names)}. "
+                "Correct the name or take the line out."
+            )
+    values = {name: _value(settings[name], value, prefix + name, names) for name, value in table.items()}
+    for name, setting in settings.items():
+        if setting.is_required and name not in values:
+            raise InputError(f"{prefix}{name} is not set. It must be {setting.allowed}: {setting.help}")
+    try:
+        return make(**values)
+    except InputError as error:
+        raise InputError(f"{prefix}{error}") from error
+
+
+def _value(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> Any:
+    if not setting.is_list:
+        return _item(setting, value, name, names)
+    if not isinstance(value, list | tuple):
+        raise _refusal(setting, value, name)
+    return tuple(_item(setting, item, f"{name}.{number}", names) for number, item in enumerate(value, 1))
+
+
+def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> Any:
+    if setting.is_nested:
+        if not isinstance(value, Mapping):
+            raise _refusal(setting, value, name)
+        make = setting.kind if setting.is_list else partial(replace, setting.default)
+        return _built(make, value, f"{name}.", setting.inner, names)
+    if setting.kind is float and type(value) is int:
+        return float(value)
+    is_exact = type(value) is setting.kind  # True is no whole number here
+    if not is_exact:
+        raise _refusal(setting, value, name)
+    _check_choice(setting, value, name)
+    if setting.kind is str and value.startswith(ROWS_MARK):
+        raise InputError(
+            f"{name} was rows given in Python ({value}), which a recipe cannot hold. "
+            "Write them to a file and give its path."
+        )
+    return value
+
+
+def _refusal(setting: Setting, value: Any, name: str) -> InputError:
+    return InputError(f"{name} is {value!r}. It must be {setting.allowed}.")
+
+
+def _check_choice(setting: Setting, value: str, name: str) -> None:
+    if setting.choices and value not in setting.choices:
+        closest = nearest(value, setting.choices)
+        raise InputError(f"{name} is {value!r}. It must be {setting.allowed}; the nearest is {closest}.")
+
+
+def put(table: dict[str, Any], config_class: type, override: str) -> None:
+    """Put `name=value` into a table of plain values, such as `bi.epochs=3` or `members.1.pooling=cls`.
+
+    Args:
+        table: A recipe's values; changed in place.
+        config_class: The config that the table is for.
+        override: A dotted name, `=`, and a TOML value; a bare word is a text, `none` unsets.
+
+    Raises:
+        InputError: There is no `=`, no such setting, or the value is of another type.
+    """
+    name, equals, text = (part.strip() for part in override.partition("="))
+    if not equals:
+        raise InputError(f"--set {override}: there is no '='. Give a setting and a value: --set bi.epochs=3")
+    place, setting = _place(table, config_class, name)
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = None
+    is_whole = isinstance(value, list) or (isinstance(value, str) and setting.kind is str and not setting.is_list)
+    store(place, setting.name, value if is_whole else value_from_text(setting, text, name))
+
+
+def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> Any:
+    """Turn what was typed after a flag into a plain value; None where it unsets the field.
+
+    Numbers of a list may have commas between them, or spaces: `0,2,5` or `0 2 5`.
+
+    Raises:
+        InputError: The text is no value of the setting's type.
+    """
+    if not setting.is_list:
+        return None if setting.is_optional and text == UNSET else _scalar(setting, str(text), name)
+    items = [text] if isinstance(text, str) else list(text)
+    if items in ([UNSET], [""]):
+        return []
+    if setting.kind is not str:
+        items = [item for part in items for item in part.rstrip(",").split(",")]
+    return [_scalar(setting, item, name) for item in items]
+
+
+def _scalar(setting: Setting, text: str, name: str) -> Any:
+    _check_choice(setting, text, name)
+    if setting.kind is str:
+        return text
+    try:
+        return _READERS[setting.kind](text)
+    except (KeyError, ValueError):
+        raise _refusal(setting, text, name) from None
+
+
+def store(table: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value into a table; None takes out what is there."""
+    if value is None:
+        table.pop(name, None)
+    else:
+        table[name] = value
+
+
+def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[str, Any], Setting]:
+    """Return the table that holds a dotted name's last part, made where it is absent, and that part's setting."""
+    *parents, last = name.split(".")
+    settings = settings_of(config_class)
+    while parents:
+        setting = settings.get(parents.pop(0))
+        if setting is None or not setting.is_nested:
+            raise _unknown(name, config_class)
+        inner: Any = table.setdefault(setting.name, [] if setting.is_list else {})
+        if setting.is_list:
+            inner = _numbered(inner, parents.pop(0) if parents else "", name)
+        if not isinstance(inner, dict):
+            raise InputError(f"{name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
+        table, settings = inner, setting.inner
+    found = settings.get(last)
+    if found is None or found.is_nested:
+        raise _unknown(name, config_class)
+    return table, found
+
+
+def _unknown(name: str, config_class: type) -> InputError:
+    closest = nearest(name, dotted_names(config_class))
+    return InputError(f"{name}: there is no such setting; the nearest is {closest}.")
+
+
+def _numbered(tables: Any, number: str, name: str) -> Any:
+    """Return the table of that number, from 1; the next number makes a new one."""
+    n_tables = len(tables) if isinstance(tables, list) else 0
+    if not isinstance(tables, list) or not number.isdecimal() or not 1 <= int(number) <= n_tables + 1:
+        raise InputError(
+            f"{name}: {number or 'no number'} given where {n_tables} are in the recipe. "
+            f"Number them from 1 to {n_tables + 1}, such as members.1.start=minilm"
+        )
+    if int(number) > n_tables:
+        tables.append({})
+    return tables[int(number) - 1]

@@ -58,7 +58,7 @@ def test_an_unexpected_error_shows_where_it_happened(run, training):
 
 
 def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
-    def stop(config, recipe=None):
+    def stop(config, known):
         raise KeyboardInterrupt
 
     training.plan = stop

@@ -43,7 +43,7 @@ def loaded(monkeypatch):
         calls.append((name, scoring))
         return Teacher(name=name, scorer=Fixed(name))
 
-    monkeypatch.setattr("transencoder.cli.scoring.load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
     return calls
 
 
@@ -208,7 +208,7 @@ def hundred(tmp_path, monkeypatch):
     def load_teacher(name, scoring, where, token_folder):
         return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: found[name]))
 
-    monkeypatch.setattr("transencoder.cli.scoring.load_teacher", load_teacher)
+    monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
     rows = [f"a{i}\tb\t{grade}\n" for i, grade in enumerate(gold)]
     Path("dev.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
     return SimpleNamespace(gold=gold, scores=scores, command=("evaluate", *found, "--pairs", "dev.tsv"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transencoder.cli import recipes
+from transencoder.cli import train
 from transencoder.errors import RunInUseError
 
 RECIPE = """method = "simcse"
@@ -18,13 +18,13 @@ def in_use(monkeypatch, training, tmp_path):
     """The run `runs/first` is another process's until it has been waited for; returns what was waited for."""
     waited = []
 
-    def train_or_plan(config, is_dry_run, recipe=None):
+    def train_and_show(config, recipe=None):
         if config.output == "runs/first" and len(waited) < 2:
             raise RunInUseError("runs/first is in use by process 7; one process at a time may work on a run")
         waited.append(config.output)
 
-    monkeypatch.setattr(recipes, "train_or_plan", train_or_plan)
-    monkeypatch.setattr(recipes, "wait_until_free", lambda folder: waited.append(f"waited for {folder}"))
+    monkeypatch.setattr(train, "train_and_show", train_and_show)
+    monkeypatch.setattr(train, "wait_until_free", lambda folder: waited.append(f"waited for {folder}"))
     for name, after in {"first": "[]", "second": '["first.toml"]'}.items():
         (tmp_path / f"{name}.toml").write_text(RECIPE.format(name, after))
     return waited

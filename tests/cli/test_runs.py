@@ -76,11 +76,6 @@ def test_recipes_are_listed_and_shown(run):
     assert "eval_steps = 200" in run("recipes", "show", "minilm-sts", "--full")[1]
 
 
-def test_the_demo_runs_where_it_is_told(run, monkeypatch):
-    monkeypatch.setattr("transencoder.demo.run_demo", lambda output, show: show(f"in {output}"))
-    assert run("demo", "--output", "there")[:2] == (0, "in there\n")
-
-
 def test_a_page_that_cannot_be_written_is_refused(run, folder, tmp_path):
     code, out, err = run("results", folder, "--output", tmp_path)
     assert (code, out) == (2, "")

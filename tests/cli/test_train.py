@@ -5,8 +5,8 @@ import pytest
 
 from transencoder.configs import FitConfig, Member
 from transencoder.methods import SimCSE, TransEncoder
-from transencoder.recipes import load_recipe, recipe_toml
-from transencoder.settings import settings_of, value_from_text
+from transencoder.recipes import load_recipe, value_from_text
+from transencoder.settings import recipe_toml, settings_of
 
 BASE = ("--pairs", "a.tsv", "--start", "x", "--output", "run")
 

@@ -1,6 +1,5 @@
 """What the demo shows, on tiny models and with training left out."""
 
-import io
 import os
 import shlex
 import sys
@@ -8,11 +7,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from rich.console import Console
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from transencoder import demo
-from transencoder.demo import demo_config, run_demo
+from transencoder import cli, demo
 
 RESULT = {
     "metric": "spearman",
@@ -28,7 +25,7 @@ RESULT = {
 
 
 @pytest.fixture
-def shown(tiny_bi_encoder, tmp_path, monkeypatch):
+def shown(tiny_bi_encoder, tmp_path, monkeypatch, capsys):
     """What the demo prints after a training that made things worse."""
     trained = SimpleNamespace(
         bi_encoder=SentenceTransformer(tiny_bi_encoder, device="cpu"),
@@ -37,13 +34,13 @@ def shown(tiny_bi_encoder, tmp_path, monkeypatch):
         folder=tmp_path / "run",
     )
     training = ModuleType("transencoder.training")
-    training.train = lambda config: trained
+    training.train = lambda config, recipe: trained
     monkeypatch.setitem(sys.modules, "transencoder.training", training)
     monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
     monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
-    output = io.StringIO()
-    assert run_demo(str(tmp_path / "run"), show=Console(file=output, width=400).print) is trained
-    return output.getvalue()
+    monkeypatch.setattr(cli.terminal, "_WIDTH_OF_FILES", 400)
+    assert cli.main(["demo", "--output", str(tmp_path / "run")]) == 0
+    return capsys.readouterr().out
 
 
 def test_a_loss_is_shown_as_it_is(shown):
@@ -61,11 +58,9 @@ def test_five_pairs_from_unrelated_to_same(shown):
 @pytest.mark.parametrize("found", [None, "/somewhere/bin/transencoder"])
 def test_next_commands_parse(found, monkeypatch, tmp_path):
     """As typed where the command is found, with its path where it is not, such as after `make demo`."""
-    from transencoder import cli
-
     monkeypatch.setattr(demo, "which", lambda name: found)
     monkeypatch.chdir(tmp_path)
-    shown = demo._next_steps(tmp_path / "run")
+    shown = demo.next_steps(tmp_path / "run")
     lines = [line.partition(":")[2].split(maxsplit=1) for line in shown.splitlines() if "transencoder " in line]
     typed = "transencoder" if found else os.path.relpath(Path(sys.executable).with_name("transencoder"))
     assert {command for command, _ in lines} == {typed}
@@ -77,7 +72,7 @@ def test_next_commands_parse(found, monkeypatch, tmp_path):
 
 
 def test_config_uses_the_shipped_files():
-    config = demo_config("somewhere")
+    config = demo.demo_config("somewhere")
     assert config.output == "somewhere"
     for path in (config.pairs, config.dev, *config.tests):
         assert (demo.DATA / path).is_file()

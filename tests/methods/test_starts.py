@@ -13,7 +13,8 @@ from transencoder.cli import main
 from transencoder.configs.run import Given
 from transencoder.encoders import load_bi
 from transencoder.evaluation import evaluate
-from transencoder.recipes import load_recipe, recipe_toml
+from transencoder.recipes import load_recipe
+from transencoder.settings import recipe_toml
 from transencoder.training import plan
 from transencoder.training.parts import make_loss, pair_maker
 
@@ -139,8 +140,8 @@ def test_a_recipe_runs_those_that_it_comes_after_first(monkeypatch, tmp_path, ca
     monkeypatch.chdir(tmp_path)
     seen = []
     monkeypatch.setattr(
-        "transencoder.cli.recipes.train_or_plan",
-        lambda config, is_dry_run, recipe=None: seen.append((config.output, recipe)),
+        "transencoder.cli.train.train_and_show",
+        lambda config, recipe=None: seen.append((config.output, recipe)),
     )
     text = 'method = "simcse"\nsentences = "s.txt"\nstart = "x"\noutput = "runs/{0}"\nafter = {1}\n'
     for name, after in {"a": "[]", "b": '["a.toml"]', "c": '["a.toml", "b.toml"]', "x": '["x.toml"]'}.items():

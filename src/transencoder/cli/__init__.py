@@ -4,55 +4,42 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from transencoder import __version__
-from transencoder.cli import (
-    duplicates,
-    encoders,
-    evaluate,
-    pairs,
-    recipes,
-    runs,
-    scoring,
-    search,
-    terminal,
-    train,
-    views,
-)
+from transencoder.cli import evaluate, pairs, runs, scoring, search, terminal, train
 from transencoder.cli.flags import Commands, Logs, add_command, options_from
 from transencoder.configs import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
-_COMMANDS: dict[str, Callable[[Any], None] | None] = {
+_COMMANDS: dict[str, type | None] = {
     "train": None,  # a command for each method
-    "score": scoring.score,
-    "label": scoring.label,
-    "evaluate": evaluate.evaluate,
-    "search build": search.build,
-    "search query": search.query,
-    "search evaluate": search.evaluate,
-    "duplicates": duplicates.duplicates,
-    "pairs": pairs.pairs,
-    "mine": pairs.mine,
-    "views": views.views,
-    "truncate": encoders.truncate,
-    "export": encoders.export,
-    "push": encoders.push,
-    "recipes list": recipes.list_all,
-    "recipes show": recipes.show_one,
-    "recipes run": recipes.run,
-    "runs list": runs.list_all,
-    "runs clean": runs.clean,
-    "report": runs.report,
-    "results": runs.results,
-    "demo": train.demo,
+    "score": scoring.Score,
+    "label": scoring.Label,
+    "evaluate": evaluate.Evaluate,
+    "search build": search.Build,
+    "search query": search.Query,
+    "search evaluate": search.Evaluate,
+    "duplicates": search.FindDuplicates,
+    "pairs": pairs.Pairs,
+    "mine": pairs.Mine,
+    "views": pairs.Views,
+    "truncate": runs.Truncate,
+    "export": runs.Export,
+    "push": runs.Push,
+    "recipes list": train.ListRecipes,
+    "recipes show": train.ShowRecipe,
+    "recipes run": train.RunRecipes,
+    "runs list": runs.ListRuns,
+    "runs clean": runs.Clean,
+    "report": runs.Report,
+    "results": runs.Results,
+    "demo": train.Demo,
 }
-"""What is typed -> a function of its options."""
+"""What is typed -> the dataclass of its options, which is called to run it."""
 
 _GROUPS = {
     "train": ("METHOD", "train models without labels, or go on with a run that was interrupted"),
@@ -112,16 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     groups: dict[str, Commands] = {}
-    for typed, function in _COMMANDS.items():
+    for typed, command in _COMMANDS.items():
         first, _, action = typed.partition(" ")
         if first in _GROUPS and first not in groups:
             second, summary = _GROUPS[first]
             group = commands.add_parser(first, help=summary, description=summary)
             groups[first] = group.add_subparsers(title=f"{second.lower()}s", metavar=second, required=True)
-        if function is None:
+        if command is None:
             train.add_methods(groups[first])
         else:
-            add_command(groups.get(first, commands), action or first, function)
+            add_command(groups.get(first, commands), action or first, command)
     return parser
 
 

@@ -16,10 +16,11 @@ import numpy as np
 from rich.table import Table
 
 from transencoder import progress
-from transencoder.cli.files import PairRows, Where
-from transencoder.cli.flags import OneOf, option
-from transencoder.cli.scoring import Models, loaded, weights_of
+from transencoder.cli.files import PairRows
+from transencoder.cli.flags import option
+from transencoder.cli.scoring import Models, checked_weights, loaded
 from transencoder.cli.terminal import show
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.records import AVERAGE
 from transencoder.wording import ABSENT, plural
@@ -34,17 +35,16 @@ if TYPE_CHECKING:
 _ENSEMBLE = "ensemble"
 _SEED = 2021
 """The runs' default: intervals are then those of a run's report."""
-_DATA, _FORM = OneOf(is_required=True), OneOf()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Options of `evaluate`."""
+class Evaluate(Config):
+    """Measure models on tasks or your own scored pairs, and gains over the first."""
 
     scoring: Models
-    tasks: tuple[str, ...] = option((), metavar="TASK", one_of=_DATA)
+    tasks: tuple[str, ...] = option((), metavar="TASK", one_of="data!")
     """tasks or suites, such as sts or stsb askubuntu"""
-    pairs: str | None = option(None, one_of=_DATA)
+    pairs: str | None = option(None, one_of="data!")
     """pairs with gold scores: TSV, CSV, JSONL or Parquet file, - for stdin, hub id (id:config@revision)"""
     score_column: str | None = None
     """name of the gold score in --pairs (default: score)"""
@@ -52,34 +52,71 @@ class Evaluate:
     """those from map on rank the pairs of equal first sentences (default: spearman, for --tasks their own)"""
     weights: tuple[float, ...] = option(())
     """share of each model in the ensemble, the mean of several models' scores (default: equal)"""
-    json: bool = option(False, one_of=_FORM)
+    json: bool = option(False, one_of="form")
     """print JSON instead of a table"""
-    csv: bool = option(False, one_of=_FORM)
+    csv: bool = option(False, one_of="form")
     """print CSV instead of a table"""
     rows: PairRows
-    where: Where
+
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
+        if self.tasks and (self.score_column or self.rows.is_said):
+            yield (
+                "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are "
+                "for --pairs; a task has its own"
+            )
+        if len(self.scoring.models) > 1 and _ENSEMBLE in self.scoring.models:
+            yield f"a model is called {_ENSEMBLE}, as their mean is in the table; give it as ./{_ENSEMBLE}"
+
+    def __call__(self) -> None:
+        weights = checked_weights(self.weights, len(self.scoring.models))
+        rows = _measured(self, _labelled_sets(self), weights)
+        if self.json:
+            show(json.dumps(_without_nan(_record(rows, weights))))
+        elif self.csv:
+            show(_csv(rows))
+        else:
+            show(_table_of_one(rows) if len(rows[0].scores) == 1 else _table_of_several(rows))
+            for line in _remarks(rows):
+                show(line)
 
 
-def evaluate(options: Evaluate) -> None:
-    """Measure models on tasks or your own scored pairs, and gains over the first."""
-    if options.tasks and (options.score_column or options.rows != PairRows()):
-        raise InputError(
-            "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are for "
-            "--pairs; a task has its own"
-        )
-    models = options.scoring.models
-    if len(models) > 1 and _ENSEMBLE in models:
-        raise InputError(f"a model is called {_ENSEMBLE}, as their mean is in the table; give it as ./{_ENSEMBLE}")
-    weights = weights_of(options.scoring, options.weights)
-    measured = _measured(options, _labelled_sets(options), weights)
-    if options.json:
-        show(json.dumps(_without_nan(_record(measured, weights))))
-    elif options.csv:
-        show(_csv(measured))
-    else:
-        show(_table_of_one(measured) if len(measured.scores) == 1 else _table_of_several(measured))
-        for line in _remarks(measured):
-            show(line)
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What was measured on a set, or the average of several sets of one metric."""
+
+    name: str
+    metric: str | None
+    """None for the average."""
+    n_pairs: int | None = None
+    n_queries: int | None = None
+    """Of a ranking, those that can be ranked."""
+    n_sets: int = 1
+    scores: Mapping[str, float]
+    """Model, the ensemble last -> metric times 100."""
+    intervals: RowIntervals | None
+    """None where the scores are of classes, or undefined."""
+
+    @property
+    def gains(self) -> dict[str, float]:
+        """Each model but the first -> points over the first."""
+        first, *others = self.scores
+        return {model: self.scores[model] - self.scores[first] for model in others}
+
+    def interval(self, model: str) -> Interval | None:
+        """Return that of a model's score."""
+        return self.intervals.scores.get(model) if self.intervals else None
+
+    def gain_interval(self, model: str) -> Interval | None:
+        """Return that of a model's gain."""
+        return self.intervals.gains.get(model) if self.intervals else None
+
+    @property
+    def size(self) -> str:
+        """How large the data are: `100 pairs`, of a ranking `20 queries`, of an average `7 tests`."""
+        if self.n_queries is not None:
+            return "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
+        return plural(self.n_sets, "test") if self.n_pairs is None else plural(self.n_pairs, "pair")
 
 
 def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
@@ -88,8 +125,7 @@ def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
     from transencoder.tasks import expand
 
     if options.pairs is not None:
-        reading = {**vars(options.rows), **vars(options.where)}
-        pairs = read_pairs(options.pairs, score_column=options.score_column, **reading)
+        pairs = read_pairs(options.pairs, score_column=options.score_column, **vars(options.rows))
         return {options.pairs: LabelledSet(pairs, options.metric or "spearman")}
     classes = [task.name for task in expand(options.tasks) if task.metric == "accuracy"]
     if options.metric and classes:
@@ -97,31 +133,44 @@ def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
             f"--metric is {options.metric}, but {', '.join(classes)} is of classes and has accuracy; leave one of them "
             "out"
         )
-    return load_sets(options.tasks, metric=options.metric, **vars(options.where))
+    rows = options.rows
+    where = {"data_folder": rows.data_folder, **rows.hub}
+    return load_sets(options.tasks, metric=options.metric, **where)
 
 
-def _measured(options: Evaluate, sets: Mapping[str, LabelledSet], weights: list[float]) -> _Measured:
-    """Measure the models and, of several, their ensemble; each scores each set once."""
-    from transencoder.evaluation import gold_of, measure
-    from transencoder.metrics import n_ranked
+def _measured(options: Evaluate, sets: Mapping[str, LabelledSet], weights: list[float]) -> list[_Row]:
+    """Measure the models and, of several, their ensemble, each on each set once; the last row may be the average."""
+    from transencoder.evaluation import average, gold_of, measure
+    from transencoder.metrics import n_ranked, row_intervals
     from transencoder.scorers import KeptScores, MeanScorer
 
-    with loaded(options.scoring, options.where) as teachers:
+    with loaded(options.scoring, options.rows) as teachers:
         kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
         found = {model: {name: measure(scorer, each) for name, each in sets.items()} for model, scorer in kept.items()}
     if len(kept) > 1:
         ensemble = KeptScores(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
         found[_ENSEMBLE] = {name: measure(ensemble, each) for name, each in sets.items()}
         kept[_ENSEMBLE] = ensemble
-    metrics = {name: each.metric for name, each in sets.items()}
     gold = {name: gold_of(each.pairs, each.metric) for name, each in sets.items() if each.classes is None}
-    return _Measured(
-        metrics=metrics,
-        n_pairs={name: len(each.pairs) for name, each in sets.items()},
-        n_queries={name: n_ranked(scores, queries) for name, (scores, queries) in gold.items() if queries is not None},
-        scores=found,
-        intervals=_intervals(metrics, gold, kept),
-    )
+    n_queries = {name: n_ranked(scores, queries) for name, (scores, queries) in gold.items() if queries is not None}
+    draws = _draws(sets, gold, kept)
+    rows = [
+        _Row(
+            name=name,
+            metric=each.metric,
+            n_pairs=len(each.pairs),
+            n_queries=n_queries.get(name),
+            scores={model: scores[name] for model, scores in found.items()},
+            intervals=row_intervals(draws[name], list(kept)) if name in draws else None,
+        )
+        for name, each in sets.items()
+    ]
+    if len(rows) > 1 and len({row.metric for row in rows}) == 1:
+        has_all = len(draws) == len(rows)
+        intervals = row_intervals(np.mean(list(draws.values()), axis=0), list(kept)) if has_all else None
+        scores = {model: average(scores) for model, scores in found.items()}
+        rows.append(_Row(name=AVERAGE, metric=None, n_sets=len(sets), scores=scores, intervals=intervals))
+    return rows
 
 
 class _Again:
@@ -135,103 +184,50 @@ class _Again:
         return next(self.scores)
 
 
-def _intervals(
-    metrics: Mapping[str, str],
+def _draws(
+    sets: Mapping[str, LabelledSet],
     gold: Mapping[str, tuple[np.ndarray, np.ndarray | None]],
     kept: Mapping[str, KeptScores],
-) -> dict[str, RowIntervals]:
-    """Compute those of the sets whose pairs are scored and, where these are all and of one metric, of their average.
+) -> dict[str, np.ndarray]:
+    """Draw bootstrap samples of each set whose metric has them.
 
     `gold` has, of n pairs, (n,) gold scores and, of a ranking, (n,) numbers of the queries.
     """
-    from transencoder.metrics import metric_draws, row_intervals
+    from transencoder.metrics import metric_draws
 
     draws = {}
     with progress.task("intervals", len(gold)) as advance:
         for i, (name, (gold_scores, queries)) in enumerate(gold.items()):
             scores = np.array([scorer.scores[i] for scorer in kept.values()], np.float64)
             test = Path(name).name.partition(".")[0]  # as runs call it
-            drawn = metric_draws(metrics[name], gold_scores, scores, queries, name=test, seed=_SEED)
+            drawn = metric_draws(sets[name].metric, gold_scores, scores, queries, name=test, seed=_SEED)
             if drawn is not None:
                 draws[name] = drawn
             advance(1)
-    found = {name: row_intervals(drawn, list(kept)) for name, drawn in draws.items()}
-    if len(draws) == len(metrics) > 1 and len(set(metrics.values())) == 1:
-        found[AVERAGE] = row_intervals(np.mean(list(draws.values()), axis=0), list(kept))
-    return found
+    return draws
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Measured:
-    """Models on labelled sets and, last of several models, their ensemble."""
-
-    metrics: Mapping[str, str]
-    """Set -> metric."""
-    n_pairs: Mapping[str, int]
-    """Set -> how many pairs it has."""
-    n_queries: Mapping[str, int]
-    """Set that is a ranking -> how many queries have positive and negative candidates."""
-    scores: Mapping[str, Mapping[str, float]]
-    """Model -> set -> metric times 100; NaN where it is undefined."""
-    intervals: Mapping[str, RowIntervals]
-    """Of the sets whose pairs are scored, and of their average."""
-
-    @property
-    def averages(self) -> dict[str, float | None]:
-        """Each model's mean over the sets; None where these have different metrics."""
-        from transencoder.evaluation import average
-
-        has_mean = len(set(self.metrics.values())) == 1
-        return {model: average(scores) if has_mean else None for model, scores in self.scores.items()}
-
-    @property
-    def rows(self) -> dict[str, dict[str, float]]:
-        """Set, or the average of several -> model -> metric times 100."""
-        rows = {test: {model: scores[test] for model, scores in self.scores.items()} for test in self.metrics}
-        averages = {model: value for model, value in self.averages.items() if value is not None}
-        return {**rows, AVERAGE: averages} if len(rows) > 1 and averages else rows
-
-    @property
-    def gains(self) -> dict[str, dict[str, float]]:
-        """Row -> each model but the first -> points over the first."""
-        first, *others = self.scores
-        return {name: {model: row[model] - row[first] for model in others} for name, row in self.rows.items()}
-
-    def interval(self, name: str, model: str) -> Interval | None:
-        """Return that of a row's score."""
-        return self.intervals[name].scores.get(model) if name in self.intervals else None
-
-    def gain_interval(self, name: str, model: str) -> Interval | None:
-        """Return that of a row's gain."""
-        return self.intervals[name].gains.get(model) if name in self.intervals else None
-
-    def size(self, name: str) -> str:
-        """Say how large a row's data are: `100 pairs`, of a ranking `20 queries`, of an average `7 tests`."""
-        if name in self.n_queries:
-            n_queries = self.n_queries[name]
-            return "1 query" if n_queries == 1 else f"{n_queries:,} queries"
-        return plural(self.n_pairs[name], "pair") if name in self.n_pairs else plural(len(self.metrics), "test")
-
-
-def _record(measured: _Measured, weights: Sequence[float]) -> dict[str, Any]:
+def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:
     """Build what `--json` prints: scores of the only model, or of the ensemble with the models' own below `each`."""
     from transencoder.finished import intervals_record
 
-    *models, last = measured.scores
-    averages = measured.averages
+    sets = [row for row in rows if row.metric]
+    average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
+    *models, last = rows[0].scores
+    scores_of = {
+        model: {"scores": {row.name: row.scores[model] for row in sets}, "average": average.get(model)}
+        for model in (*models, last)
+    }
     record: dict[str, Any] = {
         "models": models or [last],
-        "metrics": measured.metrics,
-        "n_pairs": measured.n_pairs,
-        "n_queries": measured.n_queries,
-        "scores": measured.scores[last],
-        "average": averages[last],
-        "intervals": intervals_record(measured.intervals),
+        "metrics": {row.name: row.metric for row in sets},
+        "n_pairs": {row.name: row.n_pairs for row in sets},
+        "n_queries": {row.name: row.n_queries for row in sets if row.n_queries is not None},
+        **scores_of.pop(last),
+        "intervals": intervals_record({row.name: row.intervals for row in rows if row.intervals}),
     }
     if models:
-        record["weights"] = weights
-        record["each"] = {name: {"scores": measured.scores[name], "average": averages[name]} for name in models}
-        record["gains"] = measured.gains
+        record |= {"weights": weights, "each": scores_of, "gains": {row.name: row.gains for row in rows}}
     return record
 
 
@@ -242,58 +238,55 @@ def _without_nan(record: Any) -> Any:
     return None if isinstance(record, float) and math.isnan(record) else record
 
 
-def _csv(measured: _Measured) -> str:
+def _csv(rows: Sequence[_Row]) -> str:
     """Write the rows of the table, unrounded, with their intervals and gains in columns of their own."""
-    rows = [list(_csv_cells(measured, name)) for name in measured.rows]
+    cells = [list(_csv_cells(row)) for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column for column, _ in rows[0]])
-    writer.writerows([value for _, value in row] for row in rows)
+    writer.writerow([column for column, _ in cells[0]])
+    writer.writerows([value for _, value in row] for row in cells)
     return text.getvalue().rstrip()
 
 
-def _csv_cells(measured: _Measured, name: str) -> Iterator[tuple[str, object]]:
-    """Yield the columns and what a set, or the average, has there."""
-
-    def bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, object]]:
-        yield f"{column} low", interval.low if interval else None
-        yield f"{column} high", interval.high if interval else None
-
-    yield from (("set", name), ("metric", measured.metrics.get(name)))
-    yield from measured.rows[name].items()
-    yield from (("n_pairs", measured.n_pairs.get(name)), ("n_queries", measured.n_queries.get(name)))
-    for model in measured.scores:
-        yield from bounds(model, measured.interval(name, model))
-    for model, gain in measured.gains[name].items():
+def _csv_cells(row: _Row) -> Iterator[tuple[str, object]]:
+    """Yield the columns and what a row has there."""
+    yield from (("set", row.name), ("metric", row.metric), *row.scores.items())
+    yield from (("n_pairs", row.n_pairs), ("n_queries", row.n_queries))
+    for model in row.scores:
+        yield from _bounds(model, row.interval(model))
+    for model, gain in row.gains.items():
         yield f"{model} gain", gain
-        yield from bounds(f"{model} gain", measured.gain_interval(name, model))
+        yield from _bounds(f"{model} gain", row.gain_interval(model))
 
 
-def _table_of_one(measured: _Measured) -> Table:
-    (model,) = measured.scores
+def _bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, object]]:
+    yield f"{column} low", interval.low if interval else None
+    yield f"{column} high", interval.high if interval else None
+
+
+def _table_of_one(rows: Sequence[_Row]) -> Table:
+    (model,) = rows[0].scores
     table = Table("", "metric x 100", "", caption=model)
     table.add_column("score", justify="right")
-    for name, row in measured.rows.items():
-        if name == AVERAGE:
+    for row in rows:
+        if row.name == AVERAGE:
             table.add_section()
-        score = _cell(row[model], measured.interval(name, model))
-        table.add_row(name, measured.metrics.get(name), measured.size(name), score)
+        table.add_row(row.name, row.metric, row.size, _cell(row.scores[model], row.interval(model)))
     return table
 
 
-def _table_of_several(measured: _Measured) -> Table:
+def _table_of_several(rows: Sequence[_Row]) -> Table:
     """Build a section for each set, whose name, metric and size stand below each other beside the models."""
     table = Table(pad_edge=False)  # three models' fit in 80 columns
     for title in ("", "model"):
         table.add_column(title, overflow="fold")
     for title in ("score x 100", "gain over the first"):
         table.add_column(title, justify="right", no_wrap=True)
-    for name, row in measured.rows.items():
-        titles = filter(None, (name, measured.metrics.get(name), measured.size(name)))
-        for title, model in zip_longest(titles, row):
-            gain = measured.gains[name].get(model)
-            gain_cell = "" if gain is None else _cell(gain, measured.gain_interval(name, model), sign="+")
-            table.add_row(title, model, _cell(row[model], measured.interval(name, model)), gain_cell)
+    for row in rows:
+        for title, model in zip_longest(filter(None, (row.name, row.metric, row.size)), row.scores):
+            gain = row.gains.get(model)
+            gain_cell = "" if gain is None else _cell(gain, row.gain_interval(model), sign="+")
+            table.add_row(title, model, _cell(row.scores[model], row.interval(model)), gain_cell)
         table.add_section()
     return table
 
@@ -305,17 +298,17 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
     return f"{value:{sign}.2f}{bounds}"
 
 
-def _remarks(measured: _Measured) -> Iterator[str]:
+def _remarks(rows: Sequence[_Row]) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
     from transencoder.report.words import no_difference
 
-    if measured.intervals:
-        yield f"{BRACKETS}; {GAIN_BRACKETS}." if len(measured.scores) > 1 else f"{BRACKETS}."
-    for name in [AVERAGE] if AVERAGE in measured.rows else measured.metrics:
-        intervals = {model: measured.gain_interval(name, model) for model in measured.gains[name]}
+    first, *others = rows[0].scores
+    if any(row.intervals for row in rows):
+        yield f"{BRACKETS}; {GAIN_BRACKETS}." if others else f"{BRACKETS}."
+    for row in rows[-1:] if rows[-1].name == AVERAGE else rows:
+        intervals = {model: row.gain_interval(model) for model in others}
         unknown = [model for model, interval in intervals.items() if interval and interval.holds_zero]
         if unknown:
             models = ["the ensemble" if model == _ENSEMBLE else model for model in unknown]
-            said = no_difference(models, next(iter(measured.scores)), f"these {measured.size(name)}")
-            yield f"{name}: {said}."
+            yield f"{row.name}: {no_difference(models, first, f'these {row.size}')}."

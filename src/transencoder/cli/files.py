@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,30 +28,6 @@ _TEXTS = ("text", "sentence1", "sentence2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
-    """How the rows of a file are read, whatever its columns: parameters of `read_pairs` and its siblings."""
-
-    split: str | None = None
-    """split of a hub id or folder, such as test or validation[:1000]"""
-    header: bool | None = None
-    """whether a TSV or CSV has one (default: detected, an error where that is not certain)"""
-    file_format: str | None = None
-    """tsv, csv, jsonl or parquet, for stdin and files of another name"""
-    skip_bad_rows: bool = False
-    """count and leave out bad rows"""
-    bad_rows_file: str | None = option(None, metavar="FILE")
-    """with --skip-bad-rows: where they go, with the reason"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairRows(Rows):
-    """How a file of pairs is read."""
-
-    columns: tuple[str, str] | None = option(None, metavar=("FIRST", "SECOND"))
-    """names of the two text columns (default: known names, else the first two)"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Where:
     """Where data sets come from."""
 
@@ -68,14 +44,42 @@ class Where:
         return {"token": self.token, "cache_folder": self.cache_folder}
 
 
-def read_texts(source: str, column: str | None, rows: Rows, where: Where) -> Dataset:
+@dataclass(frozen=True, kw_only=True)
+class Rows(Where):
+    """How the rows of a file are read, whatever its columns: parameters of `read_pairs` and its siblings."""
+
+    split: str | None = None
+    """split of a hub id or folder, such as test or validation[:1000]"""
+    header: bool | None = None
+    """whether a TSV or CSV has one (default: detected, an error where that is not certain)"""
+    file_format: str | None = None
+    """tsv, csv, jsonl or parquet, for stdin and files of another name"""
+    skip_bad_rows: bool = False
+    """count and leave out bad rows"""
+    bad_rows_file: str | None = option(None, metavar="FILE")
+    """with --skip-bad-rows: where they go, with the reason"""
+
+    @property
+    def is_said(self) -> bool:
+        """Whether anything is said of how rows are read, beside where they come from."""
+        return replace(self, data_folder=None, cache_folder=None, token=None) != type(self)()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairRows(Rows):
+    """How a file of pairs is read."""
+
+    columns: tuple[str, str] | None = option(None, metavar=("FIRST", "SECOND"))
+    """names of the two text columns (default: known names, else the first two)"""
+
+
+def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
     """Read sentences; stdin has one a line unless an option says otherwise."""
     from transencoder.pairs import read_sentences
 
-    options = dict(vars(rows))
     if source == STDOUT and not (column or rows.file_format or rows.header is not None):
-        options["file_format"] = "txt"
-    return read_sentences(source, column=column, **options, **vars(where))
+        rows = replace(rows, file_format="txt")
+    return read_sentences(source, column=column, **vars(rows))
 
 
 def check_output(
@@ -117,16 +121,7 @@ def check_texts(rows: Dataset, output: str | None) -> None:
 
 
 def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
-    """Write `sentence1`, `sentence2` and, where given, `score`.
-
-    Args:
-        pairs: n rows.
-        output: File name, or `-`.
-        scores: float32 (n,).
-
-    Raises:
-        InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
-    """
+    """Write `sentence1`, `sentence2` and, where given, `score`, float32 (n,); raises what `write_table` does."""
     write_table(_batches(pairs, scores), output)
 
 

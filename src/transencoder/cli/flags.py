@@ -1,17 +1,19 @@
 """The one way to a command's options: a frozen dataclass, whose fields are flags and whose docstrings are their help.
 
-A command is a function of its options: `def score(options: Score) -> None`; its docstring's first line says what the
-command does. A field's type and default say what may be typed. A field that is a dataclass itself is a part that
-commands share: its flags stand among the others. `train` has a method's config in the same way, over a recipe.
+A command is such a dataclass that can be called: its docstring's first line says what it does, and a field's type and
+default say what may be typed. A field that is a dataclass itself is a part that commands share: its flags stand among
+the others. `train` has a method's config in the same way, over a recipe.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from functools import partial
+from typing import Any, TypeVar
 
 from transencoder.errors import InputError
-from transencoder.settings import Setting, nested_settings, settings_of, store, value_from_text
+from transencoder.recipes import store, value_from_text
+from transencoder.settings import Setting, nested_settings, settings_of
 
 Options = TypeVar("Options")
 Commands = Any
@@ -21,20 +23,12 @@ _PREFIX = "config:"
 _METAVARS = {str: "TEXT", int: "N", float: "X"}
 
 
-@dataclass(frozen=True, eq=False)
-class OneOf:
-    """Options of which one at most is given."""
-
-    is_required: bool = False
-    """Whether one must be given."""
-
-
 def option(
     default: Any = MISSING,
     *,
     metavar: str | tuple[str, ...] | None = None,
     flag: str | None = None,
-    one_of: OneOf | None = None,
+    one_of: str | None = None,
     is_repeated: bool = False,
 ) -> Any:
     """Declare an option that has more than a type and a default.
@@ -43,7 +37,7 @@ def option(
         default: Without it the option is required.
         metavar: What stands for the value in the help.
         flag: What is typed, where it is not the field's name.
-        one_of: The options that exclude each other, this one among them.
+        one_of: A name that options share which exclude each other. If it ends in `!`, one of them must be given.
         is_repeated: The items of a list come one after each flag: `--set a=1 --set b=2`.
     """
     return field(
@@ -71,34 +65,30 @@ class Logs:
     """log warnings and errors only, show no progress"""
 
 
-def add_command(commands: Commands, name: str, function: Callable[[Any], None]) -> None:
-    """Add the command that is a function of its options.
+def add_command(commands: Commands, name: str, command: type, description: str = "") -> argparse.ArgumentParser:
+    """Add a command with its options and those of all.
 
     Args:
         commands: The sub-parsers it joins.
         name: What is typed.
-        function: What does the work, with one parameter, `options`.
+        command: The dataclass of its options, which is called to run it.
+        description: Its first line stands in the list of commands. Default: that of the dataclass's docstring.
     """
-    text = str(function.__doc__).partition("\n")[0].rstrip(".")
-    options_class = get_type_hints(function)["options"]
-    parser = add_parser(commands, name, text[:1].lower() + text[1:], options_class)
-    parser.set_defaults(run=lambda args: function(options_from(options_class, args)))
-
-
-def add_parser(commands: Commands, name: str, description: str, options_class: type) -> argparse.ArgumentParser:
-    """Add a command's parser with its options and those of all; the description's first line stands in the list."""
+    if not description:
+        text = str(command.__doc__).partition("\n")[0].rstrip(".")
+        description = text[:1].lower() + text[1:]
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=description.partition("\n")[0], description=description, allow_abbrev=False
     )
-    parser.set_defaults(parser=parser)
-    rivals: dict[OneOf, Any] = {}
-    for each in (Logs, options_class):
-        _add_options(parser, each, rivals)
+    parser.set_defaults(parser=parser, run=lambda args: options_from(command, args)())
+    exclusive: dict[str, Any] = {}
+    for each in (Logs, command):
+        _add_options(parser, each, exclusive)
     return parser
 
 
 def options_from(options_class: type[Options], args: argparse.Namespace) -> Options:
-    """Build the options of what was typed."""
+    """Build a command's options of what was typed."""
     values: dict[str, Any] = {}
     for name, setting in settings_of(options_class).items():
         value = options_from(setting.kind, args) if setting.is_nested else getattr(args, name)
@@ -111,18 +101,18 @@ def flag_of(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _add_options(parser: Any, options_class: type, rivals: dict[OneOf, Any]) -> None:
+def _add_options(parser: Any, options_class: type, exclusive: dict[str, Any]) -> None:
     for name, setting in settings_of(options_class).items():
         extra = setting.metadata
         if setting.is_nested:
             title = extra.get("title")
             group = parser.add_argument_group(title, extra["description"]) if title else parser
-            _add_options(group, setting.kind, rivals)
+            _add_options(group, setting.kind, exclusive)
             continue
         group, one_of = parser, extra.get("one_of")
         if one_of:
-            group = rivals.get(one_of) or parser.add_mutually_exclusive_group(required=one_of.is_required)
-            rivals[one_of] = group
+            group = exclusive.get(one_of) or parser.add_mutually_exclusive_group(required=one_of.endswith("!"))
+            exclusive[one_of] = group
         if extra.get("is_positional"):
             group.add_argument(name, **_keywords(setting))
         else:
@@ -162,7 +152,7 @@ def add_config_flags(parser: argparse.ArgumentParser, config_class: type) -> Non
             groups[name] = parser.add_argument_group(name, setting.help)
         if setting.is_nested and setting.is_list:
             for inner in settings_of(setting.kind).values():
-                _add_config_flag(groups[name], inner, inner.name, dest=_PREFIX + name, action=_AppendField)
+                _add_config_flag(groups[name], inner, inner.name, dest=_PREFIX + name, is_of_list=True)
     for name, setting in nested_settings(config_class).items():
         _add_config_flag(groups[name.rpartition(".")[0]], setting, name, dest=_PREFIX + name)
 
@@ -185,7 +175,7 @@ def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespac
             table[name] = _joined(table.get(name, []), setting.kind, given[name])
 
 
-def _add_config_flag(group: Any, setting: Setting, name: str, *, dest: str, action: Any = None) -> None:
+def _add_config_flag(group: Any, setting: Setting, name: str, *, dest: str, is_of_list: bool = False) -> None:
     default = "default: none" if setting.default in (None, ()) else f"default: {setting.default}"
     text = f"{setting.help} ({'required' if setting.is_required else default})".replace("%", "%%")
     keywords: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS, "help": text}
@@ -194,24 +184,14 @@ def _add_config_flag(group: Any, setting: Setting, name: str, *, dest: str, acti
         return
     if setting.is_list:  # several after one flag, or the flag several times
         keywords |= {"nargs": "*", "action": "extend"}
-    if action is not None:
-        keywords["action"] = action
+    if is_of_list:  # (field, value) of all members in the order they were typed
+        keywords |= {"action": "append", "type": partial(_named, name)}
     metavar = f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind]
     group.add_argument(flag_of(name), metavar=metavar, **keywords)
 
 
-class _AppendField(argparse.Action):
-    """Collector of (field, value) of the members in the order they were typed."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        name = str(option_string).removeprefix("--").replace("-", "_")
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest, []), (name, values)])
+def _named(name: str, text: str) -> tuple[str, str]:
+    return name, text
 
 
 def _joined(tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -1,25 +1,34 @@
-"""`pairs` and `mine`: pairs to train on, from tasks and from plain sentences."""
+"""`pairs`, `mine` and `views`: pairs to train on, from tasks, from plain sentences, and of one meaning."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from rich.table import Table
 
 from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_rows
-from transencoder.cli.flags import argument, option, part
+from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
+from transencoder.errors import InputError
 from transencoder.models import Prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from transencoder.scorers import Scorer
+    from transencoder.views import Comparison, View
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Options of `pairs`."""
+    """Write the unlabelled, deduplicated training pairs of tasks."""
 
     tasks: tuple[str, ...] = argument("TASK")
     """task or suite, such as sts or sickr"""
@@ -29,21 +38,19 @@ class Pairs:
     """leave out pairs that hold a sentence of a test set"""
     where: Where
 
+    def __call__(self) -> None:
+        from transencoder.tasks import unlabelled_pairs
 
-def pairs(options: Pairs) -> None:
-    """Write the unlabelled, deduplicated training pairs of tasks."""
-    from transencoder.tasks import unlabelled_pairs
-
-    is_inductive = options.exclude_test_sentences
-    found, about = unlabelled_pairs(options.tasks, exclude_test_sentences=is_inductive, **vars(options.where))
-    write_rows(found, options.output)
-    if options.output == STDOUT:
-        return
-    show(f"{options.output}: {about['rows']} pairs of {', '.join(about['tasks'])}, from {about['source']}")
-    if about["missing_rows"]:
-        show(f"{about['missing_rows']} pairs of the paper's set could not be had")
-    if is_inductive:
-        show(f"{about['excluded_rows']} pairs with a sentence of a test set were left out")
+        is_inductive = self.exclude_test_sentences
+        found, about = unlabelled_pairs(self.tasks, exclude_test_sentences=is_inductive, **vars(self.where))
+        write_rows(found, self.output)
+        if self.output == STDOUT:
+            return
+        show(f"{self.output}: {about['rows']} pairs of {', '.join(about['tasks'])}, from {about['source']}")
+        if about["missing_rows"]:
+            show(f"{about['missing_rows']} pairs of the paper's set could not be had")
+        if is_inductive:
+            show(f"{about['excluded_rows']} pairs with a sentence of a test set were left out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +75,7 @@ class Starting:
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(Config):
-    """Options of `mine`."""
+    """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
 
     sentences: str = argument("SENTENCES")
     """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
@@ -92,7 +99,6 @@ class Mine(Config):
     """print the record as JSON instead of tables"""
     starting: Starting = part("start")
     rows: Rows
-    where: Where
 
     def contradictions(self) -> Contradictions:
         """Yield what does not go together."""
@@ -109,35 +115,251 @@ class Mine(Config):
         if self.documents and self.rows.bad_rows_file:
             yield "--bad-rows-file is for one file, and --documents is another."
 
+    def __call__(self) -> None:
+        from transencoder import mining
+        from transencoder.report.data import mining_lines
 
-def mine(options: Mine) -> None:
-    """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
-    from transencoder import mining
-    from transencoder.report.data import mining_lines
-
-    mining.check_numbers(options.n_pairs, options.max_pairs_per_sentence)
-    start = dict(vars(options.starting))
-    start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
-    with mining.open_workspace(options.start, **start, **options.where.hub) as workspace:
-        sentences = _texts(options.sentences, options.column, options)
-        documents = _texts(options.documents, options.document_column, options) if options.documents else None
-        mined = mining.mine_pairs(
-            mining.embed(sentences, documents, workspace.scorer, workspace.scratch),
-            workspace.folder,
-            n_pairs=options.n_pairs,
-            max_pairs_per_sentence=options.max_pairs_per_sentence,
-            seed=options.seed,
-        )
-    write_rows(mined.pairs, options.output)
-    if options.json:
-        show(json.dumps(mined.record))
-    elif options.output != STDOUT:
-        show(f"{options.output}: " + "\n".join(mining_lines(mined.record)))
+        mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
+        start = dict(vars(self.starting))
+        start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
+        rows, column = self.rows, self.document_column
+        with mining.open_workspace(self.start, **start, **rows.hub) as workspace:
+            sentences = _texts(self.sentences, self.column, rows, self.output)
+            documents = _texts(self.documents, column, rows, self.output) if self.documents else None
+            mined = mining.mine_pairs(
+                mining.embed(sentences, documents, workspace.scorer, workspace.scratch),
+                workspace.folder,
+                n_pairs=self.n_pairs,
+                max_pairs_per_sentence=self.max_pairs_per_sentence,
+                seed=self.seed,
+            )
+        write_rows(mined.pairs, self.output)
+        if self.json:
+            show(json.dumps(mined.record))
+        elif self.output != STDOUT:
+            show(f"{self.output}: " + "\n".join(mining_lines(mined.record)))
 
 
-def _texts(source: str, column: str | None, options: Mine) -> Dataset:
+def _texts(source: str, column: str | None, rows: Rows, output: str | None) -> Dataset:
     from transencoder.pairs import read_sentences
 
-    texts = read_sentences(source, column=column, **vars(options.rows), **vars(options.where))
-    check_texts(texts, options.output)
+    texts = read_sentences(source, column=column, **vars(rows))
+    check_texts(texts, output)
     return texts
+
+
+Kind = Literal["as-is", "span-mask", "word-deletion", "synonyms", "mlm", "back-translation"]
+
+_READS = {
+    "mask_token": ("span-mask",),
+    "share": ("word-deletion", "mlm"),
+    "synonyms": ("synonyms",),
+    "mlm": ("mlm",),
+    "translations": ("back-translation",),
+    "translate": ("back-translation",),
+    "translate_back": ("back-translation",),
+    "beams": ("back-translation",),
+}
+"""Option -> the kinds of views that read it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Making:
+    """What views are made with."""
+
+    mask_token: str | None = option(None, metavar="TEXT")
+    """span-mask: what stands for the span (default: [MASK])"""
+    share: float | None = None
+    """share of the words that go, in word-deletion (default: 0.2) and mlm (default: 0.15)"""
+    synonyms: str | None = option(None, metavar="PATH")
+    """synonyms: file of lines word<TAB>synonym, or folder of WordNet's data files"""
+    mlm: str | None = option(None, metavar="MODEL")
+    """mlm: masked language model, a folder or hub id"""
+    translations: tuple[str, ...] = option((), metavar="FILE")
+    """back-translation: file of texts and their back-translations; two: of --first and of --second"""
+    translate: tuple[str, ...] = option((), metavar="MODEL")
+    """back-translation: translation model, a folder or hub id; two: of --first and of --second"""
+    translate_back: tuple[str, ...] = option((), metavar="MODEL")
+    """back-translation: its way back; two: of --first and of --second"""
+    beams: int | None = None
+    """back-translation: beams of the models (default: 1)"""
+    device: str | None = None
+    """such as cpu or cuda:0, for all models (default: the best there is)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing:
+    """How views are compared."""
+
+    stats: bool = False
+    """show the edit distance in characters, mean ± standard deviation, and with --model the mean cosine"""
+    model: tuple[str, ...] = option((), metavar="MODEL")
+    """bi-encoders: folder, hub id, or minilm"""
+    json: bool = False
+    """print JSON instead of a table"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Views(Config):
+    """Make two views of each sentence, or compare views: pairs to train on."""
+
+    sentences: str | None = option(None, one_of="source!")
+    """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    pairs: str | None = option(None, one_of="source!")
+    """with --stats: views that are there, two columns of such a file"""
+    first: Kind | None = None
+    """what makes sentence1 (default: as-is, the sentence itself)"""
+    second: tuple[Kind, ...] = option((), metavar="KIND")
+    """what makes sentence2: %(choices)s; without --output several, to be compared"""
+    output: str | None = option(None, metavar="FILE")
+    """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
+    seed: int = 2021
+    """with the row, it decides what comes out"""
+    processes: int = 1
+    """processes that make views, with the same result; each loads a model of its own"""
+    making: Making = part("views", "what they are made with")
+    comparing: Comparing = part("comparison")
+    columns: tuple[str, ...] = option((), metavar="NAME")
+    """the column of --sentences, the two of --pairs"""
+    rows: Rows
+
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
+        comparing, n_kinds, n_columns = self.comparing, len(self.second), 2 if self.pairs else 1
+        if self.pairs and (self.first or self.second or self.output or not comparing.stats):
+            yield "--pairs are views already; --stats compares them. Give --sentences to make others."
+        if self.sentences and not self.second:
+            yield f"--second is missing: what makes sentence2, one of {', '.join(get_args(Kind))}."
+        if not (self.output or comparing.stats):
+            yield "there is nothing to do. Give --output to write the views, or --stats."
+        if (comparing.model or comparing.json) and not comparing.stats:
+            yield "--model and --json are for --stats. Give it, or leave them out."
+        if self.output and n_kinds > 1:
+            yield f"--second has {n_kinds} kinds, and --output takes one. Give one, or leave --output out."
+        if self.output == STDOUT and comparing.stats:
+            yield "--output - and --stats both go to stdout. Leave one out."
+        if self.processes < 1:
+            yield f"--processes is {self.processes}; it must be at least 1."
+        if self.columns and len(self.columns) != n_columns:
+            yield f"--columns has {len(self.columns)} names. Give {n_columns}."
+        yield from self._unread()
+
+    def _unread(self) -> Contradictions:
+        """Yield options that no view reads, and two values where one side alone is a back-translation."""
+        sides = (self.first or "as-is", *self.second)
+        for name, readers in sorted(_READS.items()):
+            if getattr(self.making, name) not in (None, ()) and not set(sides) & set(readers):
+                yield f"{flag_of(name)} is for {' and '.join(readers)}, which is not among the views. Leave it out."
+        n_allowed = 2 if self.first == "back-translation" and self.first in self.second else 1
+        for name in ("translations", "translate", "translate_back"):
+            n_values = len(getattr(self.making, name))
+            if n_values > n_allowed:
+                yield (
+                    f"{flag_of(name)} has {n_values} values for {n_allowed} of the sides --first and --second. Give "
+                    "one for both, or one for each that is a back-translation."
+                )
+
+    def __call__(self) -> None:
+        for source in (self.sentences, self.making.synonyms, *self.making.translations):
+            if self.output and source:
+                check_output(self.output, source=source)
+        from transencoder.pairs.store import cache_folder_for_rows
+        from transencoder.views import compare
+
+        found: dict[str, Comparison] = {}
+        with TemporaryDirectory(prefix="views-", dir=cache_folder_for_rows(self.rows.cache_folder)) as folder:
+            scorers = _scorers(self, Path(folder))
+            for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, Path(folder)):
+                if self.output:
+                    write_rows(pairs, self.output)
+                    if self.output != STDOUT and not self.comparing.json:
+                        sides = f"sentence1 {self.first or 'as-is'}, sentence2 {name}"
+                        show(f"{self.output}: {len(pairs)} pairs, {sides}")
+                if self.comparing.stats:
+                    found[name] = compare(pairs, scorers)
+        if self.comparing.json:
+            show(json.dumps({name: asdict(comparison) for name, comparison in found.items()}))
+        elif self.comparing.stats:
+            show(_table(found, self))
+
+
+def _given_pairs(options: Views) -> Iterator[tuple[str, Dataset]]:
+    from transencoder.pairs import read_pairs
+
+    pairs = str(options.pairs)
+    yield pairs, read_pairs(pairs, columns=options.columns or None, **vars(options.rows))
+
+
+def _made_pairs(options: Views, folder: Path) -> Iterator[tuple[str, Dataset]]:
+    """Yield the pairs of each kind of second view, under its name."""
+    from transencoder.views import TwoViews
+
+    first = _view(options.first or "as-is", 0, options)
+    seconds = {kind: _view(kind, -1, options) for kind in options.second}
+    column = options.columns[0] if options.columns else None
+    sentences = _texts(str(options.sentences), column, options.rows, options.output)
+    for kind, second in seconds.items():
+        maker = TwoViews(first=first, second=second)
+        yield kind, maker(sentences, folder / f"{kind}.arrow", options.seed, options.processes)
+
+
+def _view(kind: Kind, side: int, options: Views) -> View:
+    """Make a view; `side` is 0 for `--first`, -1 for `--second`.
+
+    Raises:
+        InputError: An option is missing or cannot be used.
+    """
+    from transencoder.encoders import fetch
+    from transencoder.views import make_view
+
+    making, given, hub = options.making, dict[str, Any](), options.rows.hub
+    if kind in ("synonyms", "mlm") and getattr(making, kind) is None:
+        raise InputError(f"the view {kind} needs {flag_of(kind)}. `transencoder views --help` says what it is.")
+    if kind == "mlm":
+        given["mlm"] = fetch(str(making.mlm), **hub)
+    elif kind == "span-mask" and making.mask_token is not None:
+        given["mask_token"] = making.mask_token
+    elif kind == "back-translation":
+        models = (making.translate, making.translate_back)
+        if bool(making.translations) == any(models) or any(models) != all(models):
+            raise InputError(
+                "back-translation needs either --translations, a file, or --translate and --translate-back, two "
+                "models. Give one of these."
+            )
+        if making.translations:
+            given["translations"] = making.translations[side]
+        else:
+            given["translators"] = tuple(fetch(names[side], **hub) for names in models)
+    return make_view(
+        kind,
+        share=making.share,
+        synonyms=making.synonyms,
+        n_beams=making.beams,
+        device=making.device,
+        cache_folder=options.rows.cache_folder,
+        **given,
+    )
+
+
+def _scorers(options: Views, folder: Path) -> dict[str, Scorer]:
+    if not options.comparing.model:
+        return {}
+    from transencoder.devices import checked_device
+    from transencoder.encoders import fetch, load_bi
+    from transencoder.scorers import BiScorer
+    from transencoder.tokens import TokenCache
+
+    cache, device = TokenCache(folder), checked_device(options.making.device) if options.making.device else None
+    folders = {name: fetch(name, form="bi", **options.rows.hub) for name in options.comparing.model}
+    return {name: BiScorer(load_bi(model, device=device), cache=cache) for name, model in folders.items()}
+
+
+def _table(found: dict[str, Comparison], options: Views) -> Table:
+    table = Table(caption=None if options.pairs else f"against {options.first or 'as-is'}")
+    table.add_column("views")
+    for title in ("edit distance", *(f"cosine, {name}" for name in options.comparing.model)):
+        table.add_column(title, justify="right")
+    for name, each in found.items():
+        cosines = (f"{cosine:.3f}" for cosine in each.similarity.values())
+        table.add_row(name, f"{each.edit_distance:.2f} ± {each.edit_distance_std:.2f}", *cosines)
+    return table

@@ -1,7 +1,8 @@
-"""`runs list|clean`, `report`, `results`: what run folders hold, and what is written from their records."""
+"""What is done with finished runs and models: `runs list|clean`, `report`, `results`, `truncate`, `export`, `push`."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from rich.table import Table
 
@@ -9,30 +10,31 @@ from transencoder import runs
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show, size
 from transencoder.errors import InputError
+from transencoder.recipes import value_from_text
+from transencoder.runs.files import folder_bytes
+from transencoder.settings import Setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class List:
-    """Options of `runs list`."""
+class ListRuns:
+    """List the runs in a folder: state, stages done, disk use."""
 
     folder: str = argument("folder", "runs")
     """folder that holds the runs"""
 
-
-def list_all(options: List) -> None:
-    """List the runs in a folder: state, stages done, disk use."""
-    found = runs.list_runs(options.folder)
-    table = Table("run", "method", "state", "started", "stages", "disk")
-    for run in found:
-        started = (run.started or "")[:16].replace("T", " ")
-        table.add_row(str(run.folder), run.method, run.state, started, str(run.n_stages), size(run.disk_bytes))
-    show(table)
-    show(f"{len(found)} runs, {size(sum(run.disk_bytes for run in found))}")
+    def __call__(self) -> None:
+        found = runs.list_runs(self.folder)
+        table = Table("run", "method", "state", "started", "stages", "disk")
+        for run in found:
+            started = (run.started or "")[:16].replace("T", " ")
+            table.add_row(str(run.folder), run.method, run.state, started, str(run.n_stages), size(run.disk_bytes))
+        show(table)
+        show(f"{len(found)} runs, {size(sum(run.disk_bytes for run in found))}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clean:
-    """Options of `runs clean`."""
+    """Remove what a run no longer needs: unused and half-done stages."""
 
     runs: tuple[str, ...] = argument("RUN")
     """run folder"""
@@ -41,52 +43,138 @@ class Clean:
     everything: bool = False
     """remove all stages; the final models stay"""
 
-
-def clean(options: Clean) -> None:
-    """Remove what a run no longer needs: unused and half-done stages."""
-    for folder in options.runs:
-        summary = runs.clean_run(folder, everything=options.everything, dry_run=options.dry_run)
-        for name in summary.names:
-            show(str(Path(folder) / name))
-        show(f"{folder}: {size(summary.bytes_freed)} {'would be freed' if options.dry_run else 'freed'}")
+    def __call__(self) -> None:
+        for folder in self.runs:
+            summary = runs.clean_run(folder, everything=self.everything, dry_run=self.dry_run)
+            for name in summary.names:
+                show(str(Path(folder) / name))
+            show(f"{folder}: {size(summary.bytes_freed)} {'would be freed' if self.dry_run else 'freed'}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Options of `report`."""
+    """Write a finished run's report again, or a page that compares several runs."""
 
     runs: tuple[str, ...] = argument("RUN")
     """run folder; several are measured against the first"""
     output: str | None = option(None, metavar="FILE")
     """with several runs: the HTML file to write (default: comparison.html)"""
 
-
-def report(options: Report) -> None:
-    """Write a finished run's report again, or a page that compares several runs."""
-    if len(options.runs) == 1 and options.output is None:
+    def __call__(self) -> None:
+        from transencoder.report.comparison import write_comparison
         from transencoder.report.run_report import write_report
 
-        show(str(write_report(options.runs[0])))
-        return
-    if len(options.runs) == 1:
-        raise InputError("--output is for several runs: the report of a single one goes into its folder. Leave it out.")
-    from transencoder.report.comparison import write_comparison
-
-    show(str(write_comparison(options.runs, options.output or "comparison.html")))
+        if len(self.runs) > 1:
+            show(str(write_comparison(self.runs, self.output or "comparison.html")))
+        elif self.output is None:
+            show(str(write_report(self.runs[0])))
+        else:
+            raise InputError(
+                "--output is for several runs: the report of a single one goes into its folder. Leave it out."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Options of `results`."""
+    """Write a results page from the records of runs."""
 
     runs: tuple[str, ...] = argument("RUN")
     """run folder"""
     output: str = option(metavar="FILE")
     """Markdown file to write"""
 
+    def __call__(self) -> None:
+        from transencoder.report.results_page import results_page
 
-def results(options: Results) -> None:
-    """Write a results page from the records of runs."""
-    from transencoder.report.results_page import results_page
+        show(str(results_page(self.runs, self.output)))
 
-    show(str(results_page(options.runs, options.output)))
+
+@dataclass(frozen=True, kw_only=True)
+class Hub:
+    """How models are had from the hub."""
+
+    cache_folder: str | None = option(None, flag="--cache-dir", metavar="CACHE_DIR")
+    """folder for hub downloads (default: the usual one)"""
+    token: str | None = None
+    """hub access token (default: the one you are logged in with)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncate:
+    """Write a smaller model that has some of another's layers: a start for a student."""
+
+    model: str = argument("MODEL")
+    """folder, run, hub id (id@revision), or minilm"""
+    layers: tuple[str, ...] = option(metavar="N")
+    """layers to keep, from 0: 0,2,5"""
+    output: str = option(metavar="FOLDER")
+    """the folder to write, which must be new"""
+    hub: Hub
+
+    def __call__(self) -> None:
+        from transencoder import encoders
+
+        output = Path(self.output)
+        layers = value_from_text(Setting(name="layers", kind=int, is_list=True), self.layers, "--layers")
+        folder = encoders.fetch(self.model, **vars(self.hub))
+        encoders.truncate(folder, layers, output)
+        kept, all_ = encoders.count_parameters(output), encoders.count_parameters(folder)
+        show(f"{output}: layers {', '.join(map(str, layers))} of {self.model}, {kept:,} of {all_:,} parameters")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a model for onnxruntime or OpenVINO, once its scores agree with PyTorch's."""
+
+    model: str = argument("MODEL")
+    """folder, a run's bi-encoder or cross-encoder, hub id, or minilm"""
+    to: Literal["onnx", "openvino"]
+    """what reads it: onnxruntime or OpenVINO"""
+    output: str = option(metavar="FOLDER")
+    """the folder to write, which must be new"""
+    hub: Hub
+
+    def __call__(self) -> None:
+        from transencoder.encoders import fetch
+        from transencoder.export import export_model
+
+        found = export_model(fetch(self.model, **vars(self.hub)), self.to, self.output)
+        n_bytes = folder_bytes(Path(self.output))
+        show(
+            f"{self.output}: {self.to}, {size(n_bytes)}; scores of {found.n_pairs} pairs of up to {found.longest} "
+            f"tokens differ by at most {found.max_difference:.1g} from PyTorch's"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Upload a model with its card to the hub, as a private repository unless told otherwise."""
+
+    model: str = argument("MODEL")
+    """folder, a run's bi-encoder or cross-encoder"""
+    repo_id: str = argument("REPO_ID")
+    """name or owner/name"""
+    public: bool = False
+    """let everybody see the new repository"""
+    update: bool = False
+    """add a commit to a repository that is there already"""
+    branch: str | None = None
+    """branch to push to (default: the main one)"""
+    token: str | None = None
+    """hub access token that may write (default: the one you are logged in with)"""
+
+    def __call__(self) -> None:
+        if not Path(self.model).expanduser().is_dir():
+            raise InputError(f"{self.model} is no folder; give the folder of a trained model")
+        from transencoder import export
+        from transencoder.encoders import fetch
+
+        where = export.push(
+            fetch(self.model),
+            self.repo_id,
+            is_private=not self.public,
+            is_update=self.update,
+            branch=self.branch,
+            token=self.token,
+        )
+        show(f"{self.repo_id}: {where}")

@@ -1,4 +1,4 @@
-"""`search build|query|evaluate`: an index of a corpus, what is found in it, and how well."""
+"""`search build|query|evaluate`, `duplicates`: an index of a corpus, what is found in it, and what is there twice."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from rich.table import Table
 
-from transencoder.cli.files import STDOUT, Batch, Rows, Where, check_output, nine_digits, read_texts, write_table
-from transencoder.cli.flags import OneOf, argument, option
-from transencoder.cli.scoring import Models, load_scorer
+from transencoder.cli.files import STDOUT, Batch, Rows, check_output, check_texts, nine_digits, read_texts, write_table
+from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from transencoder.scorers import Scorer
-    from transencoder.search import Hit, SearchIndex
+    from transencoder.search import Duplicates, Hit, SearchIndex
 
+_ROWS_AT_ONCE = 10_000
 _HITS_AT_ONCE = 1_000
-_QUERY_PROMPT, _DOCUMENT_PROMPT = OneOf(), OneOf()
+_BAR = 40
+"""Characters of the longest bar."""
+_BIN = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +46,15 @@ class Embedding:
     """cut longer texts (default: the model's)"""
     dimensions: int | None = None
     """keep the first N numbers of an embedding, for models trained so (Matryoshka; default: all)"""
-    document_prompt: str | None = option(None, metavar="TEXT", one_of=_DOCUMENT_PROMPT)
+    document_prompt: str | None = option(None, metavar="TEXT", one_of="document prompt")
     """put before every document (default: the model's own, if any)"""
-    document_prompt_name: str | None = option(None, metavar="NAME", one_of=_DOCUMENT_PROMPT)
+    document_prompt_name: str | None = option(None, metavar="NAME", one_of="document prompt")
     """the same, by its name among the model's prompts"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Options of `search build`."""
+    """Embed a corpus and write an index of it; run again, it goes on where it stopped."""
 
     corpus: str = argument("CORPUS")
     """documents: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
@@ -64,43 +67,38 @@ class Build:
     precision: Literal["float32", "int8", "binary"] = "float32"
     """how embeddings are kept: int8 takes a quarter of the memory, binary 1/32"""
     embedding: Embedding
-    query_prompt: str | None = option(None, metavar="TEXT", one_of=_QUERY_PROMPT)
+    query_prompt: str | None = option(None, metavar="TEXT", one_of="query prompt")
     """put before every query (default: the model's own for queries, if any)"""
-    query_prompt_name: str | None = option(None, metavar="NAME", one_of=_QUERY_PROMPT)
+    query_prompt_name: str | None = option(None, metavar="NAME", one_of="query prompt")
     """the same, by its name among the model's prompts"""
     rows: Rows
-    where: Where
 
+    def __call__(self) -> None:
+        output = Path(self.output)
+        if not output.absolute().parent.is_dir():
+            raise InputError(f"--output is {self.output!r}, but there is no folder {output.parent}. Make it first.")
+        from transencoder import search
 
-def build(options: Build) -> None:
-    """Embed a corpus and write an index of it; run again, it goes on where it stopped."""
-    output = Path(options.output)
-    if not output.absolute().parent.is_dir():
-        raise InputError(f"--output is {options.output!r}, but there is no folder {output.parent}. Make it first.")
-    from transencoder.search import build_index, load_embedder
+        with goes_on_from(self.output):
+            corpus = self._corpus()
+            embedder = search.load_embedder(
+                **vars(self.embedding),
+                query_prompt=self.query_prompt,
+                query_prompt_name=self.query_prompt_name,
+                **self.rows.hub,
+            )
+            record = search.build_index(corpus, embedder, output, precision=self.precision)
+        show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {self.precision}")
+        if record.approximation:
+            found = f"{100 * record.approximation.recall_at_10:.1f} % of the ten nearest are found"
+            show(f"it is searched approximately: {found}, measured on its own documents")
 
-    with goes_on_from(options.output):
-        corpus = _corpus(options)
-        embedder = load_embedder(
-            **vars(options.embedding),
-            query_prompt=options.query_prompt,
-            query_prompt_name=options.query_prompt_name,
-            **options.where.hub,
-        )
-        record = build_index(corpus, embedder, output, precision=options.precision)
-    show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {options.precision}")
-    if record.approximation:
-        found = 100 * record.approximation.recall_at_10
-        show(f"it is searched approximately: {found:.1f} % of the ten nearest are found, measured on its own documents")
+    def _corpus(self) -> Dataset:
+        if self.id_column is None:
+            return read_texts(self.corpus, self.column, self.rows)
+        from transencoder.pairs import Source, read_documents
 
-
-def _corpus(options: Build) -> Dataset:
-    if options.id_column is None:
-        return read_texts(options.corpus, options.column, options.rows, options.where)
-    from transencoder.pairs import Source, read_documents
-
-    columns = (options.id_column, options.column or "text")
-    return read_documents(Source(options.corpus, columns=columns, **vars(options.rows), **vars(options.where)))
+        return read_documents(Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,32 +114,36 @@ class Searching:
     device: str | None = None
     """such as cpu or cuda:0 (default: the best there is)"""
 
-    def open(self, index: str, where: Where) -> SearchIndex:
+    def open(self, index: str, rows: Rows) -> SearchIndex:
         """Open the index of a folder."""
         from transencoder.search import open_index
 
-        return open_index(index, model=self.model, device=self.device, **where.hub)
+        return open_index(index, model=self.model, device=self.device, **rows.hub)
 
     @contextmanager
-    def reranker(self, where: Where) -> Iterator[Scorer | None]:
+    def reranker(self, rows: Rows) -> Iterator[Scorer | None]:
         """Load the cross-encoder, its tokens in a folder that goes when all is done."""
         if self.rerank is None:
             yield None
             return
+        from sentence_transformers import CrossEncoder
+
         from transencoder.devices import checked_device
-        from transencoder.encoders import fetch, is_cross
+        from transencoder.encoders import fetch, gives_logits, load_trained
+        from transencoder.scorers import CrossScorer
+        from transencoder.tokens import TokenCache
 
         device = checked_device(self.device) if self.device else None
-        folder = fetch(self.rerank, form="cross", **where.hub)
-        if not is_cross(folder):
+        model = load_trained(fetch(self.rerank, form="cross", **rows.hub), device)
+        if not isinstance(model, CrossEncoder):
             raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
         with TemporaryDirectory(prefix="transencoder-") as tokens:
-            yield load_scorer(self.rerank, folder, device, Models(models=(self.rerank,)), Path(tokens))
+            yield CrossScorer(model, cache=TokenCache(Path(tokens)), as_logit=gives_logits(model))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Query(Config):
-    """Options of `search query`."""
+    """Find the documents of queries: query, rank, score, document."""
 
     index: str = argument("INDEX")
     """folder that `search build` wrote"""
@@ -159,13 +161,12 @@ class Query(Config):
     """print JSON lines instead of TSV"""
     searching: Searching
     rows: Rows
-    where: Where
 
     def contradictions(self) -> Contradictions:
         """Yield what does not go together."""
         if bool(self.texts) == bool(self.queries):
             yield "give queries as arguments, or a file of them as --queries (- for stdin), one of the two"
-        if self.texts and (self.column or self.rows != Rows()):
+        if self.texts and (self.column or self.rows.is_said):
             yield "--column, --header, --split, --file-format and --skip-bad-rows are for --queries"
         for text in self.texts:
             if not text.strip():
@@ -173,32 +174,29 @@ class Query(Config):
         if self.json and self.output != STDOUT:
             yield "--json is for stdout; with --output the name decides the format. Leave one out."
 
-
-def query(options: Query) -> None:
-    """Find the documents of queries: query, rank, score, document."""
-    check_output(options.output, source=options.queries or STDOUT)
-    queries: Sequence[str] = options.texts
-    if options.queries is not None:
-        queries = read_texts(options.queries, options.column, options.rows, options.where)["text"]
-    index = options.searching.open(options.index, options.where)
-    is_tsv = options.output.endswith(".tsv") or (options.output == STDOUT and not options.json)
-    if is_tsv and not index.record.is_one_line:
-        raise InputError(
-            "documents of this index have tabs or line ends, which TSV cannot hold. Give --json, or --output with a "
-            "name that ends in .jsonl, .csv or .parquet"
-        )
-    with options.searching.reranker(options.where) as reranker:
-        found = index.search(queries, options.top_k, reranker=reranker, n_candidates=options.searching.candidates)
-        rows = _rows(index, queries, found, is_reranked=reranker is not None)
-        write_table(rows, options.output, as_json=options.json)
+    def __call__(self) -> None:
+        check_output(self.output, source=self.queries or STDOUT)
+        queries: Sequence[str] = self.texts
+        if self.queries is not None:
+            queries = read_texts(self.queries, self.column, self.rows)["text"]
+        index = self.searching.open(self.index, self.rows)
+        is_tsv = self.output.endswith(".tsv") or (self.output == STDOUT and not self.json)
+        if is_tsv and not index.record.is_one_line:
+            raise InputError(
+                "documents of this index have tabs or line ends, which TSV cannot hold. Give --json, or --output with "
+                "a name that ends in .jsonl, .csv or .parquet"
+            )
+        with self.searching.reranker(self.rows) as reranker:
+            found = index.search(queries, self.top_k, reranker=reranker, n_candidates=self.searching.candidates)
+            scores = ("score",) if reranker is None else ("score", "cosine")
+            write_table(_hits(index, queries, found, scores), self.output, as_json=self.json)
 
 
-def _rows(
-    index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]], *, is_reranked: bool
+def _hits(
+    index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]], scores: tuple[str, ...]
 ) -> Iterator[Batch]:
     """Yield a row for each document that was found, some queries at a time."""
     has_ids = index.record.has_ids
-    scores = ("score", "cosine") if is_reranked else ("score",)
     columns = ("query", "rank", *scores, "id" if has_ids else "number", "document")
     batch: Batch = {name: [] for name in columns}
     for text, hits in zip(queries, found, strict=True):
@@ -214,8 +212,8 @@ def _rows(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Options of `search evaluate`."""
+class Evaluate(Config):
+    """Measure the search on labelled queries: nDCG@10, MRR@10, MAP@100, recall."""
 
     index: str = argument("INDEX")
     """folder that `search build` wrote"""
@@ -233,37 +231,130 @@ class Evaluate:
     """print JSON instead of a table"""
     searching: Searching
     rows: Rows
-    where: Where
+
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
+        if self.query_columns and not self.queries:
+            yield "--query-columns is for --queries; give that too, or leave it out"
+
+    def __call__(self) -> None:
+        from transencoder.pairs import Source, read_documents, read_relevance
+        from transencoder.search import measure, relevance_of
+
+        reading: dict[str, Any] = {"score_column": self.score_column, **vars(self.rows)}
+        rows, queries = read_relevance(Source(self.relevance, columns=self.columns, **reading)), None
+        if self.queries:
+            where = {"data_folder": self.rows.data_folder, **self.rows.hub}
+            queries = read_documents(Source(self.queries, columns=self.query_columns, **where))
+        relevance = relevance_of(rows, queries)
+        index = self.searching.open(self.index, self.rows)
+        with self.searching.reranker(self.rows) as reranker:
+            found = {"bi-encoder": measure(index, relevance)}
+            if reranker:
+                n_candidates = self.searching.candidates
+                found["re-ranked"] = measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
+        n_queries = len(relevance.queries)
+        if self.json:
+            show(json.dumps({"index": self.index, "n_queries": n_queries, "scores": found}))
+            return
+        table = Table("metric x 100", caption=f"{n_queries:,} queries")
+        for name in found:
+            table.add_column(name, justify="right")
+        for metric in found["bi-encoder"]:
+            table.add_row(metric, *(f"{scores[metric]:.2f}" for scores in found.values()))
+        show(table)
 
 
-def evaluate(options: Evaluate) -> None:
-    """Measure the search on labelled queries: nDCG@10, MRR@10, MAP@100, recall."""
-    if options.query_columns and not options.queries:
-        raise InputError("--query-columns is for --queries; give that too, or leave it out")
-    from transencoder.pairs import Source, read_documents, read_relevance
-    from transencoder.search import measure, relevance_of
+@dataclass(frozen=True, kw_only=True)
+class FindDuplicates(Config):
+    """Find clusters of near-duplicate sentences: cluster, score, number, sentence."""
 
-    reading = {**vars(options.rows), **vars(options.where)}
-    source = Source(options.relevance, columns=options.columns, score_column=options.score_column, **reading)
-    rows = read_relevance(source)
-    queries = None
-    if options.queries:
-        queries = read_documents(Source(options.queries, columns=options.query_columns, **vars(options.where)))
-    relevance = relevance_of(rows, queries)
-    index = options.searching.open(options.index, options.where)
-    with options.searching.reranker(options.where) as reranker:
-        found = {"bi-encoder": measure(index, relevance)}
-        if reranker:
-            n_candidates = options.searching.candidates
-            found["re-ranked"] = measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
-    n_queries = len(relevance.queries)
-    if options.json:
-        show(json.dumps({"index": options.index, "n_queries": n_queries, "scores": found}))
-        return
-    table = Table(caption=f"{n_queries:,} queries")
-    table.add_column("metric x 100")
-    for name in found:
-        table.add_column(name, justify="right")
-    for metric in found["bi-encoder"]:
-        table.add_row(metric, *(f"{scores[metric]:.2f}" for scores in found.values()))
-    show(table)
+    sentences: str = argument("SENTENCES")
+    """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    output: str = option(metavar="FILE")
+    """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
+    kept: str | None = option(None, metavar="FILE")
+    """write the sentences without near-duplicates: the centre of each cluster"""
+    column: str | None = option(None, metavar="NAME")
+    """the sentences' column (default: text, else the first)"""
+    threshold: float | None = None
+    """least score with a cluster's centre (default: the valley in the histogram of nearest scores)"""
+    embedding: Embedding
+    rows: Rows
+
+    def contradictions(self) -> Contradictions:
+        """Yield what is not allowed."""
+        for output in self._outputs:
+            check_output(output, source=self.sentences)
+        if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
+            yield f"--threshold is {self.threshold}; give a number above 0 and at most 1"
+
+    @property
+    def _outputs(self) -> list[str]:
+        return [self.output, *filter(None, (self.kept,))]
+
+    def __call__(self) -> None:
+        from transencoder.search import find_duplicates, load_embedder
+
+        sentences = read_texts(self.sentences, self.column, self.rows)
+        for output in self._outputs:
+            check_texts(sentences, output)
+        embedder = load_embedder(**vars(self.embedding), **self.rows.hub)
+        found = find_duplicates(sentences, embedder, self.threshold)
+        write_table(_members(sentences, found), self.output)
+        repeated = np.fromiter(found.repeated(), np.int64)
+        if self.kept:
+            write_table(_kept(sentences, repeated), self.kept)
+        if self.output == STDOUT:
+            return
+        show(_histogram(found))
+        show(_threshold_said(found))
+        counts = f"{len(found.clusters):,} clusters; {len(repeated):,} of {len(sentences):,} sentences repeat another"
+        show(f"{self.output}: {counts}")
+
+
+def _members(sentences: Dataset, found: Duplicates) -> Iterator[Batch]:
+    members = [(number, *member) for number, cluster in enumerate(found.clusters, start=1) for member in cluster]
+    for start in range(0, max(len(members), 1), _ROWS_AT_ONCE):
+        some = members[start : start + _ROWS_AT_ONCE]
+        yield {
+            "cluster": [number for number, _, _ in some],
+            "score": [nine_digits(score) for _, _, score in some],
+            "number": [row + 1 for _, row, _ in some],
+            "sentence": sentences[[row for _, row, _ in some]]["text"],
+        }
+
+
+def _kept(sentences: Dataset, repeated: np.ndarray) -> Iterator[Batch]:
+    rows = np.setdiff1d(np.arange(len(sentences)), repeated)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        yield {"text": sentences[rows[start : start + _ROWS_AT_ONCE].tolist()]["text"]}
+
+
+def _histogram(found: Duplicates) -> Table:
+    """Draw how many sentences score how much with their nearest."""
+    table = Table("score with the nearest", "sentences", "")
+    table.columns[1].justify = "right"
+    low = _BIN * np.floor(np.clip(found.nearest.min(initial=1.0), -1.0, 1.0 - _BIN) / _BIN)
+    edges = np.arange(round((1.0 - low) / _BIN) + 1) * _BIN + low
+    counts, _ = np.histogram(np.clip(found.nearest, low, 1.0), edges)
+    for count, start in zip(counts[::-1], edges[-2::-1], strict=True):
+        has_threshold = start <= found.threshold < start + _BIN
+        bar = "█" * round(_BAR * count / max(counts.max(), 1)) or ("▏" if count else "")
+        mark = f"{bar} ← threshold {found.threshold:.3f}" if has_threshold else bar
+        table.add_row(f"{start:.2f} to {start + _BIN:.2f}", f"{count:,}", mark)
+    return table
+
+
+def _threshold_said(found: Duplicates) -> str:
+    if found.valley:
+        return (
+            f"threshold {found.threshold:.3f}: the lowest point between the peaks at {found.valley.low_mode:.2f} and "
+            f"{found.valley.high_mode:.2f} of the smoothed histogram; --threshold sets another"
+        )
+    if found.is_given:
+        return f"threshold {found.threshold:.3f}, as given"
+    return (
+        "no second peak near 1 stands out of the histogram, so only sentences that are the same to the model are "
+        "clustered; --threshold sets another"
+    )

@@ -1,18 +1,28 @@
-"""`train <method>` and `demo`: a config from recipe, `--set` and flags; then training, or only its plan."""
+"""`train METHOD`, `recipes list|show|run`, `demo`: configs of recipe, `--set` and flags; trained, or only planned."""
 
 import argparse
-from dataclasses import dataclass
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from transencoder.cli.flags import Commands, add_config_flags, add_parser, option, options_from, put_flags
+from rich.table import Table
+
+from transencoder import recipes
+from transencoder.cli import flags
+from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.ranges import Config
+from transencoder.configs.ranges import Config, Contradictions
 from transencoder.configs.run import RunConfig
-from transencoder.errors import InputError
-from transencoder.methods import METHODS
-from transencoder.recipes import find_recipe, read_recipe
-from transencoder.settings import build, expanded, put
+from transencoder.errors import InputError, RunInUseError
+from transencoder.methods import METHODS, TransEncoder
+from transencoder.runs import wait_until_free
+from transencoder.settings import expanded, recipe_toml, with_texts
+
+logger = logging.getLogger(__name__)
 
 _DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
 A setting whose default is none is chosen when the run starts, as its help says."""
@@ -39,29 +49,25 @@ class Train(RunOptions):
     """recipe to begin from: a TOML file, or a name"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demo:
-    """Options of `demo`."""
-
-    output: str = "demo-run"
-    """the run folder"""
-
-
-def add_methods(methods: Commands) -> None:
+def add_methods(methods: flags.Commands) -> None:
     """Add a command for each method, with every field of its config as a flag."""
     for name, config_class in METHODS.items():
         summary = str(config_class.__doc__).partition("\n")[0]
-        parser = add_parser(methods, name, f"{summary}\n\n{_DETAILS}", Train)
+        parser = flags.add_command(methods, name, Train, f"{summary}\n\n{_DETAILS}")
         parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         takes_pairs = issubclass(config_class, SentenceEncoder)
-        parser.set_defaults(run=_run, method=name, instead=_INSTEAD if takes_pairs else {})
-        add_config_flags(parser, config_class)
+        parser.set_defaults(run=_train_method, method=name, instead=_INSTEAD if takes_pairs else {})
+        flags.add_config_flags(parser, config_class)
 
 
-def _run(args: argparse.Namespace) -> None:
-    options = options_from(Train, args)
-    train_or_plan(_config(options, args), is_dry_run=options.dry_run)
+def _train_method(args: argparse.Namespace) -> None:
+    options = flags.options_from(Train, args)
+    config = _config(options, args)
+    if options.dry_run:
+        _plan([config])
+    else:
+        train_and_show(config)
 
 
 def _config(options: Train, args: argparse.Namespace) -> RunConfig:
@@ -72,8 +78,8 @@ def _config(options: Train, args: argparse.Namespace) -> RunConfig:
     """
     config_class, table, origin = METHODS[args.method], dict[str, Any](), "options"
     if options.recipe is not None:
-        path = find_recipe(options.recipe)
-        recipe = read_recipe(path)
+        path = recipes.find_recipe(options.recipe)
+        recipe = recipes.read_recipe(path)
         table, origin = recipe.table, str(path)
         if recipe.vary:
             raise InputError(
@@ -84,50 +90,288 @@ def _config(options: Train, args: argparse.Namespace) -> RunConfig:
                 f"{path}: a recipe of {recipe.method}, not of {args.method}. Run: transencoder train {recipe.method}"
             )
     for override in options.overrides:
-        put(table, config_class, override)
-    put_flags(table, config_class, args)
-    return build(config_class, table, origin)
+        recipes.put(table, config_class, override)
+    flags.put_flags(table, config_class, args)
+    return recipes.build(config_class, table, origin)
 
 
-def train_or_plan(config: RunConfig, *, is_dry_run: bool, recipe: str | None = None) -> None:
-    """Train and print the score table, or print the plan; `recipe` is the name of the recipe that this is a run of."""
-    if is_dry_run:
-        from transencoder.training import plan
-
-        show(str(plan(config)))
-        return
-    from transencoder.report.notes import notes_of
-    from transencoder.report.scores import score_rows, summary_table, unlabelled_of
-    from transencoder.report.verdict import verdict_of
-    from transencoder.report.words import pretraining_line
-
-    trained = train(config, recipe)
-    if score_rows(trained.result):
-        show(summary_table(trained.result))
-    else:
-        show("Nothing was measured with labels: no dev set, no tests.")
-        if unlabelled := unlabelled_of(trained.result):
-            show(unlabelled.terminal)
-    if "mlm" not in trained.result["best"]:
-        show(verdict_of(trained.result).sentence)
-    for line in filter(None, (pretraining_line(trained.result), *notes_of(trained.result))):
-        show(line)
+def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
+    """Train and print what it gave; `recipe` is the name of the recipe that this is a run of."""
+    trained = _train(config, recipe)
+    _show_result(trained.result)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
     show(f"report: {trained.folder / 'report.html'}")
 
 
-def train(config: RunConfig, recipe: str | None = None) -> Any:
+def _train(config: RunConfig, recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
-    from transencoder.training import train as train_config
+    from transencoder.training import train
 
     with goes_on_from(expanded(config).output):
-        return train_config(config, recipe=recipe)
+        return train(config, recipe=recipe)
 
 
-def demo(options: Demo) -> None:
+def _show_result(result: Any) -> None:
+    from transencoder.report.notes import notes_of
+    from transencoder.report.scores import score_rows, summary_table, unlabelled_of
+    from transencoder.report.verdict import verdict_of
+    from transencoder.report.words import pretraining_line
+
+    if score_rows(result):
+        show(summary_table(result))
+    else:
+        show("Nothing was measured with labels: no dev set, no tests.")
+        if unlabelled := unlabelled_of(result):
+            show(unlabelled.terminal)
+    if "mlm" not in result["best"]:
+        show(verdict_of(result).sentence)
+    for line in filter(None, (pretraining_line(result), *notes_of(result))):
+        show(line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
     """Train on a small domain that comes along, in about three minutes."""
-    from transencoder.demo import run_demo
 
-    with goes_on_from(options.output):
-        run_demo(options.output, show)
+    output: str = "demo-run"
+    """the run folder"""
+
+    def __call__(self) -> None:
+        from transencoder import demo
+
+        with goes_on_from(self.output):
+            trained = _train(demo.demo_config(self.output))
+            _show_result(trained.result)
+            show(demo.examples_table(trained))
+            show(demo.next_steps(trained.folder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListRecipes:
+    """List the recipes, with the first line of each."""
+
+    def __call__(self) -> None:
+        table = Table("recipe", "what")
+        for name, path in recipes.list_recipes().items():
+            first = path.read_text("utf-8").partition("\n")[0]
+            table.add_row(name, first.removeprefix("#").strip() if first.startswith("#") else "")
+        show(table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowRecipe:
+    """Print a recipe."""
+
+    name: str = argument("RECIPE")
+    """name, as `recipes list` shows it, or a TOML file"""
+    full: bool = False
+    """write every default out"""
+
+    def __call__(self) -> None:
+        path = recipes.find_recipe(self.name)
+        recipe = recipes.read_recipe(path)
+        lines = [f"# after: {', '.join(recipe.after)}"] if recipe.after else []
+        lines += [f"# varied: {name} = {', '.join(values)}" for name, values in recipe.vary.items()]
+        lines += [f"# parity: {name} = {value}" for name, value in recipe.parity.items()]
+        full = recipe_toml(recipes.load_recipe(path)) + "\n".join(lines)
+        show((full if self.full else path.read_text("utf-8")).rstrip("\n"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecipes(RunOptions):
+    """Train as recipes say, one after the other, or go on with their runs."""
+
+    names: tuple[str, ...] = argument("RECIPE")
+    """name, as `recipes list` shows it, or a TOML file"""
+    output: str | None = None
+    """the run folder of a single recipe (default: the recipe's)"""
+    vary: tuple[str, ...] = option((), metavar="NAME=A,B,C", is_repeated=True)
+    """one run for each value, in a folder of its own beside the output, and a table of them; repeatable"""
+    sweep: tuple[str, ...] = option((), metavar="NAME=A,B,C", is_repeated=True)
+    """try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: whose best
+    one is), and score the tests of that run alone; repeatable"""
+    parity: bool = False
+    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity"""
+
+    def contradictions(self) -> Contradictions:
+        """Yield what does not go together."""
+        if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
+            yield (
+                "--output, --set, --vary and --sweep belong to one recipe, and several are given. "
+                "Give one, or leave them out."
+            )
+        if self.vary and self.sweep:
+            yield "--vary makes a table and --sweep a choice; give one of them"
+
+    def __call__(self) -> None:
+        named = [recipes.find_recipe(name) for name in self.names]
+        as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=(), parity=False)
+        ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
+        planned = [(path, _variants(path, way), way) for path, way in ways.items()]
+        if self.dry_run:
+            _plan([each.config for _, runs, _ in planned for each in runs])
+            return
+        for path, runs, way in planned:
+            name = _name_of(path, way)
+            if way.sweep:
+                _choose(runs)
+            elif runs[0].name:
+                _tabulate(runs, name)
+            elif path in named:
+                train_and_show(runs[0].config, name)
+            else:
+                _train_before(runs[0].config, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Variant:
+    """One of the runs of a recipe."""
+
+    name: str
+    """Such as `seed-1,bi.epochs-3`; empty for the only run."""
+    overrides: list[str]
+    """What makes it: `seed=1`, `bi.epochs=3`."""
+    config: RunConfig
+
+
+def _variants(path: Path, options: RunRecipes) -> list[_Variant]:
+    """Build the runs of a recipe: one, called by the empty name, or one for each combination of varied settings.
+
+    Each takes what it shares with those before it from them: a sweep of `bi.epochs` trains one cross-encoder.
+    """
+    recipe = recipes.read_recipe(path)
+    if recipe.vary and options.sweep:
+        raise InputError(f"{path} varies {', '.join(recipe.vary)} itself, as a table; --sweep cannot choose among them")
+    if options.parity and not recipe.parity:
+        raise InputError(
+            f"{path} has no table [parity], which says where a released code differs from the paper; leave --parity out"
+        )
+    parity = [f"{name}={value}" for name, value in recipe.parity.items()] if options.parity else []
+    output = [] if options.output is None else [f"output={options.output}"]
+    vary = recipe.vary | _varied("--vary", options.vary) | _varied("--sweep", options.sweep)
+    runs: list[_Variant] = []
+    for name, overrides in recipes.variants(vary).items():
+        config = recipes.load_recipe(path, [*parity, *options.overrides, *overrides, *output])
+        folder = "-".join(part for part in (config.output, "parity" if options.parity else "", name) if part)
+        before = tuple(run.config.output for run in runs)
+        config = replace(config, output=folder, reuse_from=(*config.reuse_from, *before))
+        runs.append(_Variant(name=name, overrides=overrides, config=config))
+    return runs
+
+
+def _varied(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
+    """Read `--vary seed=1,2` as the setting and its values."""
+    found: dict[str, list[str]] = {}
+    for each in given:
+        name, equals, values = each.partition("=")
+        if not equals or not all(value.strip() for value in values.split(",")):
+            raise InputError(f"{flag} {each}: give a setting and values: {flag} bi.epochs=3,5,10")
+        if name.strip() in found:
+            raise InputError(f"{flag} {name.strip()} is given twice. Give all values at once: {flag} seed=1,2,3")
+        found[name.strip()] = [value.strip() for value in values.split(",")]
+    return found
+
+
+def _name_of(path: Path, options: RunRecipes) -> str | None:
+    """Return the name of a recipe that comes along where the runs are its own, all or some of those it varies."""
+    own, varied = recipes.read_recipe(path).vary, _varied("--vary", options.vary)
+    are_own = all(set(values) <= set(own.get(setting, ())) for setting, values in varied.items())
+    if not are_own or options.overrides or options.sweep:
+        return None
+    name = {file: name for name, file in recipes.list_recipes().items()}.get(path)
+    return f"{name} --parity" if name and options.parity else name
+
+
+def _plan(runs: Sequence[RunConfig]) -> None:
+    """Show the plans of runs in their order, as one graph: what one computes the next takes over.
+
+    A run that starts from another's model, which is not there yet, is planned with the model that this one starts from.
+    """
+    from transencoder.training import plan
+
+    outputs = {config.output for config in runs}
+    stand_ins: dict[str, str | None] = {}
+    known: set[str] = set()
+    for config in runs:
+        if len(runs) > 1:
+            show(f"{config.output}:")
+        absent = {output: start for output, start in stand_ins.items() if not Path(output).exists()}
+        planned, starts = _with_stand_ins(config, absent)
+        stand_ins[config.output] = _start_of(planned)
+        for output in starts:
+            if absent[output] is None:
+                show(f"starts from {output}, which is not there yet; its plan needs that run")
+                break
+            show(f"starts from {output}, which is planned above")
+        else:
+            lenders = tuple(each for each in config.reuse_from if each not in outputs)
+            found = plan(replace(planned, reuse_from=lenders), known=known)
+            show(str(found))
+            known |= {stage.key for stage in found.stages.values()}
+
+
+def _with_stand_ins(config: RunConfig, stand_ins: Mapping[str, str | None]) -> tuple[RunConfig, list[str]]:
+    """Return a config whose settings that name absent runs name their stand-ins, and the runs that were named."""
+    named: list[str] = []
+
+    def stand_in(text: str, name: str) -> str:
+        if text not in stand_ins or name.partition(".")[0] in ("output", "reuse_from"):
+            return text
+        named.append(text)
+        return stand_ins[text] or text
+
+    return with_texts(config, stand_in), list(dict.fromkeys(named))
+
+
+def _start_of(config: RunConfig) -> str | None:
+    """Return the base model whose shape a run's model will have; None for a model from nothing."""
+    start = config.members[0].start if isinstance(config, TransEncoder) else getattr(config, "start", None)
+    return None if start is None else str(start)
+
+
+def _choose(runs: Sequence[_Variant]) -> None:
+    """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals.
+
+    Raises:
+        InputError: There is no dev set to choose by.
+    """
+    from transencoder.report.scores import runs_table
+
+    configs = {run.name: run.config for run in runs}
+    if any(config.dev is None for config in configs.values()):
+        raise InputError("--sweep chooses on the dev set, and there is none; give one: --set dev=FILE, or take --vary")
+    if any(config.test_every_eval for config in configs.values()):
+        raise InputError("--sweep keeps the tests out of sight, and test_every_eval scores them; leave one of them out")
+    results = {name: _train(replace(config, score_tests=False)).result for name, config in configs.items()}
+    show(runs_table(results))
+    chosen = max(results, key=lambda name: _dev(results[name]))
+    show(f"best on dev: {chosen}")
+    train_and_show(configs[chosen])
+
+
+def _dev(result: Any) -> float:
+    """Return what chooses: dev of the bi-encoder, which most users serve; of several members, of the best one's."""
+    dev = (result["dev"] or {}).get("bi")
+    return -math.inf if dev is None else dev
+
+
+def _tabulate(runs: Sequence[_Variant], recipe: str | None) -> None:
+    """Train each and show a table of all, in their order; `recipe` is the name of what these are the runs of."""
+    from transencoder.report.scores import runs_table
+
+    results = {}
+    for each in runs:
+        options = " ".join(f"--vary {override}" for override in each.overrides)  # what makes this run alone
+        results[each.name] = _train(each.config, recipe and f"{recipe} {options}").result
+    show(runs_table(results))
+
+
+def _train_before(config: RunConfig, name: str | None) -> None:
+    """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
+    while True:
+        try:
+            return train_and_show(config, name)
+        except RunInUseError as error:
+            logger.info("waiting: %s", str(error).partition(";")[0])
+            wait_until_free(Path(expanded(config).output))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
@@ -16,41 +15,11 @@ from transencoder.models import MINILM, resolve_model
 if TYPE_CHECKING:
     import numpy as np
     from datasets import Dataset
-    from rich.console import RenderableType
     from rich.table import Table
 
     from transencoder.training import Trained
 
 DATA = Path(__file__).parent / "data"
-
-
-def run_demo(output: str = "demo-run", show: Callable[[RenderableType], None] | None = None) -> Trained:
-    """Train on the demo's unlabelled pairs, then show the scores, five test pairs and what to do next.
-
-    Args:
-        output: The run folder. The same call on the same folder goes on where it stopped.
-        show: Prints a table or text; None: on the terminal, with rich.
-
-    Returns:
-        What any run returns, whatever its numbers are.
-
-    Raises:
-        InputError: The packaged start is not the model it should be.
-        RunError: The run folder is locked, foreign, or its disk is full.
-    """
-    import rich
-
-    from transencoder.report.notes import notes_of
-    from transencoder.report.scores import summary_table
-    from transencoder.report.verdict import verdict_of
-    from transencoder.training import train
-
-    show = show or rich.print
-    trained = train(demo_config(output))
-    notes = "\n".join([verdict_of(trained.result).sentence, *notes_of(trained.result)])
-    for part in (summary_table(trained.result), notes, _examples_table(trained), _next_steps(trained.folder)):
-        show(part)
-    return trained
 
 
 def demo_config(output: str) -> TransEncoder:
@@ -75,7 +44,8 @@ def read_questions(path: Path = DATA / "questions.tsv") -> list[tuple[str, str]]
     return [(intent, text) for intent, text in (line.split("\t") for line in lines)]
 
 
-def _examples_table(trained: Trained) -> Table:
+def examples_table(trained: Trained) -> Table:
+    """Make a table of five test pairs with the scores of the base model and of what was trained."""
     from rich.table import Table
 
     pairs = _five_pairs()
@@ -114,7 +84,8 @@ def _scores_of_all(trained: Trained, pairs: Dataset) -> tuple[np.ndarray, np.nda
     )
 
 
-def _next_steps(folder: Path) -> str:
+def next_steps(folder: Path) -> str:
+    """Say what to do after the demo, whose run folder is given, as commands that can be copied."""
     command = "transencoder"
     if which(command) is None:  # installed by make into an environment that is not active
         command = os.path.relpath(Path(sys.executable).with_name(command))

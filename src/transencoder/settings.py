@@ -1,0 +1,254 @@
+"""The fields of a config: name, type, default and the docstring under it, its help everywhere; and a config as TOML."""
+
+import ast
+import inspect
+import json
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from transencoder.errors import InputError
+
+Config = TypeVar("Config")
+
+ROWS_MARK = "rows:"
+"""Begins the value of a field that held a `datasets.Dataset`; the rows' fingerprint follows."""
+
+_SECRETS = ("token",)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_WORDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One field of a config."""
+
+    name: str
+    """The field's name."""
+    kind: type
+    """Type of the value, or of one item of a list: str, int, float, bool or another config dataclass."""
+    choices: tuple[str, ...] = ()
+    """The allowed values; empty where any value of the type is."""
+    is_list: bool = False
+    """Whether the value is a tuple of `kind`, an array in TOML."""
+    n_items: int | None = None
+    """How many items a list has; None: any number."""
+    is_optional: bool = False
+    """Whether None, which TOML does not have, is allowed."""
+    is_required: bool = False
+    """Whether there is no default."""
+    default: Any = None
+    """The default; for a nested config an instance."""
+    help: str = ""
+    """The docstring under the field, in one line."""
+    inner: Mapping[str, "Setting"] = field(default_factory=dict)
+    """The settings of a nested config by name, with the defaults, texts and choices that they have here."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What else the field was declared with."""
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether the value is a config of its own, or a list of them."""
+        return is_dataclass(self.kind)
+
+    @property
+    def allowed(self) -> str:
+        """Words for what may be given, for an error message."""
+        words = f"one of: {', '.join(self.choices)}" if self.choices else _WORDS.get(self.kind, "a table")
+        return f"a list, each {words}" if self.is_list else words
+
+
+def settings_of(config_class: type) -> Mapping[str, Setting]:
+    """Return a config dataclass's settings by name: those that it adds to its base, then those of the base."""
+    return _settings(config_class)
+
+
+@cache
+def _settings(config_class: type) -> Mapping[str, Setting]:
+    hints = get_type_hints(config_class, localns={"Dataset": _Rows})
+    names: list[str] = []
+    helps: dict[str, str] = {}
+    for each in reversed(config_class.__mro__):
+        if is_dataclass(each):
+            names = [own.name for own in fields(each) if own.name not in names] + names
+            helps |= _docstrings(each)
+    own = {each.name: each for each in fields(config_class)}
+    return {name: _setting(own[name], hints[name], helps.get(name, "")) for name in names}
+
+
+class _Rows:
+    """Stands for `datasets.Dataset`, which a recipe cannot hold."""
+
+
+def nested_settings(config_class: type) -> dict[str, Setting]:
+    """Return the same with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
+    found: dict[str, Setting] = {}
+    for name, setting in settings_of(config_class).items():
+        if not setting.is_nested:
+            found[name] = setting
+        elif not setting.is_list:
+            found |= {f"{name}.{inner}": value for inner, value in setting.inner.items()}
+    return found
+
+
+def dotted_names(config_class: type) -> tuple[str, ...]:
+    """Return every name that a recipe may hold, such as `bi`, `bi.epochs`, `members` and `members.1.start`."""
+    found: list[str] = []
+    for name, setting in settings_of(config_class).items():
+        prefix = f"{name}.1" if setting.is_list else name
+        inner = dotted_names(setting.kind) if setting.is_nested else ()
+        found += [name, *(f"{prefix}.{each}" for each in inner)]
+    return tuple(found)
+
+
+def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kind = next(option for option in options if option not in (type(None), _Rows))
+    is_list = get_origin(kind) is tuple
+    items = get_args(kind) if is_list else (kind,)
+    choices = get_args(items[0]) if get_origin(items[0]) is Literal else ()
+    default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+    return Setting(
+        name=declared.name,
+        kind=str if choices else items[0],
+        choices=choices,
+        is_list=is_list,
+        n_items=len(items) if is_list and Ellipsis not in items else None,
+        is_optional=type(None) in options,
+        is_required=default is MISSING,
+        default=None if default is MISSING else default,
+        help=docstring,
+        inner=_inner(items[0], default, declared.metadata) if is_dataclass(items[0]) else {},
+        metadata=declared.metadata,
+    )
+
+
+def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Setting]:
+    """Return a nested config's settings as the field that holds it has them: its default's values, its own texts."""
+    inner = settings_of(kind)
+    if not isinstance(default, kind):
+        return inner
+    helps, choices = own.get("helps", {}), own.get("choices", {})
+    return {
+        name: replace(
+            each,
+            default=getattr(default, name),
+            help=helps.get(name, each.help),
+            choices=choices.get(name, each.choices),
+        )
+        for name, each in inner.items()
+    }
+
+
+@cache
+def _docstrings(config_class: type) -> Mapping[str, str]:
+    """Return field -> the string that stands under it in the class's source, its lines joined."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(config_class)))
+    assert isinstance(tree.body[0], ast.ClassDef)
+    body = tree.body[0].body
+    return {
+        line.target.id: " ".join(text.value.value.split())
+        for line, text in zip(body, body[1:], strict=False)
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def recipe_toml(config: Any) -> str:
+    """Write a method's config as a recipe, every default included.
+
+    TOML has no null: a field that is None is a comment. A `datasets.Dataset` is written as its fingerprint,
+    and such a recipe cannot be loaded as it is. The token is never written.
+
+    Returns:
+        TOML that `load_recipe` turns into an equal config.
+    """
+    return "\n".join([f'method = "{method_name(type(config))}"', *_lines(config, "")]) + "\n"
+
+
+def method_name(config_class: type) -> str:
+    """Return the method's name: that of its module, one paper a file, with dashes."""
+    return config_class.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def _lines(config: Any, prefix: str) -> Iterator[str]:
+    settings = settings_of(type(config)).values()
+    for setting in settings:
+        if not setting.is_nested:
+            yield from _field(setting.name, getattr(config, setting.name))
+    for setting in settings:
+        if setting.is_nested:
+            name, value = f"{prefix}{setting.name}", getattr(config, setting.name)
+            for table in value if setting.is_list else (value,):
+                yield from ("", f"[[{name}]]" if setting.is_list else f"[{name}]")
+                yield from _lines(table, f"{name}.")
+
+
+def _field(name: str, value: Any) -> Iterator[str]:
+    if name in _SECRETS:
+        yield f"# {name}: never written"
+    elif value is None:
+        yield f"# {name}: not set"
+    elif isinstance(value, str | bool | int | float | tuple | list):
+        yield f"{name} = {_toml(value)}"
+    else:
+        from transencoder.pairs import fingerprint
+
+        yield f"# {name}: {len(value)} rows given in Python; give a file to load this recipe"
+        yield f"{name} = {_toml(ROWS_MARK + fingerprint(value))}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple | list) else repr(value)
+
+
+def expanded(config: Config) -> Config:
+    """Return a config whose texts have `~`, `$NAME` and `${NAME}` filled in; the token is left as it is.
+
+    Raises:
+        InputError: An environment variable is not set.
+    """
+    return with_texts(config, _filled)
+
+
+def with_texts(config: Config, change: Callable[[str, str], str], prefix: str = "") -> Config:
+    """Return a config with other texts, also in its lists and nested configs; the token is left as it is.
+
+    Args:
+        config: A method's config.
+        change: A text and its dotted name, such as `members.1.start` -> the text in its place.
+        prefix: What stands before the names of the config's fields.
+    """
+    assert is_dataclass(config) and not isinstance(config, type)
+
+    def changed(value: Any, name: str) -> Any:
+        if isinstance(value, str):
+            return change(value, name)
+        if isinstance(value, tuple):
+            return tuple(changed(item, f"{name}.{number}") for number, item in enumerate(value, 1))
+        return with_texts(value, change, f"{name}.") if is_dataclass(value) else value
+
+    names = [name for name in settings_of(type(config)) if name not in _SECRETS]
+    return replace(config, **{name: changed(getattr(config, name), f"{prefix}{name}") for name in names})
+
+
+def _filled(text: str, name: str) -> str:
+    def variable(match: re.Match[str]) -> str:
+        found = os.environ.get(match[1] or match[2])
+        if found is None:
+            unset = match[1] or match[2]
+            raise InputError(
+                f"{name} is {text!r}, but the environment has no {unset}. Set it, or give the path itself."
+            )
+        return found
+
+    return os.path.expanduser(_VARIABLE.sub(variable, text))
