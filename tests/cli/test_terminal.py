@@ -10,7 +10,7 @@ from transencoder.cli import terminal
 def test_bars_show_the_time_left_and_vanish():
     stream = io.StringIO()
     bars = terminal._Bars(Console(file=stream, force_terminal=True, width=100))
-    with bars.task("label pairs", 10) as advance, bars.task("encode sentences", 4) as inner:
+    with bars.show("label pairs", 10) as advance, bars.show("encode sentences", 4) as inner:
         advance(5)
         inner(4)
         assert bars._bars.live.is_started

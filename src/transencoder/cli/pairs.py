@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from rich.table import Table
 
@@ -309,36 +309,41 @@ def _view(kind: Kind, side: int, options: Views) -> View:
     Raises:
         InputError: An option is missing or cannot be used.
     """
+    from transencoder import views
     from transencoder.encoders import fetch
-    from transencoder.views import make_view
 
-    making, given, hub = options.making, dict[str, Any](), options.rows.hub
+    making, hub = options.making, options.rows.hub
+    share = {} if making.share is None else {"share": making.share}
     if kind in ("synonyms", "mlm") and getattr(making, kind) is None:
         raise InputError(f"the view {kind} needs {flag_of(kind)}. `transencoder views --help` says what it is.")
+    if kind == "span-mask":
+        return views.SpanMask(mask_token="[MASK]" if making.mask_token is None else making.mask_token)
+    if kind == "word-deletion":
+        return views.WordDeletion(**share)
+    if kind == "synonyms":
+        return views.Synonyms(table=views.read_synonyms(str(making.synonyms)))
     if kind == "mlm":
-        given["mlm"] = fetch(str(making.mlm), **hub)
-    elif kind == "span-mask" and making.mask_token is not None:
-        given["mask_token"] = making.mask_token
-    elif kind == "back-translation":
-        models = (making.translate, making.translate_back)
-        if bool(making.translations) == any(models) or any(models) != all(models):
-            raise InputError(
-                "back-translation needs either --translations, a file, or --translate and --translate-back, two "
-                "models. Give one of these."
-            )
-        if making.translations:
-            given["translations"] = making.translations[side]
-        else:
-            given["translators"] = tuple(fetch(names[side], **hub) for names in models)
-    return make_view(
-        kind,
-        share=making.share,
-        synonyms=making.synonyms,
-        n_beams=making.beams,
-        device=making.device,
-        cache_folder=options.rows.cache_folder,
-        **given,
-    )
+        return views.MaskedWords(folder=fetch(str(making.mlm), **hub), device=making.device, **share)
+    return _back_translation(side, options) if kind == "back-translation" else views.as_is
+
+
+def _back_translation(side: int, options: Views) -> View:
+    from transencoder import views
+    from transencoder.encoders import fetch
+
+    making = options.making
+    models = (making.translate, making.translate_back)
+    if bool(making.translations) == any(models) or any(models) != all(models):
+        raise InputError(
+            "back-translation needs either --translations, a file, or --translate and --translate-back, two models. "
+            "Give one of these."
+        )
+    if making.translations:
+        return views.read_translations(making.translations[side], cache_folder=options.rows.cache_folder)
+    beams = {} if making.beams is None else {"n_beams": making.beams}
+    folders = [fetch(names[side], **options.rows.hub) for names in models]
+    steps = (views.Translator(folder=folder, device=making.device, **beams) for folder in folders)
+    return views.BackTranslation(steps=tuple(steps))
 
 
 def _scorers(options: Views, folder: Path) -> dict[str, Scorer]:
