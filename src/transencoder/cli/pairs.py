@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich.table import Table
 
@@ -313,7 +313,7 @@ def _view(kind: Kind, side: int, options: Views) -> View:
     from transencoder.encoders import fetch
 
     making, hub = options.making, options.rows.hub
-    share = {} if making.share is None else {"share": making.share}
+    share: dict[str, Any] = {} if making.share is None else {"share": making.share}
     if kind in ("synonyms", "mlm") and getattr(making, kind) is None:
         raise InputError(f"the view {kind} needs {flag_of(kind)}. `transencoder views --help` says what it is.")
     if kind == "span-mask":
@@ -340,7 +340,7 @@ def _back_translation(side: int, options: Views) -> View:
         )
     if making.translations:
         return views.read_translations(making.translations[side], cache_folder=options.rows.cache_folder)
-    beams = {} if making.beams is None else {"n_beams": making.beams}
+    beams: dict[str, Any] = {} if making.beams is None else {"n_beams": making.beams}
     folders = [fetch(names[side], **options.rows.hub) for names in models]
     steps = (views.Translator(folder=folder, device=making.device, **beams) for folder in folders)
     return views.BackTranslation(steps=tuple(steps))
