@@ -43,9 +43,11 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: importing sentence-transformers takes seconds."""
-    if name == "__all__":
-        return [*_HOMES, *import_module("transencoder.methods").__all__]
-    module = import_module(f"transencoder.{_HOMES.get(name, 'methods')}")
-    if name not in _HOMES and name not in module.__all__:
-        raise AttributeError(f"module 'transencoder' has no attribute {name!r}")
-    return getattr(module, name)
+    home = import_module(f"transencoder.{_HOMES.get(name, 'methods')}")
+    if name not in _HOMES:
+        methods = ["METHODS", *(method.__name__ for method in home.METHODS.values())]
+        if name == "__all__":
+            return [*_HOMES, *methods]
+        if name not in methods:
+            raise AttributeError(f"module 'transencoder' has no attribute {name!r}")
+    return getattr(home, name)

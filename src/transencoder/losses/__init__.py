@@ -1,93 +1,54 @@
 """Losses: one family of equations a file. Each a pure function, and a module for sentence-transformers' own trainers.
 
+A module is made with the encoder to train, `model`.
+
 Some modules train more than the encoder: a projector, a second copy, a discriminator. Under several processes DDP sees
 the encoder alone. Our trainers then average these gradients too; beside a plain one, give the loss's own parameters to
 `transencoder.distributed.average_gradients` before training.
 """
 
-from transencoder.losses.annealing import Annealing, annealed
-from transencoder.losses.classes import ClassCrossEntropyLoss, DualViewLoss, class_divergence
-from transencoder.losses.contrastive import (
-    InfoNCELoss,
-    NTXentLoss,
-    WeightedInfoNCELoss,
-    elementwise_info_nce,
-    info_nce,
-    nt_xent,
-    weighted_info_nce,
-)
-from transencoder.losses.contrastive_tension import (
-    ContrastiveTensionLoss,
-    InBatchContrastiveTensionLoss,
-    contrastive_tension,
-    in_batch_contrastive_tension,
-)
-from transencoder.losses.cross_view import SCTLoss, ViewComparison
-from transencoder.losses.drophead import DropHead, add_drop_head
-from transencoder.losses.masked_words import DeCLUTRLoss, DiffCSELoss, replaced_token_detection
-from transencoder.losses.projectors import batch_norm_projector, mlp_projector, tanh_projector
-from transencoder.losses.queues import CKDLoss, ConGenLoss, InstanceQueue, queue_info_nce, similarity_divergence
-from transencoder.losses.scores import (
-    ClippedCosineCrossEntropyLoss,
-    CosineCrossEntropyLoss,
-    CosineLoss,
-    CosineRegressionLoss,
-    LogCoshLoss,
-    LogitLoss,
-    LogitRegressionLoss,
-    SoftCrossEntropyLoss,
-    clipped_cosine_cross_entropy,
-    cosine_cross_entropy,
-    cosine_regression,
-    log_cosh,
-    logit_regression,
-    soft_cross_entropy,
-)
-
-__all__ = [
-    "Annealing",
-    "CKDLoss",
-    "ClassCrossEntropyLoss",
-    "ClippedCosineCrossEntropyLoss",
-    "ConGenLoss",
-    "ContrastiveTensionLoss",
-    "CosineCrossEntropyLoss",
-    "CosineLoss",
-    "CosineRegressionLoss",
-    "DeCLUTRLoss",
-    "DiffCSELoss",
-    "DropHead",
-    "DualViewLoss",
-    "InBatchContrastiveTensionLoss",
-    "InfoNCELoss",
-    "InstanceQueue",
-    "LogCoshLoss",
-    "LogitLoss",
-    "LogitRegressionLoss",
-    "NTXentLoss",
-    "SCTLoss",
-    "SoftCrossEntropyLoss",
-    "ViewComparison",
-    "WeightedInfoNCELoss",
-    "add_drop_head",
-    "annealed",
-    "batch_norm_projector",
-    "class_divergence",
-    "clipped_cosine_cross_entropy",
-    "contrastive_tension",
-    "cosine_cross_entropy",
-    "cosine_regression",
-    "elementwise_info_nce",
-    "in_batch_contrastive_tension",
-    "info_nce",
-    "log_cosh",
-    "logit_regression",
-    "mlp_projector",
-    "nt_xent",
-    "queue_info_nce",
-    "replaced_token_detection",
-    "similarity_divergence",
-    "soft_cross_entropy",
-    "tanh_projector",
-    "weighted_info_nce",
-]
+from transencoder.losses.classes import ClassCrossEntropyLoss as ClassCrossEntropyLoss
+from transencoder.losses.classes import DualViewLoss as DualViewLoss
+from transencoder.losses.classes import class_divergence as class_divergence
+from transencoder.losses.contrastive import ContrastiveTensionLoss as ContrastiveTensionLoss
+from transencoder.losses.contrastive import InBatchContrastiveTensionLoss as InBatchContrastiveTensionLoss
+from transencoder.losses.contrastive import InfoNCELoss as InfoNCELoss
+from transencoder.losses.contrastive import NTXentLoss as NTXentLoss
+from transencoder.losses.contrastive import WeightedInfoNCELoss as WeightedInfoNCELoss
+from transencoder.losses.contrastive import contrastive_tension as contrastive_tension
+from transencoder.losses.contrastive import elementwise_info_nce as elementwise_info_nce
+from transencoder.losses.contrastive import in_batch_contrastive_tension as in_batch_contrastive_tension
+from transencoder.losses.contrastive import info_nce as info_nce
+from transencoder.losses.contrastive import nt_xent as nt_xent
+from transencoder.losses.contrastive import tanh_projector as tanh_projector
+from transencoder.losses.contrastive import weighted_info_nce as weighted_info_nce
+from transencoder.losses.cross_view import SCTLoss as SCTLoss
+from transencoder.losses.cross_view import ViewComparison as ViewComparison
+from transencoder.losses.cross_view import mlp_projector as mlp_projector
+from transencoder.losses.drophead import DropHead as DropHead
+from transencoder.losses.drophead import add_drop_head as add_drop_head
+from transencoder.losses.masked_words import DeCLUTRLoss as DeCLUTRLoss
+from transencoder.losses.masked_words import DiffCSELoss as DiffCSELoss
+from transencoder.losses.masked_words import batch_norm_projector as batch_norm_projector
+from transencoder.losses.masked_words import replaced_token_detection as replaced_token_detection
+from transencoder.losses.queues import CKDLoss as CKDLoss
+from transencoder.losses.queues import ConGenLoss as ConGenLoss
+from transencoder.losses.queues import InstanceQueue as InstanceQueue
+from transencoder.losses.queues import queue_info_nce as queue_info_nce
+from transencoder.losses.queues import similarity_divergence as similarity_divergence
+from transencoder.losses.scores import Annealing as Annealing
+from transencoder.losses.scores import ClippedCosineCrossEntropyLoss as ClippedCosineCrossEntropyLoss
+from transencoder.losses.scores import CosineCrossEntropyLoss as CosineCrossEntropyLoss
+from transencoder.losses.scores import CosineLoss as CosineLoss
+from transencoder.losses.scores import CosineRegressionLoss as CosineRegressionLoss
+from transencoder.losses.scores import LogCoshLoss as LogCoshLoss
+from transencoder.losses.scores import LogitLoss as LogitLoss
+from transencoder.losses.scores import LogitRegressionLoss as LogitRegressionLoss
+from transencoder.losses.scores import SoftCrossEntropyLoss as SoftCrossEntropyLoss
+from transencoder.losses.scores import annealed as annealed
+from transencoder.losses.scores import clipped_cosine_cross_entropy as clipped_cosine_cross_entropy
+from transencoder.losses.scores import cosine_cross_entropy as cosine_cross_entropy
+from transencoder.losses.scores import cosine_regression as cosine_regression
+from transencoder.losses.scores import log_cosh as log_cosh
+from transencoder.losses.scores import logit_regression as logit_regression
+from transencoder.losses.scores import soft_cross_entropy as soft_cross_entropy

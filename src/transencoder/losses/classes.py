@@ -3,7 +3,6 @@
 Classes are numbers from 0, or distributions over all of them.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -12,9 +11,8 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, one_hot
 
-from transencoder.losses.annealing import Annealing
-from transencoder.losses.features import Loss, embed_pairs
-from transencoder.losses.scores import cross_logits
+from transencoder.losses.features import Columns, Loss, embed_pairs
+from transencoder.losses.scores import Annealing, cross_logits
 
 
 def class_divergence(
@@ -28,7 +26,7 @@ def class_divergence(
     return kl_div(logits.float().log_softmax(-1), targets.float(), reduction="batchmean")
 
 
-class DualViewLoss(Annealing, Loss):
+class DualViewLoss(Annealing):
     """DvBERT's loss of classes for `SentenceTransformerTrainer`, ours and the plain one.
 
     softmax(W [u, v, |u - v|] + b) of a pair's embeddings, W and b in training only, as in SBERT; sum over teachers of
@@ -39,7 +37,6 @@ class DualViewLoss(Annealing, Loss):
     (pairs,), gold classes.
 
     Args:
-        model: The bi-encoder to train.
         n_classes: At least 2.
         soft_share: Weight of the teachers' losses, in [0, 1], instead of annealing (section 3.6); None: annealing.
     """
@@ -47,18 +44,17 @@ class DualViewLoss(Annealing, Loss):
     shown = ("n_classes", "soft_share")
 
     def __init__(self, model: SentenceTransformer, n_classes: int, *, soft_share: float | None = None) -> None:
-        super().__init__(model)
+        super().__init__(model, soft_share)
         if n_classes < 2:
             raise ValueError(f"n_classes is {n_classes}; it must be at least 2")
         width = model.get_embedding_dimension()
         assert width is not None, "every model here has embeddings of one size"
         self.n_classes = n_classes
-        self.soft_share = self.checked_share(soft_share)
         self.classifier = nn.Linear(3 * width, n_classes)
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs; labels of another number of classes are refused."""
-        first, second = embed_pairs(self.model, list(sentence_features))
+        first, second = embed_pairs(self.model, sentence_features)
         logits = self.classifier(torch.cat([first, second, (first - second).abs()], dim=-1))
         gold, *taught = _distributions(labels, self.n_classes).unbind(1)
         return self.taught_loss(lambda targets: class_divergence(logits, targets), gold, taught)

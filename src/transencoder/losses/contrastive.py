@@ -1,11 +1,13 @@
-"""InfoNCE and its kin: each view must find its other view among many (SimCSE, Mirror-BERT, DCLR).
+"""Contrastive losses: each view must find its other view among many (SimCSE, Mirror-BERT, DCLR, Contrastive Tension).
 
 Embeddings are of any length: cosines count. Temperatures are above 0; the scale of sentence-transformers' losses is
 1 / temperature. The modules are for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views, and
-take no labels. Under several processes the views of all of them are candidates, and gradients flow to each.
+take no labels, but for Contrastive Tension. Under several processes the views of all of them are candidates, and
+gradients flow to each.
 """
 
-from collections.abc import Iterable
+import math
+from copy import deepcopy
 from typing import Any, Literal
 
 import torch
@@ -13,9 +15,17 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import cos_sim
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy, cross_entropy, one_hot
+from torch.nn.functional import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    one_hot,
+)
 
-from transencoder.losses.features import Loss, check_temperatures, embed, embed_pairs, gathered
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_pairs, gathered
+
+_INITIAL_STD = 0.02
+"""BERT's, which new layers on top of it take too."""
 
 _LEAST_NORM = 1e-12
 
@@ -43,10 +53,9 @@ class InfoNCELoss(Loss):
     """`info_nce` as a module. Equal columns are SimCSE: dropout makes the two views differ.
 
     Args:
-        model: The bi-encoder to train.
         temperature: Above 0; SimCSE: 0.05.
         projector: A module (batch, dim) -> (batch, any) put on the embeddings in training only: it is a part of the
-            loss, not of the model that is saved.
+            loss, not of the model that is saved. SimCSE: `tanh_projector`.
     """
 
     def __init__(
@@ -57,15 +66,23 @@ class InfoNCELoss(Loss):
         self.temperature = temperature
         self.projector = nn.Identity() if projector is None else projector
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
-        queries, keys = (self.projector(side) for side in embed_pairs(self.model, list(sentence_features)))
+        queries, keys = map(self.projector, embed_pairs(self.model, sentence_features))
         all_keys, first_key = gathered(keys)
         return info_nce(queries, all_keys, self.temperature, first_key)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
         return {"temperature": self.temperature, "projector": type(self.projector).__name__}
+
+
+def tanh_projector(dimension: int) -> nn.Module:
+    """Make SimCSE's, of the embeddings' dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
+    linear = nn.Linear(dimension, dimension)
+    nn.init.normal_(linear.weight, std=_INITIAL_STD)
+    nn.init.zeros_(linear.bias)
+    return nn.Sequential(linear, nn.Tanh())
 
 
 def nt_xent(
@@ -91,7 +108,6 @@ class NTXentLoss(Loss):
     """`nt_xent` as a module.
 
     Args:
-        model: The bi-encoder to train.
         temperature: Above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
     """
 
@@ -102,9 +118,9 @@ class NTXentLoss(Loss):
         check_temperatures(temperature, usual="Mirror-BERT's is 0.04")
         self.temperature = temperature
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
-        first, second = (gathered(side)[0] for side in embed_pairs(self.model, list(sentence_features)))
+        first, second = (gathered(side)[0] for side in embed_pairs(self.model, sentence_features))
         return nt_xent(first, second, self.temperature)
 
 
@@ -155,7 +171,6 @@ class WeightedInfoNCELoss(Loss):
     negatives too, which spreads the embeddings evenly. Noise is each process's own.
 
     Args:
-        model: The bi-encoder to train.
         complement: A frozen bi-encoder of the same tokenizer, which weighs the negatives.
         temperature: Above 0; DCLR: 0.05.
         threshold: Negatives whose cosine in `complement` is above it are left out; DCLR: BERT 0.9, RoBERTa 0.85.
@@ -191,10 +206,10 @@ class WeightedInfoNCELoss(Loss):
         self.form = form
         self.projector = nn.Identity() if projector is None else projector
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch, whose features have attention masks."""
         left, right = sentence_features
-        queries, own_keys = (self.projector(side) for side in embed_pairs(self.model, [dict(left), dict(right)]))
+        queries, own_keys = map(self.projector, embed_pairs(self.model, [left, right]))
         keys, first_key = gathered(own_keys)
         weights = self._weigh(left, right)
         if n_noise := int(self.noise_ratio * len(queries)):
@@ -209,9 +224,9 @@ class WeightedInfoNCELoss(Loss):
     def _weigh(self, left: dict[str, Any], right: dict[str, Any]) -> Tensor:
         """Give 0 where the frozen model finds two sentences too alike, 1 elsewhere; without dropout."""
         self.complement.eval()
-        first = second = embed(self.complement, dict(left))
+        first = second = embed(self.complement, left)
         if not torch.equal(left["input_ids"], right["input_ids"]):
-            second = embed(self.complement, dict(right))
+            second = embed(self.complement, right)
         return (cos_sim(first.float(), gathered(second.float())[0]) <= self.threshold).float()
 
 
@@ -230,10 +245,93 @@ def refine_noise(
     queries, keys, noise = queries.detach(), keys.detach(), noise.detach()
     for _ in range(n_steps):
         noise.requires_grad_()
-        all_keys = torch.cat([keys, noise])
         with torch.enable_grad():
-            loss = weighted_info_nce(queries, all_keys, queries.new_ones(len(queries), len(all_keys)), temperature)
+            loss = info_nce(queries, torch.cat([keys, noise]), temperature)
             (gradient,) = torch.autograd.grad(loss, noise)
         length = gradient.norm(dim=1, keepdim=True).clamp(min=_LEAST_NORM)
         noise = (noise + step_size * gradient / length).detach()
     return noise
+
+
+def contrastive_tension(
+    first: Float[Tensor, "pairs dim"], second: Float[Tensor, "pairs dim"], targets: Float[Tensor, " pairs"]
+) -> Float[Tensor, ""]:
+    """Return the mean of -log sigmoid(f.s) where the sentences are the same, else of -log(1 - sigmoid(f.s)).
+
+    Dot products, not cosines: embeddings may grow. Never negative. Contrastive Tension (Carlsson et al., ICLR 2021),
+    equation 1; sentence-transformers' own version sums over the pairs.
+
+    Args:
+        first: The first copy's embeddings of one side.
+        second: The second copy's embeddings of the other side.
+        targets: 1 where both sides are the same sentence, else 0.
+    """
+    return binary_cross_entropy_with_logits((first.float() * second.float()).sum(1), targets.float())
+
+
+class ContrastiveTensionLoss(Loss):
+    """`contrastive_tension` as a module, which brings the second copy, `twin`, and trains it too.
+
+    The second column goes through the twin. Its labels are (pairs,) 1 where both are the same sentence, else 0.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        super().__init__(model)
+        self.twin = deepcopy(model)
+
+    def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
+        """Return the loss of a batch."""
+        left, right = sentence_features
+        return contrastive_tension(embed(self.model, left), embed(self.twin, right), labels.view(-1))
+
+
+def in_batch_contrastive_tension(
+    first: Float[Tensor, "all dim"],
+    second: Float[Tensor, "all dim"],
+    temperature: Float[Tensor, ""],
+    first_row: int = 0,
+    n_rows: int | None = None,
+) -> Float[Tensor, ""]:
+    """Return half the mean over i of -log softmax_j(cos(f_i, s_j) / t)_i - log softmax_j(cos(f_j, s_i) / t)_i.
+
+    Sentence-transformers' Contrastive Tension with the batch's other sentences as negatives: `info_nce` in both
+    directions, with a temperature that has a gradient. Never negative.
+
+    Args:
+        first: The first copy's embeddings, of all processes.
+        second: The second copy's of the same sentences, row by row.
+        temperature: Above 0.
+        first_row: The first i of the mean, this process's.
+        n_rows: How many; None: all.
+    """
+    own = torch.arange(first_row, first_row + (n_rows or len(first)), device=first.device)
+    logits = cos_sim(first.float(), second.float()) / temperature
+    return (cross_entropy(logits[own], own) + cross_entropy(logits.T[own], own)) / 2
+
+
+class InBatchContrastiveTensionLoss(Loss):
+    """`in_batch_contrastive_tension` as a module, of a sentence twice, as sentence-transformers recommends it.
+
+    The second column goes through a second copy, `twin`, which is trained too. The temperature is learned.
+
+    Args:
+        temperature: At first; sentence-transformers: 0.05, a scale of 20.
+    """
+
+    def __init__(self, model: SentenceTransformer, temperature: float = 0.05) -> None:
+        super().__init__(model)
+        check_temperatures(temperature, usual="sentence-transformers' is 0.05")
+        self.twin = deepcopy(model)
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature)))
+
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
+        """Return the loss of a batch; labels are not used."""
+        left, right = sentence_features
+        first, second = embed(self.model, left), embed(self.twin, right)
+        (all_first, first_row), (all_second, _) = gathered(first), gathered(second)
+        temperature = (-self.log_scale).exp()
+        return in_batch_contrastive_tension(all_first, all_second, temperature, first_row, len(first))
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings for the model card."""
+        return {"temperature": math.exp(-self.log_scale.item())}

@@ -1,6 +1,5 @@
 """Self-supervised cross-view training: each view's similarity distribution is the other view's (SCT, equation 2)."""
 
-from collections.abc import Iterable
 from copy import deepcopy
 from typing import Any, Literal
 
@@ -9,7 +8,7 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from transencoder.losses.features import Loss, check_temperatures, embed_pairs, gathered
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, gathered
 from transencoder.losses.queues import InstanceQueue, queue_info_nce, similarity_divergence
 
 Views = tuple[Tensor, Tensor]
@@ -104,7 +103,6 @@ class SCTLoss(Loss):
     teacher its labels are (batch, 2, dim), the teacher's embeddings of both views.
 
     Args:
-        model: The bi-encoder to train.
         own: How the views compare with the model's own embeddings, of its dimension.
         projector: On the embeddings that are compared in `own`, in training only.
         teacher: How they compare with a teacher's, of its dimension; these come as labels.
@@ -136,10 +134,10 @@ class SCTLoss(Loss):
         self.momentum = momentum
         self.follower = None if momentum is None else deepcopy(model).requires_grad_(False)
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch of views; with a teacher, labels of another shape are refused."""
         left, right = sentence_features
-        first, second = embed_pairs(self.model, [dict(left), dict(right)])
+        first, second = embed_pairs(self.model, [left, right])
         loss = first.new_zeros(())
         if self.own is not None:
             references = (first, second) if self.follower is None else self._followed(left, right)
@@ -162,7 +160,7 @@ class SCTLoss(Loss):
         with torch.no_grad():
             for kept, new in zip(self.follower.parameters(), self.model.parameters(), strict=True):
                 kept.lerp_(new, step)
-            return embed_pairs(self.follower, [dict(left), dict(right)])
+            return embed_pairs(self.follower, [left, right])
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
@@ -172,3 +170,19 @@ class SCTLoss(Loss):
             for name, part in parts.items()
             if part is not None
         }
+
+
+def mlp_projector(dimension: int, output: int | None = None, *, expansion: int = 10, n_layers: int = 3) -> nn.Module:
+    """Make SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
+
+    Args:
+        dimension: Of the embeddings, before and between.
+        output: After the last; None: `dimension`. A teacher's, where its embeddings are what is compared with.
+        expansion: Width of each inner layer, in dimensions.
+        n_layers: MLPs.
+    """
+    layers: list[nn.Module] = []
+    for i in range(n_layers):
+        after = dimension if output is None or i < n_layers - 1 else output
+        layers += [nn.Linear(dimension, expansion * dimension), nn.ReLU(), nn.Linear(expansion * dimension, after)]
+    return nn.Sequential(*layers)

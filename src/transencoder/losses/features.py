@@ -3,6 +3,7 @@
 Both sides of a pair go through the encoder together, and on CPUs without the padding.
 """
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
@@ -10,6 +11,9 @@ from jaxtyping import Float
 from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 from torch.nn.functional import pad
+
+Columns = Iterable[dict[str, Any]]
+"""The token features of each column of texts, as sentence-transformers' trainer hands them over."""
 
 _PART = 32
 """Texts a part."""
@@ -46,27 +50,26 @@ def check_temperatures(*temperatures: float, usual: str = "") -> None:
         raise ValueError(f"temperature is {found}; it must be above 0{', ' if usual else ''}{usual}")
 
 
-def embed_pairs(
-    model: nn.Module, features: list[dict[str, Any]]
-) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
+def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
     """Embed both sides of a batch in one forward pass: half the kernel launches, the same numbers.
 
     Args:
         model: A SentenceTransformer, wrapped or not.
-        features: The sides as sentence-transformers' trainer hands them over; padded widths may differ.
+        columns: Both sides; padded widths may differ.
 
     Returns:
         The embeddings of `sentence1` and of `sentence2`.
     """
-    first, second = embed_sides(model, features).chunk(2)
+    first, second = embed_sides(model, columns).chunk(2)
     return first, second
 
 
-def embed_sides(model: nn.Module, features: list[dict[str, Any]]) -> Float[Tensor, "texts dim"]:
+def embed_sides(model: nn.Module, columns: Columns) -> Float[Tensor, "texts dim"]:
     """Embed any number of sides as `embed_pairs` does, and return the embeddings side after side."""
-    if any(_settings(side) != _settings(features[0]) for side in features):  # such as prompts of two lengths
-        return torch.cat([embed(model, side) for side in features])
-    return embed(model, join(features))
+    sides = list(columns)
+    if any(_settings(side) != _settings(sides[0]) for side in sides):  # such as prompts of two lengths
+        return torch.cat([embed(model, side) for side in sides])
+    return embed(model, join(sides))
 
 
 def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
     mask = features.get("attention_mask")  # none where FlashAttention takes texts without padding
     parts = _parts_of_like_length(mask) if mask is not None and mask.device.type == "cpu" else ()
     if len(parts) < 2:
-        embeddings: Tensor = model(features)["sentence_embedding"]
+        embeddings: Tensor = model(dict(features))["sentence_embedding"]
         return embeddings
     embeddings = torch.cat([model(_part(features, rows))["sentence_embedding"] for rows in parts])
     return embeddings[torch.cat(parts).argsort()]

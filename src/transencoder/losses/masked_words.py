@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from transencoder.losses.contrastive import info_nce, nt_xent
-from transencoder.losses.features import Loss, check_temperatures, embed, embed_sides, gathered, join
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_sides, gathered, join
 
 _MASKED, _RANDOM = 0.8, 0.1
 """Of the chosen tokens these shares become the mask and any token; the others stay."""
@@ -77,7 +77,6 @@ class DeCLUTRLoss(Loss):
     of all of them are candidates.
 
     Args:
-        model: The bi-encoder to train.
         n_positives: Spans that follow each anchor; DeCLUTR: 2.
         temperature: Above 0; DeCLUTR: 0.05.
         head: A masked language model whose encoder hands `inputs_embeds` on, so that it maps the model's token
@@ -109,7 +108,7 @@ class DeCLUTRLoss(Loss):
         self.special_ids = list(special_ids)
         self.mask_ratio = mask_ratio
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch: each anchor and its positives, one column after the other."""
         columns, group = list(sentence_features), 1 + self.n_positives
         anchors = join(columns[::group])
@@ -165,6 +164,17 @@ def replaced_token_detection(
     return cross_entropy(logits.float()[counts], is_replaced[counts].long())
 
 
+def batch_norm_projector(dimension: int) -> nn.Module:
+    """Make DiffCSE's: two linear layers with batch normalisation (Chuang et al., NAACL 2022, released code)."""
+    return nn.Sequential(
+        nn.Linear(dimension, 2 * dimension, bias=False),
+        nn.BatchNorm1d(2 * dimension),
+        nn.ReLU(),
+        nn.Linear(2 * dimension, dimension, bias=False),
+        nn.BatchNorm1d(dimension, affine=False),
+    )
+
+
 class DiffCSELoss(Loss):
     """DiffCSE's loss on two columns of the same sentences.
 
@@ -173,7 +183,6 @@ class DiffCSELoss(Loss):
     projector are no part of the saved model.
 
     Args:
-        model: The bi-encoder to train.
         generator: A masked language model of the same vocabulary; it is frozen.
         discriminator: An encoder of the same vocabulary and the embeddings' size; it is trained.
         mask_token_id: The vocabulary's mask.
@@ -181,7 +190,7 @@ class DiffCSELoss(Loss):
         temperature: Of `info_nce`, above 0; DiffCSE: 0.05.
         weight: Of the detection; DiffCSE: 0.005.
         mask_ratio: Share of the tokens that the generator must guess; DiffCSE: BERT 0.3, RoBERTa 0.2.
-        projector: Between embeddings and loss, in training only.
+        projector: Between embeddings and loss, in training only; DiffCSE: `batch_norm_projector`.
         counts_padding: As the released code does.
     """
 
@@ -213,10 +222,10 @@ class DiffCSELoss(Loss):
         self.projector = nn.Identity() if projector is None else projector
         self.counts_padding = counts_padding
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
         sides = list(sentence_features)
-        views = self.projector(embed_sides(self.model, [dict(side) for side in sides]))
+        views = self.projector(embed_sides(self.model, sides))
         first, second = views.chunk(2)
         all_seconds, first_key = gathered(second)
         contrast = info_nce(first, all_seconds, self.temperature, first_key)

@@ -5,7 +5,7 @@ The queue holds the last references, unit vectors through which no gradient flow
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, normalize
 
-from transencoder.losses.features import Loss, check_temperatures, embed_pairs, embed_sides, gathered
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, embed_sides, gathered
 
 _CHUNK = 4096
 """Vectors of a queue at a time."""
@@ -150,7 +150,6 @@ class ConGenLoss(Loss):
     second is not used.
 
     Args:
-        model: The bi-encoder to train.
         queue: Of the teacher's dimension. ConGen fills it with the teacher's embeddings of real sentences, on which
             nothing is trained: `queue.push(embeddings)`.
         temperature: Of the student, above 0; ConGen: 0.05 to 0.1.
@@ -177,12 +176,10 @@ class ConGenLoss(Loss):
         self.projector = nn.Identity() if projector is None else projector
 
     def forward(
-        self,
-        sentence_features: Iterable[dict[str, Any]],
-        labels: Float[Tensor, "batch dim"] | Float[Tensor, "batch 2 dim"],
+        self, sentence_features: Columns, labels: Float[Tensor, "batch dim"] | Float[Tensor, "batch 2 dim"]
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch of texts and their views."""
-        embeddings = embed_pairs(self.model, list(sentence_features))
+        embeddings = embed_pairs(self.model, sentence_features)
         references = (labels if labels.ndim == 2 else labels[:, 0]).float()
         rows, _ = self.queue.enter(references)
         first, second = (
@@ -203,7 +200,6 @@ class CKDLoss(Loss):
     Its labels are the teacher's embeddings of the texts, (batch, columns, dim), or one for all columns of a row.
 
     Args:
-        model: The bi-encoder to train.
         queue: Of the teacher's dimension; DistilCSE: 65,536 vectors.
         projector: On the student's embeddings, to the teacher's dimension, in training only (released code: a linear
             layer); None: these are of that dimension.
@@ -226,12 +222,10 @@ class CKDLoss(Loss):
         self.log_scale = nn.Parameter(log_scale, requires_grad=temperature is None)
 
     def forward(
-        self,
-        sentence_features: Iterable[dict[str, Any]],
-        labels: Float[Tensor, "batch dim"] | Float[Tensor, "batch columns dim"],
+        self, sentence_features: Columns, labels: Float[Tensor, "batch dim"] | Float[Tensor, "batch columns dim"]
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
-        embeddings = embed_sides(self.model, list(sentence_features))
+        embeddings = embed_sides(self.model, sentence_features)
         references = labels.float() if labels.ndim == 2 else labels.float().transpose(0, 1).flatten(0, 1)
         rows, own = self.queue.enter(references)
         own = own.repeat(len(embeddings) // len(own))  # labels of single texts are those of every column

@@ -7,13 +7,14 @@ and targets, pseudo-labels in [0, 1], and gives the mean over pairs in fp32. `co
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from sentence_transformers import CrossEncoder
 from sentence_transformers.util import batch_to_device
-from torch import Tensor, autocast, nn
+from torch import Tensor, nn
 from torch.nn.functional import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -22,8 +23,7 @@ from torch.nn.functional import (
     softplus,
 )
 
-from transencoder.losses.annealing import Annealing
-from transencoder.losses.features import Loss, embed_pairs
+from transencoder.losses.features import Columns, Loss, embed_pairs
 
 _EPSILON = 1e-4
 """Distance of a probability from 0 and 1, where its logarithm has no bound."""
@@ -85,7 +85,7 @@ def clipped_cosine_cross_entropy(
 
     The other reading of Trans-Encoder's Table 8, of targets in [0, 1]. A cosine that was clipped has no gradient.
     """
-    with autocast(cosines.device.type, enabled=False):  # torch refuses this function under autocast
+    with torch.autocast(cosines.device.type, enabled=False):  # torch refuses this function under autocast
         return binary_cross_entropy(cosines.float().clamp(_EPSILON, 1.0 - _EPSILON), targets.float())
 
 
@@ -104,7 +104,62 @@ def check_targets(targets: Tensor) -> None:
         )
 
 
-class ScoreLoss(Annealing, Loss, ABC):
+def annealed(
+    gold: Float[Tensor, "*shape"], taught: Float[Tensor, "*shape"], gold_share: float
+) -> Float[Tensor, "*shape"]:
+    """Return targets lambda y + (1 - lambda) q (DvBERT, section 2.3).
+
+    Args:
+        gold: y, scores or distributions; NaN where there is none, and the teacher's then stays the target.
+        taught: q, a teacher's.
+        gold_share: lambda, in [0, 1]; at 1 the targets are the gold ones themselves.
+    """
+    return torch.where(gold.isnan(), taught, gold_share * gold + (1.0 - gold_share) * taught)
+
+
+class Annealing(Loss):
+    """The base of losses that learn from gold and from teachers: how much of each, and the sum over teachers.
+
+    `transencoder.fit.GoldAnnealing` moves `gold_share` from 0 at the first step to 1 at the last, in our trainers by
+    itself, in a plain one as a callback.
+
+    Args:
+        model: The encoder to train.
+        soft_share: alpha: instead of annealing, (1 - alpha) of the loss to gold and alpha of the losses to the teachers
+            (DvBERT, section 3.6), in [0, 1]; None: annealing.
+    """
+
+    gold_share: float = 0.0
+    """lambda: the share of gold in each teacher's targets, in [0, 1]."""
+
+    def __init__(self, model: nn.Module, soft_share: float | None) -> None:
+        super().__init__(model)
+        if soft_share is not None and not 0.0 <= soft_share <= 1.0:
+            raise ValueError(f"soft_share is {soft_share}; it must be in [0, 1]")
+        self.soft_share = soft_share
+
+    def taught_loss(
+        self,
+        loss: Callable[[Tensor], Float[Tensor, ""]],
+        gold: Float[Tensor, "*shape"],
+        taught: Sequence[Float[Tensor, "*shape"]],
+    ) -> Float[Tensor, ""]:
+        """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold.
+
+        Args:
+            loss: Of the student, to targets.
+            gold: y; where teachers anneal to it, NaN where there is none.
+            taught: q_k, each teacher's.
+        """
+        if not taught:
+            return loss(gold)
+        if self.soft_share is None:
+            return torch.stack([loss(annealed(gold, each, self.gold_share)) for each in taught]).sum()
+        soft = torch.stack([loss(each) for each in taught]).sum()
+        return (1.0 - self.soft_share) * loss(gold) + self.soft_share * soft
+
+
+class ScoreLoss(Annealing, ABC):
     """An equation above as a module.
 
     Its labels are (pairs,) targets in [0, 1]; or (pairs, 1 + teachers), gold ones, NaN where there are none, and each
@@ -113,15 +168,13 @@ class ScoreLoss(Annealing, Loss, ABC):
     Args:
         model: The encoder to train; of a cross-encoder, with one output.
         allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
-        soft_share: Of labels that are gold and teachers': weight of the teachers' losses, in [0, 1], instead of
-            annealing (DvBERT, section 3.6); None: annealing.
+        soft_share: Of labels that are gold and teachers': weight of the teachers' losses; None: annealing.
     """
 
     shown = ("allow_outside", "soft_share")
 
     def __init__(self, model: nn.Module, allow_outside: bool = False, *, soft_share: float | None = None) -> None:
-        super().__init__(model)
-        self.soft_share = self.checked_share(soft_share)
+        super().__init__(model, soft_share)
         self.allow_outside = allow_outside
 
     @staticmethod
@@ -144,9 +197,9 @@ class ScoreLoss(Annealing, Loss, ABC):
 class CosineLoss(ScoreLoss):
     """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one; see `ScoreLoss`."""
 
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Float[Tensor, ""]:
+    def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs, which go through the encoder in one pass."""
-        first, second = embed_pairs(self.model, list(sentence_features))
+        first, second = embed_pairs(self.model, sentence_features)
         return self.learn(cosine_similarity(first, second), labels)
 
 
@@ -203,11 +256,8 @@ def cross_logits(
 ) -> Float[Tensor, "pairs outputs"]:
     """Return a cross-encoder's raw outputs for a batch, as trainers hand it over.
 
-    Args:
-        model: The cross-encoder.
-        inputs: The two columns of texts (the plain trainer), or one mapping of token features (`transencoder.fit`).
-        prompt: Prompt put before the texts, as sentence-transformers has it.
-        task: Task for routed models, as sentence-transformers has it.
+    The inputs are the two columns of texts, with sentence-transformers' prompt and task (the plain trainer), or one
+    mapping of token features (`transencoder.fit`).
     """
     if isinstance(inputs[0], Mapping):
         features = dict(inputs[0])
