@@ -164,6 +164,22 @@ def test_every_block_runs(page, place, capsys, request, monkeypatch):
         pytest.skip(f"all other blocks ran; packages of extras are not installed: {', '.join(sorted(runner.missing))}")
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\((?!https?:)([^)#]+)\)", README))
+def test_links_of_the_readme_lead_somewhere(link):
+    assert (ROOT / link).exists()
+
+
+def test_results_in_the_readme_are_those_of_the_results_page():
+    rows = re.findall(r"^\| ([a-z- ]+) \|((?: \d+\.\d\d \|)+)$", README, re.MULTILINE)
+    assert len(rows) >= 3
+    page = (ROOT / "results" / "README.md").read_text("utf-8")
+    for title, numbers in rows:
+        assert re.search(rf"\| {title} \| \d+\.\d\d \|{re.escape(numbers)}", page), f"{title}{numbers}"
+
+
 class Hub:
     """Takes a model's files and keeps nothing."""
 
