@@ -15,7 +15,7 @@ from transencoder.metrics import spearman
 from transencoder.report.notes import notes_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import criterion_of, hold_out, regrets_of
-from transencoder.training import pairs
+from transencoder.training import pairs, plan
 
 SHAPES = [(2, 3), (7, 4), (12, 2)]
 OF_BOTH = {"teacher_agreement", "start_agreement", "view_preference"}
@@ -40,11 +40,14 @@ def test_alignment_and_uniformity_as_the_equations_say(n, dim):
     assert selection.uniformity(5 * first) == pytest.approx(math.log(sum(potential) / len(potential)))
 
 
-def test_what_is_all_the_same_is_aligned_and_not_uniform():
-    same = np.ones((5, 3))
+def test_what_is_all_the_same_is_aligned_not_uniform_and_finds_nothing():
+    same = np.ones((9, 3))
     assert selection.alignment(same, same) == 0
     assert selection.uniformity(same) == pytest.approx(0)
     assert selection.uniformity(np.eye(2)) == pytest.approx(-4)  # a right angle apart
+    assert selection.self_retrieval(np.eye(4), np.eye(4)) == 100
+    for rows in (same, np.zeros((9, 2))):
+        assert selection.self_retrieval(rows, rows) == pytest.approx(100 / 5)  # the middle one of nine
 
 
 @pytest.mark.parametrize(("n", "dim"), SHAPES)
@@ -55,14 +58,6 @@ def test_self_retrieval_is_the_mean_reciprocal_rank(n, dim):
         order = sorted(range(n), key=lambda j: -float(view @ sentences[j]))
         ranks.append(order.index(i) + 1)
     assert selection.self_retrieval(views, 2 * sentences) == pytest.approx(100 * np.mean([1 / rank for rank in ranks]))
-
-
-def test_an_encoder_that_says_the_same_of_all_finds_nothing():
-    assert selection.self_retrieval(np.eye(4), np.eye(4)) == 100
-    assert selection.self_retrieval(np.ones((9, 2)), np.ones((9, 2))) == pytest.approx(
-        100 / 5
-    )  # the middle one of nine
-    assert selection.self_retrieval(np.zeros((9, 2)), np.zeros((9, 2))) == pytest.approx(100 / 5)
 
 
 def test_view_preference_counts_equals_half():
@@ -125,14 +120,20 @@ def test_an_encoder_agrees_with_itself(many_pairs, tiny_bi_encoder, monkeypatch)
     assert held_out.criteria(scorer, {}).items() <= found.items(), "rows are hashed once, as in an evaluation"
 
 
-def test_every_evaluation_records_them_and_nothing_is_chosen_by_them(tiny_method, few_pairs):
-    recorded = train(tiny_method(pairs=few_pairs, record_criteria=True, tests=()))
+def test_every_evaluation_records_them_on_pairs_that_nothing_is_trained_on(tiny_method, few_pairs, monkeypatch):
+    seen = {}
+    real = student.training_rows
+    monkeypatch.setattr(student, "training_rows", lambda n, targets, rows: real(n, targets, seen.setdefault(n, rows)))
+    recorded = train(tiny_method(pairs=few_pairs, record_criteria=True, tests=(), is_symmetric=True))
+    held_out = hold_out(few_pairs).rows
+    assert len(seen[120]) == 108 and not set(seen[120]) & set(held_out)
+    assert len(seen[240]) == 216 and not set(seen[240] % 120) & set(held_out)
     for form, expected in (("cross", OF_BOTH), ("bi", OF_BOTH | OF_EMBEDDINGS)):
         cycle = recorded.result["cycles"][0][form]
         steps = [step for step, _ in cycle["criteria"]]
         assert steps == [step for step, _ in cycle["curve"]]
         assert all(values.keys() == expected for _, values in cycle["criteria"])
-        assert cycle["dev"] == max(value for _, value in cycle["curve"])
+        assert cycle["dev"] == max(value for _, value in cycle["curve"]), "nothing is chosen by criteria"
     assert recorded.result["criteria"].keys() == {"start", "bi", "cross"}
     assert recorded.result["criteria"]["start"].keys() == OF_EMBEDDINGS | {"view_preference"}
     last = recorded.result["cycles"][recorded.result["best"]["bi"]["cycle"] - 1]["bi"]
@@ -171,33 +172,13 @@ def test_another_members_settings_make_another_stage_where_criteria_compare_with
     def keys(rate):
         members = (Member(start=tiny_bi_encoder), Member(start=tiny_bi_encoder, cross_learning_rate=rate))
         options = {"record_criteria": True, "tests": (), "members": members, "share_labels": False}
-        result = train(tiny_method(pairs=few_pairs, **options)).result
-        return {stage["name"]: stage["key"] for stage in result["stages"]}
+        planned = plan(tiny_method(pairs=few_pairs, **options))
+        return {name: stage.key for name, stage in planned.stages.items()}
 
     one, other = keys(1e-3), keys(2e-3)
     assert one["member-1/cycle-1/cross-encoder"] == other["member-1/cycle-1/cross-encoder"]
     assert one["member-1/cycle-1/labels-for-bi"] == other["member-1/cycle-1/labels-for-bi"]
     assert one["member-1/cycle-1/bi-encoder"] != other["member-1/cycle-1/bi-encoder"]
-
-
-def test_held_out_pairs_are_not_trained_on(tiny_method, few_pairs, monkeypatch):
-    seen = {}
-    real = student.training_rows
-
-    def spy(n_rows, targets, rows):
-        seen[n_rows] = rows
-        return real(n_rows, targets, rows)
-
-    monkeypatch.setattr(student, "training_rows", spy)
-    train(tiny_method(pairs=few_pairs, record_criteria=True, tests=(), is_symmetric=True, cycles=1))
-    held_out = hold_out(few_pairs).rows
-    assert len(seen[120]) == 108 and not set(seen[120]) & set(held_out)
-    assert len(seen[240]) == 216 and not set(seen[240] % 120) & set(held_out)
-
-
-def test_there_must_be_a_dev_set_to_compare_with(tiny_method):
-    with pytest.raises(InputError, match="record_criteria needs a dev set"):
-        replace(tiny_method(), dev=None, record_criteria=True)
 
 
 def test_rows_of_criteria_are_finite_for_a_model_that_collapsed(many_pairs):
@@ -294,6 +275,8 @@ def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, 
 
 def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refused(tiny_method):
     config = tiny_method()
+    with pytest.raises(InputError, match="record_criteria needs a dev set"):
+        replace(config, dev=None, record_criteria=True)
     with pytest.raises(InputError, match="bi.selection is uniformity, but dev chooses"):
         replace(config, bi=replace(config.bi, selection="uniformity"))
     with pytest.raises(InputError, match="cross.selection is member_agreement, but no two members"):
