@@ -112,6 +112,6 @@ def test_what_cannot_be_is_refused(fit_tiny, monkeypatch):
     with pytest.raises(InputError, match="and a language model trains all its weights: leave it out"):
         MLM(sentences="a.txt", start="x", output="r", fit=replace(MLM.fit, lora_rank=4))
     find = importlib.util.find_spec
-    monkeypatch.setattr("transencoder.fit.lora.find_spec", lambda name: None if name == "peft" else find(name))
+    monkeypatch.setattr("transencoder.fit.student.find_spec", lambda name: None if name == "peft" else find(name))
     with pytest.raises(InputError, match="needs the package peft: pip install"):
         fit_tiny("bi")

@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from transencoder.errors import InputError
 from transencoder.fit import masked_loss, pack
-from transencoder.fit.language_model import MaskedBlocksCollator
+from transencoder.fit.masked import MaskedBlocksCollator
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def tokenizer(tiny_plm):
 @pytest.mark.parametrize("length", [3, 7, 16, 1000])
 @pytest.mark.parametrize("chunk", [1, 3, 1024])
 def test_blocks_hold_every_token_in_reading_order(tiny_sentences, tokenizer, tmp_path, length, chunk, monkeypatch):
-    monkeypatch.setattr("transencoder.fit.language_model._CHUNK", chunk)
+    monkeypatch.setattr("transencoder.fit.masked._CHUNK", chunk)
     texts = tiny_sentences.select(range(10))
     blocks = pack(texts, tokenizer, length, tmp_path / "blocks.arrow")["input_ids"][:]
     expected = [i for text in texts["text"] for i in [*tokenizer(text)["input_ids"][1:-1], tokenizer.sep_token_id]]

@@ -16,7 +16,7 @@ from transencoder.configs import FitConfig
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Session, pretrain
-from transencoder.fit.pretraining import MaskedPairsCollator, guessing_masked_only
+from transencoder.fit.masked import MaskedPairsCollator, guessing_masked_only
 from transencoder.tokens import TokenCache
 
 CONFIG = FitConfig(
@@ -207,7 +207,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(
                 raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr("transencoder.fit.pretraining.KeepBest", Watched)
+        patch.setattr("transencoder.fit.masked.KeepBest", Watched)
         with pytest.raises(Stopped):
             pretrain_tiny(start, precision=precision)
     resumed, resumed_record = pretrain_tiny(start, precision=precision)

@@ -108,7 +108,7 @@ def test_a_length_that_a_model_does_not_read_is_refused_before_anything_is_done(
 
 
 def test_lora_without_its_package_is_refused_before_anything_is_done(tiny_method, monkeypatch):
-    monkeypatch.setattr("transencoder.fit.lora.find_spec", lambda name: None)
+    monkeypatch.setattr("transencoder.fit.student.find_spec", lambda name: None)
     config = tiny_method(bi=FitConfig(lora_rank=4))
     with pytest.raises(InputError, match="lora_rank needs the package peft"):
         train(config)

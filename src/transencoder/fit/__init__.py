@@ -1,23 +1,15 @@
 """Training: students on pseudo-labels or views, and masked language models on pairs or on packed text."""
 
-from transencoder.fit.language_model import masked_loss, pack, train_language_model
-from transencoder.fit.lora import check_lora
-from transencoder.fit.pretraining import Pretrained, pretrain
-from transencoder.fit.student import DevMetrics, Fitted, Material, fit
-from transencoder.fit.trainers import GoldAnnealing, Session, steps_in_all
-
-__all__ = [
-    "DevMetrics",
-    "Fitted",
-    "GoldAnnealing",
-    "Material",
-    "Pretrained",
-    "Session",
-    "check_lora",
-    "fit",
-    "masked_loss",
-    "pack",
-    "pretrain",
-    "steps_in_all",
-    "train_language_model",
-]
+from transencoder.fit.masked import Pretrained as Pretrained
+from transencoder.fit.masked import masked_loss as masked_loss
+from transencoder.fit.masked import pack as pack
+from transencoder.fit.masked import pretrain as pretrain
+from transencoder.fit.masked import train_language_model as train_language_model
+from transencoder.fit.student import DevMetrics as DevMetrics
+from transencoder.fit.student import Fitted as Fitted
+from transencoder.fit.student import Material as Material
+from transencoder.fit.student import check_lora as check_lora
+from transencoder.fit.student import fit as fit
+from transencoder.fit.trainers import GoldAnnealing as GoldAnnealing
+from transencoder.fit.trainers import Session as Session
+from transencoder.fit.trainers import steps_in_all as steps_in_all

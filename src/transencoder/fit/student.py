@@ -4,11 +4,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch import nn
 from transformers import PreTrainedModel
@@ -17,12 +19,12 @@ from transencoder import distributed
 from transencoder.batching import BiCollator, CrossCollator, training_rows
 from transencoder.checkpoints import KeepBest, own_parameters
 from transencoder.configs import FitConfig
-from transencoder.fit.lora import LoRA
+from transencoder.encoders import backbone
+from transencoder.errors import InputError
 from transencoder.fit.trainers import (
     TRAINERS,
     GoldAnnealing,
     Session,
-    bucketed,
     pair_tables,
     run_trainer,
     set_dropout,
@@ -99,7 +101,11 @@ def fit(
         The dev curve and which step was kept.
     """
     started = time.monotonic()
-    lora = _prepare(student, config, session.seed)
+    student.max_seq_length = config.max_length
+    set_dropout(student, config.dropout)
+    adapters = None if config.lora_rank is None else _add_adapters(student, config, session.seed)
+    if config.gradient_checkpointing:
+        student.gradient_checkpointing_enable()
     collator, data, lengths = _batched(student, material, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
@@ -124,25 +130,50 @@ def fit(
     if isinstance(loss_module, Annealing):
         trainer.add_callback(GoldAnnealing(loss_module))
     _autocast_helpers(trainer, loss_module)
-    run_trainer(trainer, keep, bucketed(lengths, config, session.seed), config.max_length, session.log_folder)
+    run_trainer(trainer, keep, lengths, config, session)
     n_steps = trainer.state.global_step
     keep.load_best()
-    if lora is not None:
-        lora.merge()
+    if adapters is not None:
+        adapters.merge_and_unload().requires_grad_(True)  # a plain encoder again, all of it trainable
     student.eval()
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
 
 
-def _prepare(student: Encoder, config: FitConfig, seed: int) -> LoRA | None:
-    """Give the student what the config says of it; the adapters, where it asks for some."""
-    student.max_seq_length = config.max_length
-    set_dropout(student, config.dropout)
-    lora = None
-    if config.lora_rank is not None:
-        lora = LoRA(student, config.lora_rank, config.lora_alpha or 2.0 * config.lora_rank, seed)
-    if config.gradient_checkpointing:
-        student.gradient_checkpointing_enable()
-    return lora
+def check_lora() -> None:
+    """Refuse LoRA (Hu et al., ICLR 2022) where the package that it needs is not installed.
+
+    Raises:
+        InputError: The package `peft` is not installed.
+    """
+    if find_spec("peft") is None:
+        raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
+
+
+def _add_adapters(student: Encoder, config: FitConfig, seed: int) -> Any:
+    """Put adapters on every linear layer of an encoder, whose own weights they freeze; heads are trained as they are.
+
+    W becomes W + alpha/rank B A, with A (rank, in) random and B (out, rank) zero at first, so that training starts from
+    the encoder itself (Hu et al., section 4.1).
+    """
+    check_lora()
+    from peft import LoraConfig
+    from peft.tuners.lora import LoraModel
+
+    encoder, rank = backbone(student), config.lora_rank or 0
+    layers = [name for name, part in encoder.named_modules() if isinstance(part, nn.Linear) and not _is_of_pooler(name)]
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        lora = LoraConfig(r=rank, lora_alpha=config.lora_alpha or 2.0 * rank, target_modules=layers)  # type: ignore[arg-type]
+        adapters = LoraModel(encoder, lora, "default")
+    if isinstance(student, CrossEncoder):
+        for name, parameter in encoder.named_parameters():
+            if _is_of_pooler(name):  # part of the head
+                parameter.requires_grad_(True)
+    return adapters
+
+
+def _is_of_pooler(name: str) -> bool:
+    return "pooler" in name.split(".")
 
 
 def _batched(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:

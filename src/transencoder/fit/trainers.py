@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from datasets import Dataset
 from safetensors.torch import load_model, save_model
 from sentence_transformers import (
@@ -151,34 +152,30 @@ def trainer_arguments(
     return arguments
 
 
-def run_trainer(
-    trainer: Trainer,
-    keep: KeepBest,
-    batches: LengthBucketSampler,
-    max_length: int | None,
-    log_folder: Path | None,
-) -> None:
-    """Train from the last complete checkpoint in the trainer's folder, or from the beginning.
+def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: FitConfig, session: Session) -> None:
+    """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
     Args:
         trainer: A trainer that takes its batches from its attribute `batches`.
         keep: What completes its checkpoints.
-        batches: The batches.
-        max_length: Tokens of its longest texts.
-        log_folder: Where TensorBoard's events go; None: with the checkpoints.
+        lengths: uint16 (n,), tokens of each row.
+        config: How to train.
+        session: Where it runs.
     """
+    world_size = distributed.world_size()
+    batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
     trainer.batches = batches  # type: ignore[attr-defined]
     for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
     for callback in trainer.callback_handler.callbacks:
-        if log_folder is not None and isinstance(callback, TensorBoardCallback):
-            callback.logging_dir = callback.logging_dir or str(log_folder)  # TENSORBOARD_LOGGING_DIR goes first
+        if session.log_folder is not None and isinstance(callback, TensorBoardCallback):
+            callback.logging_dir = callback.logging_dir or str(session.log_folder)  # TENSORBOARD_LOGGING_DIR goes first
     checkpoint = distributed.on_first(lambda: newest_checkpoint(keep.folder))
     if checkpoint is not None:
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
-    with fast_training(keep.model, trainer.args.device, max_length), quick_products(trainer.args.bf16):
+    with fast_training(keep.model, trainer.args.device, config.max_length), quick_products(trainer.args.bf16):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
@@ -193,11 +190,6 @@ def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_ord
     """Return the tokens of n joined pairs as `model` reads them, and, for both orders, of the pairs turned round."""
     prompt = default_prompt(model)
     return [cache.pairs(model, pairs, turned, prompt) for turned in ([False, True] if both_orders else [False])]
-
-
-def bucketed(lengths: Any, config: FitConfig, seed: int) -> LengthBucketSampler:
-    """Return the batches of rows with these lengths, for as many processes as there are."""
-    return LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, seed, distributed.world_size())
 
 
 def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:

@@ -1,0 +1,369 @@
+"""Masked language modelling over pairs, and over packed text: blocks of tokens of one length on disk.
+
+Over pairs a plain pretrained model learns to look from one sentence to the other. BERT-like models got this from
+pretraining on two segments; one that only read single texts cannot compare two sentences as a cross-encoder, and
+pseudo-labels alone do not teach it. More pretraining on a task's own unlabelled text is task-adaptive pretraining
+(Gururangan et al., ACL 2020).
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import DataCollatorForLanguageModeling, PreTrainedModel, Trainer, TrainingArguments
+
+from transencoder import progress
+from transencoder.batching import LengthBucketSampler, joined_rows, training_rows
+from transencoder.checkpoints import KeepBest
+from transencoder.configs import FitConfig, Precision
+from transencoder.devices import autocast
+from transencoder.encoders import load_cross, load_masked
+from transencoder.errors import InputError
+from transencoder.files import whole_file
+from transencoder.fit.trainers import Session, pair_tables, run_trainer, set_dropout, trainer_arguments
+from transencoder.losses.masked_words import replace_chosen
+from transencoder.tokens import TokenCache, Tokens
+from transencoder.wording import plural
+
+_SHOWN_STEPS = 100
+"""Steps whose losses are recorded as one mean; in short runs a tenth of them."""
+
+_CHUNK = 1024
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The record that pretraining leaves behind, next to the model."""
+
+    losses: list[tuple[int, float]]
+    """(step, mean cross-entropy of the masked tokens over the last 100 steps or what there is of them, in nats)."""
+    n_steps: int
+    """Optimiser steps in all."""
+    seconds: float
+    """Wall time of this process's part."""
+
+
+def pretrain(
+    start: Path,
+    pairs: Dataset,
+    config: FitConfig,
+    mask_ratio: float,
+    session: Session,
+    *,
+    device: str = "cpu",
+    both_orders: bool = True,
+) -> tuple[PreTrainedModel, Pretrained]:
+    """Go on with a model's masked language modelling, on "[CLS] sentence1 [SEP] sentence2 [SEP]".
+
+    Args:
+        start: A plain pretrained model with its language-modelling head.
+        pairs: n pairs with `sentence1` and `sentence2`.
+        config: How to train; no field empty.
+        mask_ratio: Share of each pair's tokens to guess, above 0 and below 1.
+        session: How and where it runs.
+        device: Where it trains.
+        both_orders: Read (a, b) and (b, a).
+
+    Returns:
+        The encoder without its language-modelling head, and the record.
+
+    Raises:
+        InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
+    """
+    try:
+        model, tokenizer = load_masked(start, seed=session.seed)
+    except InputError as error:
+        raise InputError(f"{error} as cross_start, or leave pretraining out") from error
+    reader = load_cross(start, max_length=config.max_length, device="cpu")
+    tables = pair_tables(session.cache or TokenCache(), reader, pairs, both_orders)
+    n_vocabulary = min(len(tokenizer), model.config.vocab_size)
+    collator = MaskedPairsCollator(tables, tokenizer, n_vocabulary, mask_ratio, session.seed)
+    lengths = np.concatenate([table.lengths for table in tables])
+    record = _train(model, collator, lengths, config, session, device)
+    return model.base_model, record  # type: ignore[return-value]
+
+
+def train_language_model(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    blocks: Dataset,
+    config: FitConfig,
+    mask_ratio: float,
+    session: Session,
+    *,
+    device: str = "cpu",
+) -> Pretrained:
+    """Train a masked language model on packed blocks and leave its last weights in it.
+
+    Args:
+        model: With its language-modelling head, trained in place.
+        tokenizer: Its tokenizer.
+        blocks: n blocks of `input_ids`, see `pack`.
+        config: How to train; no field empty.
+        mask_ratio: Share of the tokens to guess, above 0 and below 1.
+        session: How and where it runs.
+        device: Where it trains.
+    """
+    set_dropout(model, config.dropout)
+    collator = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, session.seed)
+    return _train(model, collator, np.full(len(blocks), config.max_length, np.uint16), config, session, device)
+
+
+def _train(
+    model: PreTrainedModel, collator: Any, lengths: np.ndarray, config: FitConfig, session: Session, device: str
+) -> Pretrained:
+    """Train on what a collator makes of rows, of which the tokens are given; the same rows give the same masks."""
+    started = time.monotonic()
+    arguments = trainer_arguments(
+        TrainingArguments,
+        config,
+        session,
+        device=device,
+        has_dev=False,
+        logging_steps=1,  # a resumed run has lost the losses since the last one
+    )
+    arguments.gradient_checkpointing = config.gradient_checkpointing
+    rows = training_rows(len(lengths), np.zeros(len(lengths), np.float32))
+    with guessing_masked_only(model):
+        trainer = _MaskedTrainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+        trainer.model_accepts_loss_kwargs = False  # the losses here are means: the trainer must divide them
+        run_trainer(trainer, KeepBest(model, session.folder), lengths, config, session)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
+
+
+class _MaskedTrainer(Trainer):
+    """The plain trainer on bucketed batches."""
+
+    model: PreTrainedModel
+    batches: LengthBucketSampler
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return the bucketed batches, as the sentence-transformers trainers have them."""
+        self.accelerator.even_batches = False
+        loader: DataLoader[Any] = DataLoader(
+            self.train_dataset,  # type: ignore[arg-type]
+            batch_sampler=self.batches,
+            collate_fn=self.data_collator,
+            pin_memory=self.args.dataloader_pin_memory,
+        )
+        return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Save safetensors under the names that resuming reads, the model's own; no pickled arguments."""
+        self.model.save_pretrained(output_dir or str(self.args.output_dir), save_original_format=False)
+
+
+@contextmanager
+def guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
+    """Give the language-modelling head the masked positions alone: over all of them it costs more than a small encoder.
+
+    The labels, int (batch, longest) with -100 where nothing is to guess, become (1, n_masked).
+    """
+    is_masked: Any = None
+
+    def before(_: nn.Module, args: tuple[Any, ...], features: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        nonlocal is_masked
+        is_masked = features["labels"] != -100
+        return args, features | {"labels": features["labels"][is_masked][None]}
+
+    def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        output.last_hidden_state = output.last_hidden_state[is_masked][None]
+        return output
+
+    hooks = [
+        model.register_forward_pre_hook(before, with_kwargs=True),
+        model.base_model.register_forward_hook(after),
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _means(losses: list[float]) -> list[tuple[int, float]]:
+    size = min(_SHOWN_STEPS, max(1, len(losses) // 10))
+    parts = [losses[i : i + size] for i in range(0, len(losses), size)]
+    return [(i * size + len(part), round(sum(part) / len(part), 4)) for i, part in enumerate(parts)]
+
+
+class MaskedPairsCollator:
+    """A collator: rows of pairs -> joined pairs with some tokens masked. Rows from n on are turned round.
+
+    Of each row a share is to guess, at least one token, as `replace_chosen` has it (Devlin et al., NAACL 2019,
+    section 3.1 and appendix A.1). Special tokens are left alone, unknown words too. The masks depend on the seed and
+    the batch's rows only, so that a resumed run draws the same.
+
+    Args:
+        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
+        tokenizer: Names the mask and the special tokens.
+        n_vocabulary: Tokens that the model knows.
+        mask_ratio: Share of a row's tokens to guess.
+        seed: With the rows, it decides the masks.
+    """
+
+    def __init__(self, tables: list[Tokens], tokenizer: Any, n_vocabulary: int, mask_ratio: float, seed: int) -> None:
+        self.tables = tables
+        self.mask_id = tokenizer.mask_token_id
+        self.special_ids = np.array(tokenizer.all_special_ids)
+        self.n_vocabulary = n_vocabulary
+        self.mask_ratio = mask_ratio
+        self.seed = seed
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return the batch as transformers' masked language models take it: `input_ids`, `labels` and so on."""
+        rows, features = joined_rows(self.tables, examples)
+        features = {name: values for name, values in features.items() if isinstance(values, torch.Tensor)}
+        random = np.random.default_rng((self.seed, *rows))
+        ids, is_text = features["input_ids"], features["attention_mask"].numpy() == 1
+        is_chosen = torch.from_numpy(self._choose(ids.numpy(), is_text, random))
+        fates, anything = random.random(ids.shape), random.integers(self.n_vocabulary, size=ids.shape)
+        masked = replace_chosen(ids, is_chosen, torch.from_numpy(fates), torch.from_numpy(anything), self.mask_id)
+        return features | {"input_ids": masked, "labels": ids.masked_fill(~is_chosen, -100)}
+
+    def _choose(self, ids: np.ndarray, is_text: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Choose tokens to guess, bool (batch, longest); never none at all, which would make the loss NaN."""
+        may_be = is_text & ~np.isin(ids, self.special_ids)
+        if not may_be.any():
+            may_be = is_text
+        n_words = may_be.sum(1)
+        n_chosen = np.where(n_words > 0, np.maximum(1, np.rint(self.mask_ratio * n_words)), 0)
+        ranks = np.where(may_be, random.random(ids.shape), 1.0).argsort(1).argsort(1)
+        is_chosen: np.ndarray = ranks < n_chosen[:, None]
+        return is_chosen
+
+
+class MaskedBlocksCollator:
+    """A collator: rows of blocks -> transformers' own masked batches; the masks depend on the seed and the rows only.
+
+    A resumed run draws the same: the collator's own random numbers would go on from elsewhere.
+
+    Args:
+        blocks: n blocks of `input_ids`.
+        tokenizer: Of the blocks, with a mask.
+        mask_ratio: Probability of each token to be guessed, above 0 and below 1.
+        seed: With the rows, it decides the masks.
+    """
+
+    def __init__(self, blocks: Dataset, tokenizer: Any, mask_ratio: float, seed: int) -> None:
+        self.blocks = blocks
+        self.special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+        self.mask_id = tokenizer.mask_token_id
+        self.collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_ratio, seed=seed)
+        self.seed = seed
+
+    def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return the batch as transformers' masked language models take it; at least one token is to guess."""
+        rows = [example["row"] for example in examples]
+        ids = self.blocks[rows]["input_ids"]
+        is_special = [[int(token in self.special) for token in block] for block in ids]
+        random = np.random.default_rng((self.seed, *rows))
+        self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
+        batch: dict[str, torch.Tensor] = self.collator(
+            [{"input_ids": block, "special_tokens_mask": mask} for block, mask in zip(ids, is_special, strict=True)]
+        )
+        if (batch["labels"] == -100).all():  # whose mean would be NaN
+            places = [(i, j) for i, mask in enumerate(is_special) for j, special in enumerate(mask) if not special]
+            i, j = places[random.integers(len(places))]
+            batch["labels"][i, j], batch["input_ids"][i, j] = ids[i][j], self.mask_id
+        return batch
+
+
+def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Dataset:
+    """Write the texts as blocks, `[CLS] text [SEP] text [SEP] text`, cut every `block_length` tokens.
+
+    No token is lost, and nothing is padded but the last block; every block has a word. Memory does not grow with the
+    texts.
+
+    Args:
+        texts: Texts in `text`.
+        tokenizer: Has tokens for the beginning and the end of a text.
+        block_length: Tokens of a block, the one at its beginning included; at least 3.
+        file: The Arrow file to write; it gets its name when it is complete.
+
+    Returns:
+        `input_ids`, memory-mapped, all of one length but the last row.
+
+    Raises:
+        InputError: The tokenizer finds no word in the texts.
+    """
+    with whole_file(file) as draft:
+        _write_blocks(texts, tokenizer, block_length, draft)
+        if not len(Dataset.from_file(str(draft))):
+            raise InputError(f"the tokenizer finds no word in the {plural(len(texts), 'text')}; give other text")
+    return Dataset.from_file(str(file))
+
+
+def _write_blocks(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> None:
+    schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
+    with (
+        pa.OSFile(str(file), "wb") as sink,
+        pa.ipc.new_stream(sink, schema) as writer,
+        progress.task("pack", len(texts)) as advance,
+    ):
+        waiting: list[int] = []
+        for start in range(0, len(texts), _CHUNK):
+            chunk = texts[start : start + _CHUNK]["text"]
+            waiting += _tokens(chunk, tokenizer)
+            blocks = list(_blocks(waiting, tokenizer.cls_token_id, block_length - 1))
+            del waiting[: len(blocks) * (block_length - 1)]
+            writer.write_batch(pa.record_batch([pa.array(blocks, schema[0].type)], schema))
+            advance(len(chunk))
+        if len(waiting) > 1:  # more than the end of a text
+            last = [[tokenizer.cls_token_id, *waiting]]
+            writer.write_batch(pa.record_batch([pa.array(last, schema[0].type)], schema))
+
+
+def _tokens(texts: list[str], tokenizer: Any) -> Iterator[int]:
+    for ids in tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]:
+        if ids:
+            yield from ids
+            yield tokenizer.sep_token_id
+
+
+def _blocks(tokens: list[int], first: int, n_texts: int) -> Iterator[list[int]]:
+    for start in range(0, len(tokens) - n_texts + 1, n_texts):
+        yield [first, *tokens[start : start + n_texts]]
+
+
+@torch.inference_mode()
+def masked_loss(
+    model: PreTrainedModel, tokenizer: Any, blocks: Dataset, mask_ratio: float, *, batch_size: int, precision: Precision
+) -> float:
+    """Return the mean cross-entropy in nats of the masked tokens of some blocks, whose masks are always the same.
+
+    Args:
+        model: With its language-modelling head.
+        tokenizer: Its tokenizer.
+        blocks: Blocks of `input_ids`, at least one.
+        mask_ratio: Share of the tokens to guess.
+        batch_size: Blocks at a time.
+        precision: Numbers that the model computes in.
+    """
+    collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
+    was_training, total, n_guessed = model.training, 0.0, 0
+    model.eval()  # type: ignore[no-untyped-call]
+    with (
+        autocast(model.device, precision),
+        guessing_masked_only(model),
+        progress.task("held-out text", len(blocks)) as advance,
+    ):
+        for start in range(0, len(blocks), batch_size):
+            rows = [{"row": row} for row in range(start, min(start + batch_size, len(blocks)))]
+            batch = {name: values.to(model.device) for name, values in collate(rows).items()}
+            n_masked = int((batch["labels"] != -100).sum())
+            total += float(model(**batch).loss) * n_masked
+            n_guessed += n_masked
+            advance(len(rows))
+    model.train(was_training)
+    return total / n_guessed
