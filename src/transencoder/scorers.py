@@ -342,7 +342,8 @@ def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores") -> np.ndarr
     """
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
-        shown = "; ".join(f"row {i}: {pairs[int(i)]['sentence1']!r} / {pairs[int(i)]['sentence2']!r}" for i in bad[:3])
+        sides = [name for name in ("sentence1", "sentence2") if name in pairs.column_names]
+        shown = "; ".join(f"row {i}: " + " / ".join(repr(pairs[int(i)][side]) for side in sides) for i in bad[:3])
         raise InputError(
             f"{len(bad)} of {len(scores)} {what} are not finite numbers, the first for {shown}. "
             "The model is damaged or overflows: try precision fp32, or another model"

@@ -9,8 +9,7 @@ from sentence_transformers.util import community_detection
 
 from transencoder.errors import InputError
 from transencoder.search import duplicates, find_duplicates
-from transencoder.search.duplicates import _stars
-from transencoder.search.valley import find_valley
+from transencoder.search.duplicates import Threshold, _stars, find_threshold
 
 
 def modes(rng, *parts):
@@ -19,16 +18,16 @@ def modes(rng, *parts):
 
 
 @pytest.mark.parametrize("n_copies", [20, 100, 800])
-def test_the_valley_lies_between_the_bulk_and_a_few_copies(n_copies):
+def test_the_threshold_lies_between_the_bulk_and_a_few_copies(n_copies):
     scores = modes(np.random.default_rng(0), (0.45, 0.08, 2000), (0.96, 0.015, n_copies))
-    found = find_valley(scores)
-    assert found.low_mode == pytest.approx(0.45, abs=0.05) and found.high_mode == pytest.approx(0.96, abs=0.03)
-    assert 0.7 < found.bottom < 0.93
+    found = find_threshold(scores)
+    assert found.peaks == (pytest.approx(0.45, abs=0.05), pytest.approx(0.96, abs=0.03))
+    assert 0.7 < found.score < 0.93
 
 
-def test_one_mode_has_no_valley():
-    assert find_valley(np.full(50, 0.5)) is None
-    assert find_valley(np.linspace(0, 1, 256 * 5)) is None
+def test_one_mode_has_no_threshold():
+    assert find_threshold(np.full(50, 0.5)) is None
+    assert find_threshold(np.linspace(0, 1, 256 * 5)) is None
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +58,8 @@ def test_copies_and_changed_copies_are_clusters(sentences, counts):
     clusters = {frozenset(row for row, _ in cluster) for cluster in found.clusters}
     assert {frozenset({40, 70, 72}), frozenset({41, 71})} <= clusters
     assert {frozenset({3 * row, 60 + row}) for row in range(10)} <= clusters and len(clusters) == 12
-    assert found.valley and not found.is_given and found.valley.bottom == found.threshold
-    assert all(score >= found.threshold for cluster in found.clusters for _, score in cluster)
+    assert found.threshold.peaks and not found.threshold.is_given
+    assert all(score >= found.threshold.score for cluster in found.clusters for _, score in cluster)
     assert found.clusters[0][0] == (40, 1.0), "the largest comes first, its centre first"
     rows = list(found.repeated())
     assert len(rows) == len({*rows}) == sum(map(len, found.clusters)) - len(found.clusters)
@@ -72,16 +71,16 @@ def test_a_given_threshold_and_none_to_be_found(sentences, counts):
         frozenset({40, 70, 72}),
         frozenset({41, 71}),
     }
-    assert found.is_given and found.valley is None
+    assert found.threshold == Threshold(1.0, is_given=True)
     assert find_duplicates(sentences.select([0]), counts).clusters == []
     with pytest.raises(InputError, match="threshold is 0; give a number above 0 and at most 1"):
         find_duplicates(sentences, counts, threshold=0)
 
 
-def test_an_upper_mode_far_from_one_is_no_mode_of_copies(sentences, counts, monkeypatch):
-    monkeypatch.setattr(duplicates, "_SURE_MODE", 1.01)
+def test_an_upper_peak_far_from_one_is_no_peak_of_copies(sentences, counts, monkeypatch):
+    monkeypatch.setattr(duplicates, "_SURE_PEAK", 1.01)
     found = find_duplicates(sentences, counts)
-    assert found.valley is None and len(found.clusters) == 2 and found.threshold > 0.999
+    assert found.threshold.peaks is None and len(found.clusters) == 2 and found.threshold.score > 0.999
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8])

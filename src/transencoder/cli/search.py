@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from transencoder.scorers import Scorer
-    from transencoder.search import Duplicates, Hit, SearchIndex
+    from transencoder.search import Duplicates, Hit, SearchIndex, Threshold
 
 _ROWS_AT_ONCE = 10_000
 _HITS_AT_ONCE = 1_000
@@ -278,7 +278,7 @@ class FindDuplicates(Config):
     column: str | None = option(None, metavar="NAME")
     """the sentences' column (default: text, else the first)"""
     threshold: float | None = None
-    """least score with a cluster's centre (default: the valley in the histogram of nearest scores)"""
+    """least score with a cluster's centre (default: the lowest point between the two peaks of nearest scores)"""
     embedding: Embedding
     rows: Rows
 
@@ -308,7 +308,7 @@ class FindDuplicates(Config):
         if self.output == STDOUT:
             return
         show(_histogram(found))
-        show(_threshold_said(found))
+        show(_threshold_said(found.threshold))
         counts = f"{len(found.clusters):,} clusters; {len(repeated):,} of {len(sentences):,} sentences repeat another"
         show(f"{self.output}: {counts}")
 
@@ -333,27 +333,28 @@ def _kept(sentences: Dataset, repeated: np.ndarray) -> Iterator[Batch]:
 
 def _histogram(found: Duplicates) -> Table:
     """Draw how many sentences score how much with their nearest."""
-    table = Table("score with the nearest", "sentences", "")
+    table, threshold = Table("score with the nearest", "sentences", ""), found.threshold.score
     table.columns[1].justify = "right"
     low = _BIN * np.floor(np.clip(found.nearest.min(initial=1.0), -1.0, 1.0 - _BIN) / _BIN)
     edges = np.arange(round((1.0 - low) / _BIN) + 1) * _BIN + low
     counts, _ = np.histogram(np.clip(found.nearest, low, 1.0), edges)
     for count, start in zip(counts[::-1], edges[-2::-1], strict=True):
-        has_threshold = start <= found.threshold < start + _BIN
+        has_threshold = start <= threshold < start + _BIN
         bar = "█" * round(_BAR * count / max(counts.max(), 1)) or ("▏" if count else "")
-        mark = f"{bar} ← threshold {found.threshold:.3f}" if has_threshold else bar
+        mark = f"{bar} ← threshold {threshold:.3f}" if has_threshold else bar
         table.add_row(f"{start:.2f} to {start + _BIN:.2f}", f"{count:,}", mark)
     return table
 
 
-def _threshold_said(found: Duplicates) -> str:
-    if found.valley:
+def _threshold_said(threshold: Threshold) -> str:
+    if threshold.peaks:
+        low, high = threshold.peaks
         return (
-            f"threshold {found.threshold:.3f}: the lowest point between the peaks at {found.valley.low_mode:.2f} and "
-            f"{found.valley.high_mode:.2f} of the smoothed histogram; --threshold sets another"
+            f"threshold {threshold.score:.3f}: the lowest point between the peaks at {low:.2f} and {high:.2f} of the "
+            "smoothed histogram; --threshold sets another"
         )
-    if found.is_given:
-        return f"threshold {found.threshold:.3f}, as given"
+    if threshold.is_given:
+        return f"threshold {threshold.score:.3f}, as given"
     return (
         "no second peak near 1 stands out of the histogram, so only sentences that are the same to the model are "
         "clustered; --threshold sets another"

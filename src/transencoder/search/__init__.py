@@ -1,11 +1,9 @@
 """Search: a corpus embedded into an index on disk, documents found and re-ranked, near-duplicates in clusters."""
 
-from transencoder.search.build import build_index
-from transencoder.search.duplicates import Duplicates, find_duplicates
+from transencoder.search.build import Record, build_index
+from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
 from transencoder.search.embedding import Embedder, load_embedder
-from transencoder.search.index import Hit, SearchIndex, open_index
-from transencoder.search.quality import Relevance, measure, relevance_of
-from transencoder.search.record import Record
+from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
 from transencoder.search.vectors import VectorPrecision
 
 __all__ = [
@@ -15,6 +13,7 @@ __all__ = [
     "Record",
     "Relevance",
     "SearchIndex",
+    "Threshold",
     "VectorPrecision",
     "build_index",
     "find_duplicates",

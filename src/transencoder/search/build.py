@@ -1,4 +1,7 @@
-"""A corpus into an index on disk; an interrupted build goes on where it stopped."""
+"""A corpus into an index on disk; an interrupted build goes on where it stopped.
+
+The index says of itself what it is in `index.json`, written last: a folder without it holds no index, or not yet.
+"""
 
 import json
 import logging
@@ -6,8 +9,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,29 +20,66 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError
+from transencoder.files import sync
 from transencoder.pairs import fingerprint
 from transencoder.runs import atomic_json, stage_key
-from transencoder.runs.files import disk_full_explained
+from transencoder.runs.files import disk_full_explained, sha256_of, sync_and_hash
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.embedding import Embedder
-from transencoder.search.record import (
-    DOCUMENTS_NAME,
-    DRAFT_NAME,
-    VECTORS_NAME,
-    Recipe,
-    Record,
-    is_index,
-    read_record,
-    write_record,
-)
-from transencoder.search.vectors import VectorPrecision, make_vectors
+from transencoder.search.vectors import Approximation, VectorPrecision, make_vectors
 from transencoder.tokens import allocate
 from transencoder.wording import shorten
 
 logger = logging.getLogger(__name__)
 
+VECTORS_NAME = "vectors.faiss"
+DOCUMENTS_NAME = "documents.arrow"
+
+_RECORD_NAME = "index.json"
+_DRAFT_NAME = ".building"
+"""Folder for what an interrupted build leaves to the next."""
+_KIND = "transencoder search index"
+_FORMAT = 1
+_AGAIN = "Build it again: remove the folder and run `transencoder search build`"
 _CHUNK = 1 << 13
 """Documents between two states that an interrupted build goes on from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What decides an index: the same corpus and recipe make the same index."""
+
+    corpus: str
+    """Fingerprint of the documents."""
+    model_fingerprint: str
+    """Of the bi-encoder's weights, configs and tokenizer."""
+    query_prompt: str
+    """Put before every query."""
+    document_prompt: str
+    """Put before every document."""
+    max_length: int | None
+    """Tokens of a text."""
+    dimensions: int
+    """Numbers of an embedding that are kept."""
+    precision: VectorPrecision
+    """How these are kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A finished index."""
+
+    recipe: Recipe
+    """What it was made of."""
+    model: str
+    """Where the bi-encoder was."""
+    n_documents: int
+    has_ids: bool
+    """Whether documents have ids."""
+    is_one_line: bool
+    """Whether no document has a tab or a line end."""
+    approximation: Approximation | None
+    """Of a corpus too large to be compared with every query."""
 
 
 def build_index(
@@ -63,13 +104,13 @@ def build_index(
     columns = [name for name in ("id", "text") if name in corpus.column_names]
     corpus = corpus.select_columns(columns)
     recipe = _recipe(corpus, embedder, precision)
-    if is_index(folder):
+    if (folder / _RECORD_NAME).exists():
         return _same_index(folder, recipe)
     _check_folder(folder)
     _check_ids(corpus)
     _warn_of_cut_documents(corpus, embedder)
     with disk_full_explained(folder), _locked(folder):
-        embeddings = embed_documents(corpus, embedder, folder / DRAFT_NAME, stage_key("index", asdict(recipe)))
+        embeddings = embed_documents(corpus, embedder, folder / _DRAFT_NAME, stage_key("index", asdict(recipe)))
         vectors = make_vectors(embeddings, precision)
         vectors.save(folder / VECTORS_NAME)
         record = Record(
@@ -81,7 +122,7 @@ def build_index(
             approximation=vectors.approximation,
         )
         write_record(folder, record)
-        shutil.rmtree(folder / DRAFT_NAME)
+        shutil.rmtree(folder / _DRAFT_NAME)
     return record
 
 
@@ -118,6 +159,71 @@ def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) 
     return embeddings
 
 
+def write_record(folder: Path, record: Record) -> None:
+    """Bring the index's files to the disk, then say in `index.json`, last and atomically, that it is whole."""
+    files = {}
+    for name in (VECTORS_NAME, DOCUMENTS_NAME):
+        sha256, size = sync_and_hash(folder / name)
+        files[name] = {"sha256": sha256, "size": size}
+    sync(folder)
+    atomic_json(folder / _RECORD_NAME, {"kind": _KIND, "format": _FORMAT, **asdict(record), "files": files})
+
+
+def read_record(folder: Path) -> Record:
+    """Read an index's record after checking every file.
+
+    Raises:
+        InputError: There is no index, or it is not what it was.
+    """
+    content = _content(folder)
+    try:
+        for name in (VECTORS_NAME, DOCUMENTS_NAME):
+            _check_file(folder / name, **content["files"][name])
+        approximation = content["approximation"]
+        return Record(
+            recipe=Recipe(**content["recipe"]),
+            model=content["model"],
+            n_documents=content["n_documents"],
+            has_ids=content["has_ids"],
+            is_one_line=content["is_one_line"],
+            approximation=None if approximation is None else Approximation(**approximation),
+        )
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / _RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
+
+
+def _content(folder: Path) -> dict[str, Any]:
+    path = folder / _RECORD_NAME
+    try:
+        content = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        is_begun = (folder / _DRAFT_NAME).exists()
+        advice = "It was begun and not finished: run its `search build` again."
+        raise InputError(
+            f"{folder} is no index: it has no {_RECORD_NAME}. "
+            f"{advice if is_begun else '`transencoder search build` makes one.'}"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}). {_AGAIN}") from error
+    if not isinstance(content, dict) or content.get("kind") != _KIND:
+        raise InputError(f"{path} is not of an index that transencoder made; give the folder of one")
+    if content.get("format") != _FORMAT or content["recipe"]["precision"] not in get_args(VectorPrecision):
+        raise InputError(
+            f"{path} is of format {content.get('format')!r}, and this version of transencoder reads {_FORMAT}. {_AGAIN}"
+        )
+    return content
+
+
+def _check_file(path: Path, sha256: str, size: int) -> None:
+    if not path.is_file():
+        raise InputError(f"{path} is missing. {_AGAIN}")
+    found = path.stat().st_size
+    if found != size:
+        raise InputError(f"{path} has {found} bytes instead of {size}. {_AGAIN}")
+    if sha256_of(path) != sha256:
+        raise InputError(f"{path} is damaged: its sha256 is not the recorded one. {_AGAIN}")
+
+
 def _n_done(state: Path, key: str) -> int:
     try:
         content = json.loads(state.read_bytes())
@@ -142,7 +248,8 @@ def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> 
 
 def _same_index(folder: Path, recipe: Recipe) -> Record:
     record = read_record(folder)
-    differing = [name for name, value in asdict(recipe).items() if value != asdict(record.recipe)[name]]
+    found = asdict(record.recipe)
+    differing = [name for name, value in asdict(recipe).items() if value != found[name]]
     if differing:
         raise InputError(
             f"{folder} is an index with another {' and '.join(differing)}. Choose another folder, or remove it first"
@@ -154,7 +261,7 @@ def _same_index(folder: Path, recipe: Recipe) -> Record:
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and an index is a folder. Choose another name.")
-    ours = {DRAFT_NAME, LOCK_NAME, VECTORS_NAME, DOCUMENTS_NAME}
+    ours = {_DRAFT_NAME, LOCK_NAME, VECTORS_NAME, DOCUMENTS_NAME}
     others = [path.name for path in folder.iterdir() if path.name not in ours] if folder.is_dir() else []
     if others:
         raise InputError(
@@ -201,7 +308,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_documents(corpus: Dataset, path: Path) -> bool:
-    """The documents as an Arrow file; returns whether each is one line without tabs."""
+    """Write the documents to an Arrow file; return whether each is one line without tabs."""
     schema = pa.schema([(name, pa.string()) for name in corpus.column_names])
     is_one_line = True
     with path.open("wb") as file, pa.ipc.new_stream(file, schema) as writer:

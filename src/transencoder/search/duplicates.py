@@ -17,24 +17,38 @@ from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
+from scipy.ndimage import uniform_filter1d
+from scipy.signal import find_peaks
 
 from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
 from transencoder.search.embedding import Embedder
-from transencoder.search.valley import Valley, find_valley
-from transencoder.search.vectors import Vectors, make_vectors
+from transencoder.search.vectors import make_vectors
 from transencoder.tokens import allocate
 
 N_NEIGHBOURS = 50
 """A cluster has at most one more; beside them any number of sentences of the same text."""
 
 _BLOCK = 1 << 10
-_SURE_MODE = 0.9
-"""Copies score near 1. An upper mode below this is of another kind of text, not of copies: it says nothing of them."""
+_SURE_PEAK = 0.9
+"""Copies score near 1. An upper peak below this is of another kind of text, not of copies: it says nothing of them."""
+_BINS = 256
+_MOST_SMOOTHINGS = 10_000
 _SAME = 0.9999
 """Takes equal embeddings alone, whatever the rounding."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The least score of a cluster's member with its centre."""
+
+    score: float
+    peaks: tuple[float, float] | None = None
+    """The peaks of the histogram that it lies between; None: it was given, or only equal embeddings are clustered."""
+    is_given: bool = False
+    """Whether it was the caller's."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +57,12 @@ class Duplicates:
 
     clusters: list[list[tuple[int, float]]]
     """Each with its centre first, the largest cluster first: row of the sentence and score with the centre."""
-    threshold: float
-    """The least score of a member with its centre."""
-    valley: Valley | None
-    """Where the threshold is from; None: it was given, or there is none and only equal embeddings are clustered."""
-    is_given: bool
-    """Whether the threshold was the caller's."""
+    threshold: Threshold
     nearest: np.ndarray
     """Score of each distinct sentence with its nearest, float32 (n,)."""
 
     def repeated(self) -> Iterator[int]:
-        """Rows that could go, each being a near-duplicate of its cluster's centre."""
+        """Yield the rows that could go, each being a near-duplicate of its cluster's centre."""
         return (row for cluster in self.clusters for row, _ in cluster[1:])
 
 
@@ -63,8 +72,8 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
     Args:
         sentences: n sentences in `text`.
         embedder: The bi-encoder; sentences are read as documents.
-        threshold: The least score with a cluster's centre, in (0, 1]. None: the valley between the two modes of the
-            nearest neighbours' scores (`find_valley`), if the upper one is at 0.9 or above.
+        threshold: The least score with a cluster's centre, in (0, 1]. None: the score between the two peaks of the
+            nearest neighbours' scores (`find_threshold`), if the upper one is at 0.9 or above.
 
     Raises:
         InputError: The threshold is out of range.
@@ -73,20 +82,44 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
         raise InputError(f"threshold is {threshold}; give a number above 0 and at most 1")
     firsts, copies = _equal_texts(sentences)
     with tempfile.TemporaryDirectory(prefix="transencoder-") as name:
-        distinct = sentences.select(firsts)
-        embeddings = embed_documents(distinct, embedder, Path(name) / "draft", "")
-        scores, rows = _neighbours(make_vectors(embeddings), embeddings, Path(name))
+        embeddings = embed_documents(sentences.select(firsts), embedder, Path(name) / "draft", "")
+        scores, rows = _neighbours(embeddings, Path(name))
         nearest = np.array(scores[:, 0]) if scores.shape[1] else np.zeros(len(firsts), np.float32)
-        valley = find_valley(nearest) if threshold is None else None
-        if valley is not None and valley.high_mode < _SURE_MODE:
-            valley = None
-        chosen = threshold or (valley.bottom if valley else _SAME)
-        stars = _stars(scores, rows, min(chosen, _SAME))
-    return Duplicates(_with_copies(stars, firsts, copies), chosen, valley, threshold is not None, nearest)
+        chosen = find_threshold(nearest) if threshold is None else Threshold(threshold, is_given=True)
+        if chosen is None or (chosen.peaks and chosen.peaks[1] < _SURE_PEAK):
+            chosen = Threshold(_SAME)
+        stars = _stars(scores, rows, min(chosen.score, _SAME))
+    return Duplicates(_with_copies(stars, firsts, copies), chosen, nearest)
+
+
+def find_threshold(scores: np.ndarray) -> Threshold | None:
+    """Smooth the histogram of scores until it has two peaks, and take the lowest point between them.
+
+    Prewitt and Mendelsohn (1966), "The analysis of cell images"; as scikit-image's `threshold_minimum`: 256 bins, a
+    running mean of three.
+
+    Args:
+        scores: Any numbers, shape (n,).
+
+    Returns:
+        The threshold, or None where smoothing leaves one peak.
+    """
+    heights, edges = np.histogram(scores, _BINS)
+    centres, smooth = (edges[:-1] + edges[1:]) / 2, heights.astype(np.float64)
+    for _ in range(_MOST_SMOOTHINGS):
+        peaks = find_peaks(np.pad(smooth, 1))[0] - 1
+        if len(peaks) <= 2:
+            break
+        smooth = uniform_filter1d(smooth, 3)
+    if len(peaks) != 2:
+        return None
+    low, high = peaks
+    lowest = low + int(np.argmin(smooth[low : high + 1]))
+    return Threshold(float(centres[lowest]), (float(centres[low]), float(centres[high])))
 
 
 def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
-    """First row of each distinct text, and of those that have copies the rows of these."""
+    """Return the first row of each distinct text, and the rows of its copies where it has some."""
     repeated, originals = find_equal(sentences, ["text"])
     copies: dict[int, list[int]] = {}
     for row, original in zip(repeated.tolist(), originals.tolist(), strict=True):
@@ -94,8 +127,9 @@ def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
     return np.setdiff1d(np.arange(len(sentences)), repeated), copies
 
 
-def _neighbours(vectors: Vectors, embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and rows of each embedding's nearest but itself, on disk: (n, up to 50), falling; row -1 for none."""
+def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Find scores and rows of each embedding's nearest but itself, on disk: (n, up to 50), falling; row -1 for none."""
+    vectors = make_vectors(embeddings)
     n, k = len(embeddings), min(N_NEIGHBOURS, len(embeddings) - 1)
     scores = allocate(folder / "scores.npy", np.float32, (n, k))
     rows = allocate(folder / "rows.npy", np.int32, (n, k))
@@ -111,7 +145,7 @@ def _neighbours(vectors: Vectors, embeddings: np.ndarray, folder: Path) -> tuple
 
 
 def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[tuple[int, float]]]:
-    """Greedy clusters: in the order of their numbers of neighbours, centres take the neighbours that are still free."""
+    """Cluster greedily: centres, those with most neighbours first, take the neighbours that are still free."""
     counts = np.zeros(len(scores), np.int32)
     for start in range(0, len(scores), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -131,7 +165,7 @@ def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[
 def _with_copies(
     stars: list[list[tuple[int, float]]], firsts: np.ndarray, copies: dict[int, list[int]]
 ) -> list[list[tuple[int, float]]]:
-    """The clusters in rows of the whole file, equal texts beside each other."""
+    """Return the clusters in rows of the whole file, equal texts beside each other."""
     clusters, placed = [], set[int]()
     for star in stars:
         originals = [(int(firsts[row]), min(score, 1.0)) for row, score in star]

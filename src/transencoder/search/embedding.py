@@ -1,7 +1,6 @@
 """A bi-encoder as a search uses it: unit embeddings of queries and of documents, each with its own prompt."""
 
 import logging
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerp
 from transencoder.errors import InputError
 from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
 from transencoder.scorers import BiScorer
-from transencoder.tokens import TokenCache
 
 logger = logging.getLogger(__name__)
 
@@ -41,23 +39,19 @@ class Embedder:
     """`auto` takes bf16 autocast where the hardware has it."""
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit embeddings of a few texts, float32 (n, dimensions)."""
+        """Embed a few texts: unit embeddings, float32 (n, dimensions)."""
         with autocast(self.model.device, self.precision):
             embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
         return self._unit(np.asarray(embeddings, np.float32), texts)
 
     def documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit embeddings of many texts, float32 (n, dimensions): each distinct one once, like lengths together."""
+        """Embed many texts, each distinct one once, like lengths together: unit embeddings, (n, dimensions)."""
         scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
-        with tempfile.TemporaryDirectory(prefix="transencoder-") as name:
-            found = TokenCache(Path(name)).sentences(
-                self.model, Dataset.from_dict({"sentence1": list(texts)}), self.document_prompt
-            )
-            embeddings = scorer.embed(found.tokens, Path(name))[found.index[:, 0]]
+        (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
         return self._unit(embeddings, texts)
 
     def share_cut(self, texts: Sequence[str]) -> float:
-        """The share of texts that are longer than what the model reads, 0 to 1."""
+        """Return the share of texts that are longer than what the model reads, 0 to 1."""
         limit = self.model.max_seq_length
         if limit is None:
             return 0.0

@@ -1,26 +1,41 @@
-"""An index opened: queries in, documents out, found by the bi-encoder and, where asked for, re-ranked by a scorer."""
+"""An index opened: queries in, documents out, found by the bi-encoder and, where asked for, re-ranked by a scorer.
 
+How well labelled queries are answered is measured by sentence-transformers' `InformationRetrievalEvaluator`.
+"""
+
+import logging
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from transencoder import progress
 from transencoder.configs import Precision
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
+from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, read_record
 from transencoder.search.embedding import Embedder, load_embedder
-from transencoder.search.record import DOCUMENTS_NAME, VECTORS_NAME, Record, read_record
 from transencoder.search.vectors import Vectors, load_vectors
+from transencoder.wording import shorten
+
+logger = logging.getLogger(__name__)
 
 N_CANDIDATES = 100
 """Documents of a query that are re-ranked."""
 
 _QUERIES_AT_ONCE = 128
 """With 100 candidates each, 12,800 pairs: enough to sort by length, and few enough for memory."""
+_RECALLS_AT = (1, 5, 10, 100)
+_LAST_RANK = 100
+_N_SHOWN = 3
+"""Missing queries or answers that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +54,17 @@ class Hit:
     """What the bi-encoder found it by."""
 
 
+@dataclass(frozen=True)
 class SearchIndex:
-    """A corpus that can be searched.
+    """A corpus that can be searched."""
 
-    Args:
-        record: What it says of itself.
-        vectors: The documents' embeddings.
-        documents: The documents: `text` and, where they have ids, `id`.
-        embedder: The bi-encoder.
-    """
-
-    def __init__(self, record: Record, vectors: Vectors, documents: Dataset, embedder: Embedder) -> None:
-        self.record = record
-        self.vectors = vectors
-        self.documents = documents
-        self.embedder = embedder
+    record: Record
+    """What the index says of itself."""
+    vectors: Vectors
+    """The documents' embeddings."""
+    documents: Dataset
+    """The documents: `text` and, where they have ids, `id`."""
+    embedder: Embedder
 
     def search(
         self,
@@ -92,26 +103,22 @@ class SearchIndex:
             for start in range(0, len(queries), _QUERIES_AT_ONCE):
                 some = list(queries[start : start + _QUERIES_AT_ONCE])
                 found = self._retrieve(some, n_candidates if reranker else top_k)
-                yield from (hits[:top_k] for hits in (_reranked(some, found, reranker) if reranker else found))
+                if reranker:
+                    found = _reranked(some, found, reranker)
+                yield from (hits[:top_k] for hits in found)
                 advance(len(some))
 
     def _retrieve(self, queries: list[str], n: int) -> list[list[Hit]]:
         cosines, rows = self.vectors.search(self.embedder.queries(queries), n)
-        documents = self._documents(np.unique(rows[rows >= 0]))
-        return [
-            [
-                Hit(row, *documents[row], score, score)
-                for row, score in zip(some_rows.tolist(), some_cosines.tolist(), strict=True)
-                if row >= 0
-            ]
-            for some_rows, some_cosines in zip(rows, cosines, strict=True)
-        ]
-
-    def _documents(self, rows: np.ndarray) -> dict[int, tuple[str | None, str]]:
-        """Id and text of some documents."""
-        found = self.documents[rows.tolist()]
-        ids = found["id"] if self.record.has_ids else [None] * len(rows)
-        return dict(zip(rows.tolist(), zip(ids, found["text"], strict=True), strict=True))
+        found = np.unique(rows[rows >= 0]).tolist()
+        texts = self.documents[found]
+        ids = texts["id"] if self.record.has_ids else [None] * len(found)
+        documents = dict(zip(found, zip(ids, texts["text"], strict=True), strict=True))
+        hits = []
+        for own_rows, own_cosines in zip(rows.tolist(), cosines.tolist(), strict=True):
+            scored = zip(own_rows, own_cosines, strict=True)
+            hits.append([Hit(row, *documents[row], cosine, cosine) for row, cosine in scored if row >= 0])
+        return hits
 
 
 def open_index(
@@ -156,24 +163,136 @@ def open_index(
             raise
         reason = f"{folder} was built with {record.model}: {error}"
         raise InputError(f"{reason}. Say where that model is now (model, --model)") from error
-    _check_model(folder, record, embedder)
+    if embedder.fingerprint != recipe.model_fingerprint:
+        raise InputError(
+            f"{folder} was built with {record.model} of fingerprint {recipe.model_fingerprint[:12]}, but "
+            f"{embedder.name} has {embedder.fingerprint[:12]}: embeddings of different models cannot be compared. Give "
+            "the model that it was built with (model, --model), or build it again"
+        )
     vectors = load_vectors(folder / VECTORS_NAME, recipe.precision, record.approximation)
     return SearchIndex(record, vectors, Dataset.from_file(str(folder / DOCUMENTS_NAME)), embedder)
 
 
-def _check_model(folder: Path, record: Record, embedder: Embedder) -> None:
-    wanted = record.recipe.model_fingerprint
-    if embedder.fingerprint != wanted:
+@dataclass(frozen=True)
+class Relevance:
+    """Queries and the documents that answer them."""
+
+    queries: Mapping[str, str]
+    """Id -> text; where there are no ids, the text is its own."""
+    answers: Mapping[str, set[str]]
+    """Query's id -> ids, or texts, of the documents."""
+    is_by_id: bool
+    """Whether documents are named by their ids."""
+
+
+def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
+    """Group what `read_relevance` read.
+
+    Args:
+        rows: `sentence1` (query), `sentence2` (document) and, where there is one, `score`: above 0 for an answer.
+        queries: `id` and `text`, as `read_documents` reads them: `rows` has ids then, of queries and documents.
+
+    Raises:
+        InputError: No query has an answer, or one has no text.
+    """
+    texts = None if queries is None else dict(zip(queries["id"][:], queries["text"][:], strict=True))
+    answers: dict[str, set[str]] = defaultdict(set)
+    others = set()
+    for row in rows:
+        if row.get("score", 1.0) > 0:
+            answers[row["sentence1"]].add(row["sentence2"])
+        else:
+            others.add(row["sentence1"])
+    if not answers:
         raise InputError(
-            f"{folder} was built with {record.model} of fingerprint {wanted[:12]}, but {embedder.name} has "
-            f"{embedder.fingerprint[:12]}: embeddings of different models cannot be compared. Give the model that "
-            "it was built with (model, --model), or build it again"
+            "no query has a document of relevance above 0, so there is nothing to measure; is it the right column?"
         )
+    if left_out := len(others - answers.keys()):
+        logger.info("%d queries without an answer are left out", left_out)
+    if texts is not None:
+        _refuse_missing("queries", [query for query in answers if query not in texts], len(answers), "file of queries")
+    return Relevance(
+        queries={query: query if texts is None else texts[query] for query in answers},
+        answers=dict(answers),
+        is_by_id=queries is not None,
+    )
+
+
+def measure(
+    index: SearchIndex, relevance: Relevance, *, reranker: Scorer | None = None, n_candidates: int = N_CANDIDATES
+) -> dict[str, float]:
+    """Search for labelled queries, a hundred documents each, and measure the ranking.
+
+    Relevance is yes or no. Documents of the same text, or id, count once.
+
+    Args:
+        index: The index.
+        relevance: The queries, and what answers them.
+        reranker: As in `SearchIndex.search`.
+        n_candidates: As in `SearchIndex.search`.
+
+    Returns:
+        `ndcg_at_10`, `mrr_at_10`, `map_at_100` and `recall_at_1`, `_5`, `_10`, `_100`, times 100.
+
+    Raises:
+        InputError: An answer is not in the index, so that no search could find it.
+    """
+    _check_answers(index, relevance)
+    queries = list(relevance.queries)
+    found = index.search(
+        [relevance.queries[query] for query in queries],
+        min(_LAST_RANK, n_candidates) if reranker else _LAST_RANK,
+        reranker=reranker,
+        n_candidates=n_candidates,
+    )
+    evaluator = InformationRetrievalEvaluator(
+        queries=dict(relevance.queries),
+        corpus={},
+        relevant_docs=dict(relevance.answers),
+        precision_recall_at_k=list(_RECALLS_AT),
+    )
+    metrics = evaluator.compute_metrics([list(_ranking(hits, relevance.is_by_id)) for hits in found])
+    named = {
+        "ndcg_at_10": metrics["ndcg@k"][10],
+        "mrr_at_10": metrics["mrr@k"][10],
+        "map_at_100": metrics["map@k"][100],
+        **{f"recall_at_{k}": metrics["recall@k"][k] for k in _RECALLS_AT},
+    }
+    return {name: 100.0 * float(value) for name, value in named.items()}
 
 
 def _reranked(queries: list[str], found: list[list[Hit]], reranker: Scorer) -> list[list[Hit]]:
     pairs = [(query, hit.document) for query, hits in zip(queries, found, strict=True) for hit in hits]
     first, second = zip(*pairs, strict=True)
     scores = iter(reranker.score(Dataset.from_dict({"sentence1": first, "sentence2": second})).tolist())
-    rescored = [[Hit(hit.row, hit.id, hit.document, next(scores), hit.cosine) for hit in hits] for hits in found]
+    rescored = [[replace(hit, score=next(scores)) for hit in hits] for hits in found]
     return [sorted(hits, key=lambda hit: -hit.score) for hits in rescored]
+
+
+def _ranking(hits: Iterable[Hit], is_by_id: bool) -> Iterator[dict[str, str | float]]:
+    """Rank each document once: by its place, not its score, so that ties stay in the order in which they are shown."""
+    names = dict.fromkeys((hit.id or "") if is_by_id else hit.document for hit in hits)
+    return ({"corpus_id": name, "score": -rank} for rank, name in enumerate(names))
+
+
+def _check_answers(index: SearchIndex, relevance: Relevance) -> None:
+    if relevance.is_by_id and not index.record.has_ids:
+        raise InputError(
+            "the relevance names documents by their ids, and the index was built without ids. Build it with ids "
+            "(--id-column), or give relevance by texts"
+        )
+    wanted = set().union(*relevance.answers.values())
+    values = pa.array(sorted(wanted), pa.string())
+    present: set[str] = set()
+    for table in index.documents.with_format("arrow").iter(batch_size=1 << 14):
+        column = table.column("id" if relevance.is_by_id else "text")
+        present.update(column.filter(pc.is_in(column, value_set=values)).to_pylist())
+    _refuse_missing("answers", sorted(wanted - present), len(wanted), "index")
+
+
+def _refuse_missing(what: str, missing: list[str], n: int, where: str) -> None:
+    if missing:
+        raise InputError(
+            f"{len(missing)} of {n} {what} are not in the {where}, such as {shorten(missing[:_N_SHOWN])}, so that they "
+            "cannot be found. Do both files belong together?"
+        )

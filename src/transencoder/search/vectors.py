@@ -70,7 +70,7 @@ class Vectors:
         return int(self.index.ntotal)
 
     def search(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest embeddings of each query.
+        """Find the nearest embeddings of each query.
 
         Args:
             queries: Unit embeddings, float32 (q, dimensions).
@@ -142,7 +142,7 @@ def _add(index: Any, blocks: Iterator[np.ndarray], n: int) -> None:
 
 
 def _in_steps(index: Any, embeddings: np.ndarray) -> Iterator[np.ndarray]:
-    """The embeddings as their bytes say them, which the index, told the same ranges, keeps in the same bytes."""
+    """Yield the embeddings as their bytes say them; the index, told the same ranges, keeps them in the same bytes."""
     low, high = embeddings[0].copy(), embeddings[0].copy()
     for block in _blocks(embeddings):
         np.minimum(low, block.min(axis=0), out=low)
