@@ -113,7 +113,8 @@ class SearchIndex:
         found = np.unique(rows[rows >= 0]).tolist()
         texts = self.documents[found]
         ids = texts["id"] if self.record.has_ids else [None] * len(found)
-        documents = dict(zip(found, zip(ids, texts["text"], strict=True), strict=True))
+        ids_and_texts: list[tuple[str | None, str]] = list(zip(ids, texts["text"], strict=True))
+        documents = dict(zip(found, ids_and_texts, strict=True))
         hits = []
         for own_rows, own_cosines in zip(rows.tolist(), cosines.tolist(), strict=True):
             scored = zip(own_rows, own_cosines, strict=True)
