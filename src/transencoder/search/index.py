@@ -113,12 +113,11 @@ class SearchIndex:
         found = np.unique(rows[rows >= 0]).tolist()
         texts = self.documents[found]
         ids = texts["id"] if self.record.has_ids else [None] * len(found)
-        ids_and_texts: list[tuple[str | None, str]] = list(zip(ids, texts["text"], strict=True))
-        documents = dict(zip(found, ids_and_texts, strict=True))
+        documents = {row: (own_id, text) for row, own_id, text in zip(found, ids, texts["text"], strict=True)}
         hits = []
         for own_rows, own_cosines in zip(rows.tolist(), cosines.tolist(), strict=True):
             scored = zip(own_rows, own_cosines, strict=True)
-            hits.append([Hit(row, *documents[row], cosine, cosine) for row, cosine in scored if row >= 0])
+            hits.append([Hit(row, *documents[row], score=cosine, cosine=cosine) for row, cosine in scored if row >= 0])
         return hits
 
 
