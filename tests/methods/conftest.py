@@ -20,8 +20,11 @@ from transencoder import (
     EmbeddingMSE,
     MirrorBERT,
     SimCSE,
+    train,
 )
+from transencoder.checkpoints import KeepBest
 from transencoder.configs.encoder import EncoderConfig
+from transencoder.configs.run import RunConfig
 
 FAST = {"batch_size": 16, "epochs": 1, "eval_steps": 3, "checkpoint_steps": 3, "max_length": 16}
 CONFIGS: dict[str, tuple[type[EncoderConfig], dict[str, Any]]] = {
@@ -180,6 +183,31 @@ def tiny_start(
 
 
 @pytest.fixture(scope="session")
-def weights() -> Callable[[str | Path], bytes]:
-    """Reads the weights of a run's bi-encoder."""
-    return lambda folder: (Path(folder) / "bi-encoder" / "model.safetensors").read_bytes()
+def weights() -> Callable[[str | Path], tuple[tuple[str, bytes], ...]]:
+    """Reads the weights of all models that a run leaves, by where they lie."""
+
+    def read(folder: str | Path) -> tuple[tuple[str, bytes], ...]:
+        folder = Path(folder)
+        paths = [path for pattern in ("*", "members/*/*") for path in folder.glob(f"{pattern}/model.safetensors")]
+        return tuple((str(path.relative_to(folder)), path.read_bytes()) for path in sorted(paths))
+
+    return read
+
+
+@pytest.fixture
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Trains a config until a checkpoint is saved, as if somebody pressed Ctrl-C then."""
+
+    def run(config: RunConfig, at: Callable[[Path, int], bool] = lambda folder, step: True) -> None:
+        save = KeepBest.on_save
+
+        def stop(self, args, state, control, **kwargs):
+            save(self, args, state, control, **kwargs)
+            if at(self.folder, state.global_step):
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(KeepBest, "on_save", stop)
+            train(config)
+
+    return run

@@ -10,7 +10,6 @@ from sentence_transformers import CrossEncoder
 
 from tests.rounding import model_rounding
 from transencoder import DvBERT, train
-from transencoder.checkpoints import KeepBest
 from transencoder.configs.run import Given
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
@@ -90,18 +89,10 @@ def test_a_teacher_that_has_learned_the_classes_is_taken_as_it_is(tiny_start, tr
         train(tiny_start("dvbert", teacher=(own,), class_names=("none", "some", "many")))
 
 
-def test_a_teacher_that_was_interrupted_ends_with_the_same_bytes(tiny_start, trained, weights, monkeypatch):
-    config, save = tiny_start("dvbert"), KeepBest.on_save
-
-    def stop_after_save(self, *arguments, **kwargs):
-        save(self, *arguments, **kwargs)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
+def test_a_teacher_that_was_interrupted_ends_with_the_same_bytes(tiny_start, trained, weights, interrupt):
+    config = tiny_start("dvbert")
+    interrupt(config)
     assert list(Path(config.output).glob("stages/teacher-1-cross-encoder-*/checkpoints/checkpoint-3"))
-    monkeypatch.setattr(KeepBest, "on_save", save)
     again = train(config)
     assert weights(again.folder) == weights(trained.folder)
     models = [(run.folder / "teachers" / "1" / "model.safetensors").read_bytes() for run in (again, trained)]
@@ -264,25 +255,6 @@ def test_the_losses(tiny_start, tiny_bi_encoder):
     graded = replace(config, class_names=(), label_kind="scores").loss(student, Given())
     assert isinstance(graded, CosineRegressionLoss)
     assert graded.soft_share == 0.25
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"soft_share": 0.5}, "soft_share is the weight of teachers"),
-        ({"soft_share": 1.5, "teacher": ("t",)}, "soft_share is 1.5; it is a weight, 0 to 1"),
-        ({"label_kind": "scores", "class_names": ("a", "b")}, "class_names are of classes"),
-        ({"score_range": (0.0, 5.0)}, "score_range is of scores"),
-        ({"label_kind": "scores", "score_range": (5.0,)}, "give the lowest and the highest score"),
-        ({"new_head": True}, "new_head is of teachers"),
-        ({"n_labelled": 0}, "n_labelled is 0"),
-        ({"columns": ("a",)}, "labelled pairs have two of text"),
-        ({"prune_vocabulary": True}, "prune_vocabulary is for unlabelled text"),
-    ],
-)
-def test_contradictions_are_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        DvBERT(**(FIELDS | changes))
 
 
 def test_the_defaults_are_the_papers():

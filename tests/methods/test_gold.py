@@ -101,21 +101,6 @@ def test_what_is_no_gold_is_refused(line, changes, message, tiny_method, tmp_pat
         read_pairs_data(config, None)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"n_labelled": 5}, "n_labelled needs labelled to draw from"),
-        ({"labelled": "a.tsv", "n_labelled": 0}, "n_labelled is 0; it must be at least 1"),
-        ({"labelled": "a.tsv", "score_range": (5.0, 0.0)}, "give the lowest and the highest score"),
-        ({"labelled": "a.tsv", "score_range": (1.0,)}, "give the lowest and the highest score"),
-        ({"score_range": STS}, "score_range is of a labelled file; leave it out"),
-    ],
-)
-def test_contradictions_are_refused(changes, message, tiny_method):
-    with pytest.raises(InputError, match=message):
-        tiny_method(**changes)
-
-
 def test_bad_labelled_rows_can_be_left_out(tiny_method, tmp_path):
     (tmp_path / "gold.tsv").write_text("sentence1\tsentence2\tscore\nbalo\tdalo\t1\nbalo\tbama\t-1\n")
     config = tiny_method(labelled=str(tmp_path / "gold.tsv"), skip_bad_rows=True)

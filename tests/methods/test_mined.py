@@ -7,15 +7,13 @@ from dataclasses import replace
 import pytest
 from datasets import Dataset
 
-from transencoder import FitConfig, Member, TransEncoder, mine, train
-from transencoder.errors import InputError
+from transencoder import FitConfig, Member, mine, train
 from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
 from transencoder.training import pairs as mined_module
 from transencoder.training import plan
 from transencoder.training.data import read_pairs_data
 
-TEXTS = Dataset.from_dict({"text": ["kama dima", "dima kama"]})
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
 
 
@@ -150,27 +148,6 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     monkeypatch.setattr(mined_module, "mine_pairs", lambda *_, **__: pytest.fail("a plan mined"))
     assert "mine 600 pairs from 120 sentences" in str(plan(config(n_pairs=None))).splitlines()[0]
     assert "mine 80 pairs" in str(plan(config(n_pairs=80)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sentences": None}, "pairs and sentences are both missing; give pairs, or sentences to mine pairs from"),
-        ({"pairs": "a.tsv"}, "pairs and sentences are both given; give pairs, or sentences to mine pairs from"),
-        ({"sentences": None, "pairs": "a.tsv", "n_sentences": 9}, "n_sentences needs sentences to draw from"),
-        ({"n_sentences": 0}, "n_sentences is 0; it must be at least 1"),
-        ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
-        ({"sentences": None, "pairs": "a.tsv", "documents": "b.txt"}, "documents needs sentences to pair them with"),
-        ({"documents": "a.txt", "is_symmetric": False}, "sentences and documents are the same; leave documents out"),
-        ({"sentences": TEXTS, "documents": TEXTS}, "sentences and documents are the same; leave documents out"),
-        ({"document_column": "body"}, "document_column is of documents; give both, or leave it out"),
-        ({"documents": "b.txt"}, "mean something else in the other order, but is_symmetric is true; set it false"),
-    ],
-)
-def test_one_of_both_is_needed(changes, message):
-    fields = {"sentences": "a.txt", "members": (Member(start="x"),), "output": "run"} | changes
-    with pytest.raises(InputError, match=message):
-        TransEncoder(**fields)
 
 
 def test_a_line_of_mined_pairs_says_so(run):

@@ -13,7 +13,6 @@ from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
 from tests.rounding import rounding
 from transencoder import BiScorer, CrossScorer, FitConfig, MeanScorer, Member, PretrainingConfig, read_pairs, train
-from transencoder.checkpoints import KeepBest
 from transencoder.context import Scored
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
@@ -66,11 +65,6 @@ def labels_of(folder, name):
     (path,) = Path(folder).glob(f"stages/{name}-*/labels.parquet")
     raw = pq.read_table(path.with_name("raw.parquet"))
     return pq.read_table(path)["label"].to_numpy(), {each: raw[each].to_numpy() for each in raw.column_names}
-
-
-def weights_of(folder):
-    paths = Path(folder).glob("members/*/*/model.safetensors")
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(paths)}
 
 
 def test_every_member_learns_from_the_mean_of_all(trained):
@@ -217,30 +211,20 @@ def test_weights_and_policies_count_in_labels_and_ensemble(tiny_method, members)
     assert "member 1 of 2, the first" in (run.folder / "report.md").read_text()
 
 
-def test_interrupted_in_the_second_member_it_ends_with_the_same_bytes(config, trained, tmp_path, monkeypatch):
-    again, save, seen = replace(config, output=str(tmp_path / "run")), KeepBest.on_save, []
-
-    def stop_in_the_second(self, args, state, control, **kwargs):
-        save(self, args, state, control, **kwargs)
-        seen.append(self.folder.parent.name)
-        if "member-2" in seen[-1]:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeepBest, "on_save", stop_in_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        train(again)
-    monkeypatch.setattr(KeepBest, "on_save", save)
+def test_interrupted_in_the_second_member_it_ends_with_the_same_bytes(config, trained, tmp_path, interrupt, weights):
+    again = replace(config, output=str(tmp_path / "run"))
+    interrupt(again, at=lambda folder, step: "member-2" in folder.parent.name)
     resumed = train(again)
     first = next(stage for stage in resumed.result["stages"] if stage["name"] == "member-1/cycle-1/cross-encoder")
     assert first["reused"]
-    assert weights_of(resumed.folder) == weights_of(trained.folder)
+    assert weights(resumed.folder) == weights(trained.folder)
 
 
-def test_three_members_and_one_cycle(tiny_method, members, tiny_plm):
+def test_three_members_and_one_cycle(tiny_method, members, tiny_plm, weights):
     run = train(tiny_method(members=(*members, Member(start=tiny_plm, pooling="max"))))
     _, raw = labels_of(run.folder, "cycle-1-labels-for-bi")
     assert len(raw) == len(run.result["members"]) == 3
-    assert len(weights_of(run.folder)) == 6
+    assert len(weights(run.folder)) == 2 + 6
 
 
 def test_members_in_turn_are_one_chain(tiny_method, tiny_files, members):

@@ -81,44 +81,6 @@ def test_views_are_made_of_sentences(tiny_start, kind, tmp_path):
     assert run.result["data"]["sentences"]["rows"] == 96
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, "give either sentences, of which views are made, or views"),
-        ({"sentences": "s.txt", "views": "v.tsv"}, "give either sentences"),
-        ({"views": "v.tsv", "columns": ("a",)}, "columns is a, but views have two"),
-        ({"views": "v.tsv", "view_kind": "mlm"}, "view_kind is mlm, but the views are given"),
-        ({"sentences": "s.txt", "view_kind": "synonyms"}, "view_kind is synonyms; give synonyms"),
-        ({"sentences": "s.txt", "synonyms": "w.tsv"}, "synonyms is for view_kind synonyms, which is as-is"),
-        ({"sentences": "s.txt", "mlm": "m"}, "mlm is for view_kind mlm"),
-        ({"sentences": "s.txt", "fit": replace(SCT.fit, dropout=0.0)}, "both views of a sentence are the same"),
-        ({"views": "v.tsv", "temperature": 0.0}, "temperature is 0.0; it must be above 0"),
-        ({"views": "v.tsv", "reference_temperature": float("nan")}, "reference_temperature is nan"),
-        ({"views": "v.tsv", "temperature": float("inf")}, "temperature is inf; it must be above 0 and finite"),
-        ({"views": "v.tsv", "queue_size": -1}, "queue_size is -1"),
-        ({"views": "v.tsv", "queue_size": 0, "one_queue": True}, "queue_size is 0, and one_queue"),
-        ({"views": "v.tsv", "queue_size": 0, "renew_queues": False}, "queue_size is 0, and one_queue"),
-        ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
-        ({"views": "v.tsv", "own_loss": False}, "teacher_pooling, own_loss and two_step are for a teacher"),
-        ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling, own_loss and two_step are for a teacher"),
-        ({"views": "v.tsv", "two_step": True}, "teacher_pooling, own_loss and two_step are for a teacher"),
-        ({"views": "v.tsv", "teacher": "t", "two_step": True, "momentum": 0.9}, "momentum is of the views' own"),
-        ({"views": "v.tsv", "teacher": "t", "own_loss": False, "momentum": 0.9}, "momentum is of the views' own"),
-        ({"views": "v.tsv", "projector": False, "expansion": 4}, "expansion is of the projector"),
-        ({"views": "v.tsv", "teacher": "t", "two_step": True, "expansion": 4}, "expansion is of the projector"),
-        (
-            {"views": "v.tsv", "objective": "contrastive", "reference_temperature": 0.03},
-            "reference_temperature is of the references' distribution",
-        ),
-        ({"views": "v.tsv", "momentum": 1.0}, "momentum is 1.0; it is a share"),
-        ({"views": "v.tsv", "objective": "contrastive", "renew_queues": False}, "leave renew_queues true"),
-    ],
-)
-def test_contradictions_are_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        SCT(**FIELDS | changes)
-
-
 def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     from sentence_transformers import SentenceTransformer
 

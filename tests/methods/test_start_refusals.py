@@ -8,47 +8,9 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer, ElectraConfig, ElectraModel
 
-from transencoder import MirrorBERT, SimCSE, train
+from transencoder import train
 from transencoder.errors import InputError
 from transencoder.training import plan
-
-
-@pytest.mark.parametrize(
-    ("method", "changes", "message"),
-    [
-        ("simcse", {"temperature": 0.0}, "temperature is 0.0; it must be above 0"),
-        ("simcse", {"fit": replace(SimCSE.fit, dropout=0.0)}, "both views of a sentence are the same"),
-        ("mirror-bert", {"temperature": -1.0}, "temperature is -1.0"),
-        ("mirror-bert", {"span_characters": -1}, "span_characters is -1"),
-        ("mirror-bert", {"span_characters": 0, "fit": replace(MirrorBERT.fit, dropout=0.0)}, "both views are the same"),
-        ("mirror-bert", {"drophead": 1.0}, "drophead is 1.0; it is a share of the heads, 0 to below 1"),
-        ("mirror-bert", {"drophead": -0.1}, "drophead is -0.1"),
-        ("mirror-bert", {"columns": ("a", "b"), "mask_token": "[MASK]"}, "mask_token is given, but two columns are"),
-        ("diffcse", {"detection_weight": float("nan")}, "detection_weight is nan; it must be at least 0 and finite"),
-        ("dclr", {"noise_ratio": float("inf")}, "noise_ratio is inf; it must be at least 0 and finite"),
-        ("dclr", {"noise_step_size": -1e-3}, "noise_step_size is -0.001"),
-        ("dclr", {"threshold": float("nan")}, "threshold is nan; it is a cosine, from -1 to 1"),
-        ("simcse", {"test_every_eval": True, "dev": None}, "test_every_eval needs tests, score_tests true, and dev"),
-    ],
-)
-def test_contradictions_are_refused(tiny_start, method, changes, message):
-    with pytest.raises(InputError, match=message):
-        tiny_start(method, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"columns": ("a", "b")}, "columns names 2 columns; documents have one"),
-        ({"mask_ratio": 1.0}, "mask_ratio is 1.0"),
-        ({"temperature": 0.0}, "temperature is 0.0"),
-        ({"document_words": 4}, "document_words is 4"),
-        ({"exclude_test_sentences": True}, "exclude_test_sentences is for sentences"),
-    ],
-)
-def test_contradictions_of_declutr_are_refused(tiny_start, changes, message):
-    with pytest.raises(InputError, match=message):
-        tiny_start("declutr", **changes)
 
 
 @pytest.mark.parametrize(

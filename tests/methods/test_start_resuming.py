@@ -7,67 +7,38 @@ from pathlib import Path
 import pytest
 
 from transencoder import context, train
-from transencoder.checkpoints import KeepBest
 from transencoder.recipes import load_recipe
 
 
-def test_interrupted_it_ends_with_the_same_bytes(tiny_start, method, monkeypatch, weights):
+def test_interrupted_it_ends_with_the_same_bytes(tiny_start, method, interrupt, weights):
     """What the loss trains besides the encoder is part of it. Without dev: the best on it may be the checkpoint's."""
-    whole = train(tiny_start(method, dev=None))
-    config = tiny_start(method, dev=None)
-    save = KeepBest.on_save
-
-    def stop_after_save(self, args, state, control, **kwargs):
-        save(self, args, state, control, **kwargs)
-        if "teacher" not in str(self.folder):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
+    whole, config = train(tiny_start(method, dev=None)), tiny_start(method, dev=None)
+    interrupt(config, at=lambda folder, step: "teacher" not in str(folder))
     (checkpoint,) = Path(config.output).glob("stages/bi-encoder-*/checkpoints/checkpoint-3")
     assert (checkpoint / "loss.safetensors").exists() == (not method.startswith("mirror-bert"))
-    monkeypatch.setattr(KeepBest, "on_save", save)
     assert weights(train(config).folder) == weights(whole.folder)
 
 
-def test_a_resumed_run_without_the_projectors_state_would_differ(tiny_start, monkeypatch, weights):
+def test_a_resumed_run_without_the_projectors_state_would_differ(tiny_start, interrupt, weights):
     whole, config = train(tiny_start("simcse")), tiny_start("simcse")
-    save = KeepBest.on_save
-
-    def stop_after_save(self, args, state, control, **kwargs):
-        save(self, args, state, control, **kwargs)
-        (self.folder / "checkpoint-3" / "loss.safetensors").unlink()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeepBest, "on_save", stop_after_save)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
-    monkeypatch.setattr(KeepBest, "on_save", save)
+    interrupt(config)
+    (state,) = Path(config.output).glob("stages/bi-encoder-*/checkpoints/checkpoint-3/loss.safetensors")
+    state.unlink()
     assert weights(train(config).folder) != weights(whole.folder)
 
 
 @pytest.mark.parametrize("has_dropout", [True, False])
-def test_with_dropout_too_both_copies_resume_to_the_same_bytes(tiny_start, has_dropout, monkeypatch, weights):
+def test_with_dropout_too_both_copies_resume_to_the_same_bytes(
+    tiny_start, has_dropout, monkeypatch, interrupt, weights
+):
     """Was: the second copy had dropout only after the first dev evaluation, and none after a resume."""
     rising = count()
     monkeypatch.setattr(context, "measure", lambda scored, scorer: float(next(rising)))  # the last are the best
     fit = replace(tiny_start("contrastive-tension").fit, dropout=0.1 if has_dropout else 0.0)
-    whole = train(tiny_start("contrastive-tension", fit=fit, tests=()))
-    config = tiny_start("contrastive-tension", fit=fit, tests=())
-    save, n_saved = KeepBest.on_save, []
-
-    def stop_after_second_save(self, args, state, control, **kwargs):
-        save(self, args, state, control, **kwargs)
-        n_saved.append(state.global_step)
-        if len(n_saved) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(KeepBest, "on_save", stop_after_second_save)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
-    monkeypatch.setattr(KeepBest, "on_save", save)
-    assert weights(train(config).folder) == weights(whole.folder)
+    whole, config = (tiny_start("contrastive-tension", fit=fit, tests=()) for _ in range(2))
+    train(whole)
+    interrupt(config, at=lambda folder, step: step == 6)
+    assert weights(train(config).folder) == weights(whole.output)
 
 
 def test_each_setting_makes_a_stage_of_its_own(tiny_start):

@@ -4,50 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from transencoder import FitConfig, Member, PretrainingConfig, TransEncoder, train
+from transencoder import FitConfig, Member, TransEncoder, train
 from transencoder.errors import InputError
 
 TWO = (Member(start="x"), Member(start="y"))
 LAST = FitConfig(selection="last")
 FIELDS = {"pairs": "a.tsv", "members": (Member(start="x"),), "output": "run"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"members": ()}, "members is empty; give at least one start"),
-        ({"alternate_members": True}, "alternate_members needs at least two members"),
-        (
-            {"members": TWO, "alternate_members": True, "initialisation": "sequential"},
-            "changes the model from cycle to cycle; take initialisation refreshing",
-        ),
-        (
-            {"bi_loss": "bce_clipped", "label_policy": "raw"},
-            "bce_clipped.*and a label policy is raw.*take label_policy",
-        ),
-        (
-            {"same_form": True, "pretraining": PretrainingConfig(epochs=2)},
-            r"is 2, and same_form makes no cross-encoder",
-        ),
-        ({"members": TWO, "alternate_members": True, "share_labels": False}, "learn each from the one before"),
-        ({"n_pairs": 0}, "n_pairs is 0; it must be at least 1"),
-        ({"start_weight": 1.0}, r"start_weight is 1\.0; it is a share of the teachers, 0 to below 1"),
-        ({"start_weight": -0.1}, r"start_weight is -0\.1"),
-        ({"start_weight": float("nan")}, "start_weight is nan"),
-        ({"cycles": 0}, "cycles is 0; it must be at least 1"),
-        ({"patience_cycles": 0, "dev": "stsb"}, "patience_cycles is 0"),
-        ({"patience_cycles": 1, "bi": LAST, "cross": LAST}, "patience_cycles needs what to choose by"),
-        ({"test_every_eval": True}, "test_every_eval needs tests, score_tests true, and dev"),
-        ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests"),
-        (
-            {"test_every_eval": True, "tests": ("stsb",), "bi": LAST, "cross": LAST},
-            "test_every_eval needs tests, score_tests true, and dev or what stands in for it",
-        ),
-    ],
-)
-def test_contradictions_are_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        TransEncoder(**FIELDS | changes)
 
 
 @pytest.mark.parametrize("name", ["weight", "bi_learning_rate", "cross_learning_rate"])
