@@ -163,6 +163,14 @@ def base_model(
     )
 
 
+def trained_model(form: Form, record: StageRecord, *, cycle: int = 1, n_parameters: int = 0) -> Model:
+    """Return the model that a stage trained."""
+    folder, fitted = record.folder / "model", record.result
+    return Model(
+        form, folder, record.key, record.name, cycle, fitted, seconds=record.seconds, n_parameters=n_parameters
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Work:
     """Where and with what a stage is computed; nothing in it changes what comes out."""

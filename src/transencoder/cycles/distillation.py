@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transencoder.configs import Form
-from transencoder.context import Model
+from transencoder.context import Model, trained_model
 from transencoder.cycles.members import ContextMember, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
 from transencoder.models import OWN_PROMPTS
@@ -184,18 +184,12 @@ def _model(
     record: StageRecord,
 ) -> Model:
     """Return a student that was trained."""
-    return Model(
-        form,
-        record.folder / "model",
-        record.key,
-        record.name,
-        supervision.cycle,
-        fitted=record.result,
+    return replace(
+        trained_model(form, record, cycle=supervision.cycle, n_parameters=stage.base.n_parameters),
         seconds=supervision.seconds + record.seconds,
         prompts=member.bi.prompts if form == "bi" else OWN_PROMPTS,
         member=member.bi.member,
         chosen_by="dev" if context.data.dev is not None else context.criteria.get(form),
-        n_parameters=stage.base.n_parameters,
     )
 
 

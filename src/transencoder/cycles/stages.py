@@ -12,34 +12,28 @@ import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
+from transencoder import losses
 from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
 from transencoder.context import Gold, Model, Rows, Scored, Training, Work, as_references, metrics_of, operations
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain
 from transencoder.labels import combine, score_on_ranks
-from transencoder.losses import (
-    ClippedCosineCrossEntropyLoss,
-    CosineCrossEntropyLoss,
-    CosineLoss,
-    CosineRegressionLoss,
-    LogCoshLoss,
-    LogitLoss,
-    LogitRegressionLoss,
-    SoftCrossEntropyLoss,
-)
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
 from transencoder.tokens import Encoder
 
-_CROSS_LOSSES: dict[CrossLoss, type[LogitLoss]] = {"bce": SoftCrossEntropyLoss, "mse": LogitRegressionLoss}
+_CROSS_LOSSES: dict[CrossLoss, type[losses.LogitLoss]] = {
+    "bce": losses.SoftCrossEntropyLoss,
+    "mse": losses.LogitRegressionLoss,
+}
 
-_BI_LOSSES: dict[BiLoss, type[CosineLoss]] = {
-    "mse": CosineRegressionLoss,
-    "log_cosh": LogCoshLoss,
-    "bce": CosineCrossEntropyLoss,
-    "bce_clipped": ClippedCosineCrossEntropyLoss,
+_BI_LOSSES: dict[BiLoss, type[losses.CosineLoss]] = {
+    "mse": losses.CosineRegressionLoss,
+    "log_cosh": losses.LogCoshLoss,
+    "bce": losses.CosineCrossEntropyLoss,
+    "bce_clipped": losses.ClippedCosineCrossEntropyLoss,
 }
 
 
@@ -267,7 +261,7 @@ class BiStudent(Student):
             device=work.device,
         )
 
-    def _loss(self, student: SentenceTransformer) -> CosineLoss:
+    def _loss(self, student: SentenceTransformer) -> losses.CosineLoss:
         return _BI_LOSSES[self.loss](student, allow_outside=self.allow_outside)
 
 
@@ -292,7 +286,7 @@ class CrossStudent(Student):
             transplant(AutoModel.from_pretrained(self.pretrained.folder / "model"), student)
         return student
 
-    def _loss(self, student: CrossEncoder) -> LogitLoss:
+    def _loss(self, student: CrossEncoder) -> losses.LogitLoss:
         return _CROSS_LOSSES[self.loss](student, allow_outside=self.allow_outside)
 
     def _scorer(self, work: Work, model: Encoder) -> Scorer:

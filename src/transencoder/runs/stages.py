@@ -13,6 +13,7 @@ from transencoder.runs.canonical import stage_key, stage_seed
 from transencoder.runs.records import StageRecord, stage_folder_name
 
 WorkT = TypeVar("WorkT")
+StageT = TypeVar("StageT", bound="Stage[Any]")
 
 VERSIONS = {
     "Blocks": 1,
@@ -195,6 +196,10 @@ class Planner:
             StageRecord(name=stage.name, key=stage.key, folder=Path(stage_folder_name(stage.name, stage.key)))
             for stage in stages
         ]
+
+    def of_kind(self, kind: type[StageT]) -> list[StageT]:
+        """Return the stages of one kind."""
+        return [stage for stage in self.stages.values() if isinstance(stage, kind)]
 
     @property
     def cost(self) -> Cost:

@@ -9,41 +9,17 @@ from typing import Any
 
 from datasets import Dataset
 
-from transencoder import distributed
+from transencoder import distributed, encoders
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
-from transencoder.configs.run import Teacher
-from transencoder.context import Context, Model, Rows, base_model
-from transencoder.encoders import (
-    check_layers,
-    check_length,
-    check_prunable,
-    count_parameters,
-    fetch,
-    weights_fingerprint,
-)
+from transencoder.context import Context, Model, Rows, base_model, trained_model
 from transencoder.errors import InputError
 from transencoder.fit import check_lora
 from transencoder.records import DEV, SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
 from transencoder.settings import method_name
+from transencoder.training import encoder_stages as stages
+from transencoder.training import label_teachers, parts
 from transencoder.training.data import read_text_data
-from transencoder.training.encoder_stages import (
-    PAIRS,
-    Cut,
-    EncoderTraining,
-    Sizes,
-    TeacherEmbeddings,
-    Views,
-    Weights,
-)
-from transencoder.training.label_teachers import (
-    LabellingTeacher,
-    LabelTeacher,
-    check_teachers,
-    label_teachers,
-    teachers_to_export,
-)
-from transencoder.training.parts import check_helpers, fetch_helper, pair_maker, with_classes
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import Metrics, score_base_as_is, scores_stage
@@ -66,7 +42,7 @@ class _Trained:
     """What training came to."""
 
     model: Model
-    teachers: list[LabellingTeacher]
+    teachers: list[label_teachers.LabellingTeacher]
     n_pairs: int
 
 
@@ -79,30 +55,30 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
 
     def __init__(self, config: EncoderConfig) -> None:
         given, usable = placed(config)
-        self.folder = folder = fetch(
+        self.folder = folder = encoders.fetch(
             usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
         )
-        check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
+        encoders.check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
         if usable.fit.lora_rank:
             check_lora()
         _check_cut(usable, folder)
-        check_helpers(usable, folder)
+        parts.check_helpers(usable, folder)
         if (labels := usable.rows.text.labels) is not None:
-            check_teachers(usable, labels)
+            label_teachers.check_teachers(usable, labels)
         self.teacher = None
         if (teacher := usable.distillation) is not None:
-            self.teacher = fetch(teacher.model, form="bi", token=usable.token, cache_folder=usable.cache_dir)
-            check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
+            self.teacher = encoders.fetch(teacher.model, form="bi", token=usable.token, cache_folder=usable.cache_dir)
+            encoders.check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
         if not usable.is_paired:
-            pair_maker(usable, folder)  # what it needs is looked for before the text is read
-        size = count_parameters(folder, usable.student_layers), distributed.world_size()
+            parts.pair_maker(usable, folder)  # what it needs is looked for before the text is read
+        size = encoders.count_parameters(folder, usable.student_layers), distributed.world_size()
         self.given, self.config = given.prepared(*size), usable.prepared(*size)
 
     def open(self, executor: Executor, run_folder: Path | None) -> EncoderContext:
         """Read the data and cut the model that is trained."""
         data = read_text_data(self.config, self.config.rows.text, run_folder)
         _check_held_out(self.config, len(data.training))
-        config = with_classes(self.config, data.record.get("classes", []))
+        config = parts.with_classes(self.config, data.record.get("classes", []))
         base = base_model(self.folder, pooling=config.pooling)
         context = EncoderContext(config, executor, data, base=base, max_length=config.fit.max_length)
         context.base = _cut(context, base)
@@ -113,18 +89,27 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         config, data = context.config, context.data
         pairs = _training_pairs(context)
         given, teacher = config.rows.text.labels, config.distillation
-        labels = [] if given is None else label_teachers(context.make, config, given, data.dev, pairs)
+        labels = [] if given is None else label_teachers.label(context.make, config, given, data.dev, pairs)
         embeddings = None
         if teacher is not None and self.teacher is not None:
-            embeddings = context.make(_embeddings_stage(config, teacher, self.teacher, pairs))
-        stage = EncoderTraining(
+            embeddings = context.make(
+                stages.TeacherEmbeddings(
+                    name="teacher-embeddings",
+                    pairs=pairs,
+                    teacher=base_model(self.teacher, "teacher", pooling=teacher.pooling),
+                    max_length=config.fit.max_length,
+                    precision=config.precision,
+                    relative_length=config.rows.relative_length,
+                )
+            )
+        stage = stages.EncoderTraining(
             name="bi-encoder",
             pairs=pairs,
             embeddings=embeddings,
             teachers=tuple(each.labels for each in labels),
             base=context.base,
             helpers=tuple(
-                Weights(weights_fingerprint(fetch_helper(config, each)))
+                stages.Weights(encoders.weights_fingerprint(parts.fetch_helper(config, each)))
                 for each in config.helpers
                 if each.form != "head"  # which is the base model's
             ),
@@ -141,16 +126,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             n_texts=len(data.training),
         )
         record = context.make(stage)
-        model = Model(
-            "bi",
-            record.folder / "model",
-            record.key,
-            record.name,
-            cycle=1,
-            fitted=record.result,
-            seconds=record.seconds,
-            n_parameters=context.base.n_parameters,
-        )
+        model = trained_model("bi", record, n_parameters=context.base.n_parameters)
         return _Trained(model, labels, len(pairs.data))
 
     def measure(self, context: EncoderContext, trained: _Trained) -> Outcome:
@@ -169,13 +145,13 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             dev=dev,
             scores=scores,
             details=details,
-            teachers=teachers_to_export(trained.teachers, trained.n_pairs),
+            teachers=label_teachers.teachers_to_export(trained.teachers, trained.n_pairs),
         )
 
     def lines(self, context: EncoderContext, planner: Planner) -> list[str]:
         """Return texts, steps and settings."""
         config = context.config
-        (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
+        (stage,) = planner.of_kind(stages.EncoderTraining)
         n_texts = plural(len(context.data.training), "pair" if config.is_paired else config.rows.text.kind[:-1])
         return [
             f"{n_texts}; train a bi-encoder {plural(stage.n_steps, 'step')} on "
@@ -186,8 +162,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
 
     def extra_disk_bytes(self, context: EncoderContext, planner: Planner) -> float:
         """Return what the exported models, views and tokens take."""
-        (stage,) = (each for each in planner.stages.values() if isinstance(each, EncoderTraining))
-        teachers = sum(each.base.n_parameters for each in planner.stages.values() if isinstance(each, LabelTeacher))
+        (stage,) = planner.of_kind(stages.EncoderTraining)
+        teachers = sum(each.base.n_parameters for each in planner.of_kind(label_teachers.LabelTeacher))
         n_encoders = context.config.cost(0, None).n_encoders
         weights = context.base.n_parameters * n_encoders + teachers
         return 4 * weights + stage.n_trained * 600 * context.config.rows.relative_length
@@ -199,7 +175,7 @@ def _cut(context: EncoderContext, base: Model) -> Model:
     layers, is_pruned = config.student_layers, config.prune_vocabulary
     if not layers and not is_pruned:
         return base
-    stage = Cut(
+    stage = stages.Cut(
         name="student",
         base=base,
         texts=context.data.rows if is_pruned else None,
@@ -207,7 +183,7 @@ def _cut(context: EncoderContext, base: Model) -> Model:
         is_pruned=is_pruned,
     )
     record = context.make(stage)
-    n_parameters = count_parameters(base.folder, layers)
+    n_parameters = encoders.count_parameters(base.folder, layers)
     if context.is_plan:  # its tokens and its way of pooling are the base model's
         return replace(base, n_parameters=n_parameters)
     return replace(base_model(record.folder / "model", pooling=config.pooling), n_parameters=n_parameters)
@@ -218,26 +194,15 @@ def _training_pairs(context: EncoderContext) -> Rows:
     given = context.data.rows
     if "text" not in given.data.column_names:
         return given
-    maker = pair_maker(context.config, context.base.folder)
+    maker = parts.pair_maker(context.config, context.base.folder)
     if maker is None:
         return Rows(given.data.select_columns("text").rename_column("text", "sentence1"), given.key)
     seed = stage_seed(context.config.seed, "pairs")
-    record = context.make(Views(name="pairs", texts=given, maker=maker, seed=seed))
+    record = context.make(stages.Views(name="pairs", texts=given, maker=maker, seed=seed))
     if context.is_plan:
         n_rows = len(given.data) * context.config.rows.per_text
         return Rows(Dataset.from_dict({"sentence1": [""] * n_rows}), record.key)
-    return Rows(Dataset.from_file(str(record.folder / PAIRS)), record.key)
-
-
-def _embeddings_stage(config: EncoderConfig, teacher: Teacher, folder: Path, pairs: Rows) -> TeacherEmbeddings:
-    return TeacherEmbeddings(
-        name="teacher-embeddings",
-        pairs=pairs,
-        teacher=base_model(folder, "teacher", pooling=teacher.pooling),
-        max_length=config.fit.max_length,
-        precision=config.precision,
-        relative_length=config.rows.relative_length,
-    )
+    return Rows(Dataset.from_file(str(record.folder / stages.PAIRS)), record.key)
 
 
 def _own_settings(config: EncoderConfig) -> dict[str, Any]:
@@ -276,7 +241,7 @@ def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained:
         whose, other = "start", folder
     else:
         return None
-    stage = Sizes(
+    stage = stages.Sizes(
         name="sizes",
         student=trained,
         other=base_model(other, whose),
@@ -297,7 +262,7 @@ def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
         counts = Counter(context.data.training["label"])
         named = (f"{name} ({counts[float(number)]:,})" for number, name in enumerate(labels.class_names))
         lines.append(f"classes: {', '.join(named)}")
-    learners = [each for each in planner.stages.values() if isinstance(each, LabelTeacher)]
+    learners = planner.of_kind(label_teachers.LabelTeacher)
     n_ready = len(labels.teachers) - len(learners)
     teachers = []
     if learners:
@@ -311,7 +276,7 @@ def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
 def _check_cut(config: EncoderConfig, folder: Path) -> None:
     """Refuse a smaller model that cannot be made of the base model."""
     if config.student_layers:
-        check_layers(folder, config.student_layers)
+        encoders.check_layers(folder, config.student_layers)
     if config.prune_vocabulary and config.helpers:
         names = " and ".join(helper.field for helper in config.helpers)
         raise InputError(
@@ -319,7 +284,7 @@ def _check_cut(config: EncoderConfig, folder: Path) -> None:
             "leave it out"
         )
     if config.prune_vocabulary:
-        check_prunable(folder)
+        encoders.check_prunable(folder)
 
 
 def _check_held_out(config: EncoderConfig, n_texts: int) -> None:

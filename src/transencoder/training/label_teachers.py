@@ -15,20 +15,10 @@ from datasets import Dataset
 from scipy.optimize import linear_sum_assignment
 from sentence_transformers import CrossEncoder
 
-from transencoder import distributed
+from transencoder import distributed, encoders
 from transencoder.configs import Precision
 from transencoder.configs.run import LabelledRows, RunConfig
-from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations
-from transencoder.encoders import (
-    check_cross_start,
-    check_length,
-    classes_of,
-    fetch,
-    gives_logits,
-    is_cross,
-    load_cross,
-    load_trained,
-)
+from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations, trained_model
 from transencoder.errors import InputError
 from transencoder.fit import Fitted, Material, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
@@ -67,7 +57,7 @@ class LabelTeacher(Training):
     def compute(self, work: Work) -> tuple[CrossEncoder, Fitted]:
         """Train."""
         session = self.session(work)
-        model = load_cross(
+        model = encoders.load_cross(
             self.base.folder,
             class_names=self.classes,
             seed=session.seed,
@@ -116,12 +106,12 @@ class TeacherLabels(Stage[Work]):
             InputError: Its outputs, which have no names, mean the classes in another order.
         """
         folder, pairs = self.teacher.folder, self.pairs.data
-        model = load_trained(folder, work.device, max_length=self.max_length)
+        model = encoders.load_trained(folder, work.device, max_length=self.max_length)
         assert isinstance(model, CrossEncoder), "a teacher is one"
         n_ranks = distributed.world_size()
         share = pairs if n_ranks == 1 else pairs.shard(n_ranks, distributed.rank(), contiguous=True)
         labels = distributed.concatenate(self._said_by(model, share, work))
-        if not self.teacher.cycle and _is_unnamed(classes_of(folder)):
+        if not self.teacher.cycle and _is_unnamed(encoders.classes_of(folder)):
             _check_order(self.classes, folder, labels, pairs)
         return labels
 
@@ -147,7 +137,7 @@ class TeacherLabels(Stage[Work]):
         options: Any = {"precision": self.precision, "cache": work.cache}
         if self.classes:
             return class_probabilities(model, pairs, **options)
-        scores = CrossScorer(model, as_logit=gives_logits(model), **options).score(pairs)
+        scores = CrossScorer(model, as_logit=encoders.gives_logits(model), **options).score(pairs)
         clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs may be anything
         if outside := np.mean(clipped != scores):
             logger.warning(
@@ -158,7 +148,7 @@ class TeacherLabels(Stage[Work]):
         return clipped[:, None]
 
 
-def label_teachers(
+def label(
     make: Callable[[Stage[Work]], StageRecord],
     config: RunConfig,
     given: LabelledRows,
@@ -189,8 +179,8 @@ def label_teachers(
                     precision=config.precision,
                 )
             )
-            learned = record.folder / "model"
-            model = Model("cross", learned, record.key, record.name, cycle=1, n_parameters=model.n_parameters)
+            model = trained_model("cross", record, n_parameters=model.n_parameters)
+            learned = model.folder
         labels = make(
             TeacherLabels(
                 name=f"teacher-{number}/labels",
@@ -216,14 +206,14 @@ def learned_teachers(config: RunConfig, given: LabelledRows) -> list[bool]:
         folder = _fetched(config, name)
         learned.append(_has_learned(given, folder))
         if not learned[-1]:
-            check_cross_start(folder, given.class_names, new_head=given.new_head)
+            encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
     return learned
 
 
 def check_teachers(config: RunConfig, given: LabelledRows) -> None:
     """Refuse cross-encoders that cannot be had or that do not read so many tokens."""
     for name in given.teachers:
-        check_length(_fetched(config, name), given.teachers_fit.max_length, "cross.max_length", name)
+        encoders.check_length(_fetched(config, name), given.teachers_fit.max_length, "cross.max_length", name)
     if given.teachers and given.teachers_fit.lora_rank:
         check_lora()
 
@@ -233,7 +223,7 @@ def teachers_to_export(teachers: Sequence[LabellingTeacher], n_gold: int) -> dic
     found = {}
     for number, teacher in enumerate(teachers, 1):
         if teacher.model is not None:
-            classes = ", ".join(classes_of(teacher.model))
+            classes = ", ".join(encoders.classes_of(teacher.model))
             what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
             found[number] = teacher.model, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
     return found
@@ -256,7 +246,7 @@ def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) ->
 
 
 def _fetched(config: RunConfig, name: str) -> Path:
-    return fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
+    return encoders.fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
 
 
 def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs: Dataset) -> None:
@@ -281,9 +271,9 @@ def _has_learned(given: LabelledRows, folder: Path) -> bool:
     """
     if given.new_head:
         return False
-    names = classes_of(folder)
+    names = encoders.classes_of(folder)
     if not names:
-        return given.kind == "scores" and is_cross(folder)
+        return given.kind == "scores" and encoders.is_cross(folder)
     if len(names) == len(given.class_names) and (_is_unnamed(names) or _folded(names) == _folded(given.class_names)):
         return True
     wanted = f"the classes {', '.join(given.class_names)}, in this order" if given.class_names else "scores"

@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 
 from transencoder.configs import FitConfig
-from transencoder.context import Context, Model, Rows, Training, Work, base_model
+from transencoder.context import Context, Model, Rows, Training, Work, base_model, trained_model
 from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError
 from transencoder.fit import masked_loss, pack, train_language_model
@@ -104,9 +104,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
     def measure(self, context: LanguageModelContext, trained: StageRecord) -> Outcome:
         """Score base and trained model as bi-encoders that take the mean over the tokens."""
         found = trained.result
-        model = Model(
-            "mlm", trained.folder / "model", trained.key, trained.name, 1, found, trained.seconds, pooling="mean"
-        )
+        model = replace(trained_model("mlm", trained), pooling="mean")
         pretraining = {"steps": found["n_steps"], "losses": found["losses"]}
         if found["held_out"]:
             pretraining["held_out"] = found["held_out"]
@@ -122,7 +120,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         """Return texts, steps and settings."""
         config = self.config
         model = f"a new BERT of {config.layers} layers x {config.width}" if config.from_scratch else f"{config.start}"
-        (stage,) = (each for each in planner.stages.values() if isinstance(each, LanguageModel))
+        (stage,) = planner.of_kind(LanguageModel)
         return [
             f"{plural(len(context.data.training), 'sentence')}; train {model} about {plural(stage.n_steps, 'step')}",
             settings_in_words(config.fit),

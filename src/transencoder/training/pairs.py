@@ -147,7 +147,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def extra_disk_bytes(self, context: CycleContext, planner: Planner) -> float:
         """Return what the exported models, pairs and tokens take."""
-        students = [stage for stage in planner.stages.values() if isinstance(stage, Student)]
+        students = planner.of_kind(Student)
         exported = {stage.name.rpartition("/")[2]: stage.base.n_parameters for stage in students}
         per_member = {stage.base.folder: stage.base.n_parameters for stage in students}
         members = sum(per_member.values()) if len(self.members) > 1 else 0
