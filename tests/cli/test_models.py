@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 
-from transencoder.cli.files import write_rows
+from transencoder.cli.files import write_pairs
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError
 from transencoder.labels import Teacher
@@ -139,9 +139,9 @@ def test_the_file_that_is_read_is_not_overwritten(command, run, loaded, pairs, t
 def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
     rows = Dataset.from_dict({"sentence1": ["a", "b\tc"], "sentence2": ["d", "e"]})
     with pytest.raises(InputError, match=r"tab or a line end.*'b\\tc'.*\.jsonl"):
-        write_rows(rows, str(tmp_path / "out.tsv"))
+        write_pairs(rows, str(tmp_path / "out.tsv"))
     assert list(tmp_path.iterdir()) == []
-    write_rows(rows, str(tmp_path / "out.jsonl"))
+    write_pairs(rows, str(tmp_path / "out.jsonl"))
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])["sentence1"] == "b\tc"
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 STDOUT = "-"
-Batch = dict[str, list[Any]]
-"""Some rows: column -> values."""
+Row = tuple[Any, ...]
 
 _BATCH_ROWS = 10_000
 _TEXTS = ("text", "sentence1", "sentence2")
@@ -85,15 +85,10 @@ def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
 def check_output(
     output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet"), *, source: str = STDOUT
 ) -> None:
-    """Refuse a file name before the work for it is done.
-
-    Args:
-        output: File name, or `-`.
-        formats: Endings it may have.
-        source: What is read, which must not be overwritten.
+    """Refuse an output's name before the work for it is done.
 
     Raises:
-        InputError: Another ending, a folder that does not exist, or the file that is read.
+        InputError: Another ending, a folder that does not exist, or the file that is read, `source`.
     """
     if output != STDOUT and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
         raise InputError(f"--output is {output!r}, which is the file that is read. Choose another name.")
@@ -104,25 +99,27 @@ def check_output(
 
 
 def check_texts(rows: Dataset, output: str | None) -> None:
-    """Refuse texts that the file cannot hold before the work on them is done.
-
-    Args:
-        rows: n rows with texts in `text`, or in `sentence1` and `sentence2`.
-        output: File name or `-`; None: there is none.
-
-    Raises:
-        InputError: A text has a tab or a line end, and the file is a TSV.
-    """
+    """Refuse a text with a tab or a line end, if a TSV is to hold it, before the work on it is done."""
     if output == STDOUT or Path(output or "").suffix == ".tsv":
-        texts = rows.select_columns([name for name in _TEXTS if name in rows.column_names])
-        for batch in texts.iter(batch_size=_BATCH_ROWS):
-            for row in zip(*batch.values(), strict=True):
-                _refuse_marks(row)
+        for row in rows_of(rows, [name for name in _TEXTS if name in rows.column_names]):
+            _refuse_marks(row)
 
 
-def write_rows(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
+def rows_of(dataset: Dataset, columns: list[str]) -> Iterator[Row]:
+    """Yield the values of each row."""
+    for batch in dataset.select_columns(columns).iter(batch_size=_BATCH_ROWS):
+        yield from zip(*(batch[name] for name in columns), strict=True)
+
+
+def write_pairs(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
     """Write `sentence1`, `sentence2` and, where given, `score`, float32 (n,); raises what `write_table` does."""
-    write_table(_batches(pairs, scores), output)
+    columns = ["sentence1", "sentence2"]
+    rows = rows_of(pairs, columns)
+    if scores is None:
+        write_table(columns, rows, output)
+    else:
+        scored = ((*texts, nine_digits(score)) for texts, score in zip(rows, scores, strict=True))
+        write_table([*columns, "score"], scored, output)
 
 
 def nine_digits(score: float) -> float:
@@ -130,27 +127,22 @@ def nine_digits(score: float) -> float:
     return float(f"{score:.9g}")
 
 
-def write_table(batches: Iterable[Batch], output: str, *, as_json: bool = False) -> None:
-    """Write rows of any columns, the same in all batches.
-
-    Args:
-        batches: The rows, at least one batch, which may be empty.
-        output: File name, or `-`.
-        as_json: Write JSON lines to stdout instead of TSV.
+def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_json: bool = False) -> None:
+    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines.
 
     Raises:
         InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
     """
     check_output(output)
     if output == STDOUT:
-        _write_lines(batches, sys.stdout, ".jsonl" if as_json else ".tsv")
+        _write_lines(columns, rows, sys.stdout, ".jsonl" if as_json else ".tsv")
         return
     with whole_file(output) as temporary:
         if output.endswith(".parquet"):
-            _write_parquet(batches, temporary)
+            _write_parquet(columns, rows, temporary)
         else:
             with temporary.open("w", encoding="utf-8", newline="") as file:
-                _write_lines(batches, file, Path(output).suffix)
+                _write_lines(columns, rows, file, Path(output).suffix)
 
 
 @contextmanager
@@ -167,41 +159,34 @@ def whole_file(output: str) -> Iterator[Path]:
         raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error
 
 
-def _batches(pairs: Dataset, scores: np.ndarray | None) -> Iterator[Batch]:
-    for start in range(0, len(pairs), _BATCH_ROWS):
-        rows = pairs[start : start + _BATCH_ROWS]
-        batch = {name: list(rows[name]) for name in ("sentence1", "sentence2")}
-        if scores is not None:
-            batch["score"] = list(map(nine_digits, scores[start : start + _BATCH_ROWS]))
-        yield batch
+def _write_lines(columns: Sequence[str], rows: Iterable[Row], file: TextIO, ending: str) -> None:
+    if ending == ".csv":
+        csv.writer(file).writerows(chain([columns], rows))
+    elif ending == ".jsonl":
+        for row in rows:
+            file.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+    else:
+        file.write("\t".join(columns) + "\n")
+        for row in rows:
+            _refuse_marks([value for value in row if isinstance(value, str)])
+            file.write("\t".join(map(str, row)) + "\n")
 
 
-def _write_lines(batches: Iterable[Batch], file: TextIO, ending: str) -> None:
-    for number, batch in enumerate(batches):
-        rows = zip(*batch.values(), strict=True)
-        if ending == ".jsonl":
-            for row in rows:
-                file.write(json.dumps(dict(zip(batch, row, strict=True)), ensure_ascii=False) + "\n")
-        elif ending == ".csv":
-            csv.writer(file).writerows([*([batch] if number == 0 else []), *rows])
-        else:
-            file.write("\t".join(batch) + "\n" if number == 0 else "")
-            for row in rows:
-                _refuse_marks([value for value in row if isinstance(value, str)])
-                file.write("\t".join(map(str, row)) + "\n")
-
-
-def _write_parquet(batches: Iterable[Batch], path: Path) -> None:
+def _write_parquet(columns: Sequence[str], rows: Iterable[Row], path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    writer = None
-    for batch in batches:
-        table = pa.table(batch)
-        writer = writer or parquet.ParquetWriter(path, table.schema)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+    left = iter(rows)
+
+    def next_table() -> Any:
+        some = list(islice(left, _BATCH_ROWS))
+        return pa.table({name: [row[i] for row in some] for i, name in enumerate(columns)})
+
+    table = next_table()
+    with parquet.ParquetWriter(path, table.schema) as writer:
+        while len(table):
+            writer.write_table(table)
+            table = next_table()
 
 
 def _refuse_marks(texts: Sequence[str]) -> None:

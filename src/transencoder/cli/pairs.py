@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich.table import Table
 
-from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_rows
+from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
@@ -43,7 +43,7 @@ class Pairs:
 
         is_inductive = self.exclude_test_sentences
         found, about = unlabelled_pairs(self.tasks, exclude_test_sentences=is_inductive, **vars(self.where))
-        write_rows(found, self.output)
+        write_pairs(found, self.output)
         if self.output == STDOUT:
             return
         show(f"{self.output}: {about['rows']} pairs of {', '.join(about['tasks'])}, from {about['source']}")
@@ -133,7 +133,7 @@ class Mine(Config):
                 max_pairs_per_sentence=self.max_pairs_per_sentence,
                 seed=self.seed,
             )
-        write_rows(mined.pairs, self.output)
+        write_pairs(mined.pairs, self.output)
         if self.json:
             show(json.dumps(mined.record))
         elif self.output != STDOUT:
@@ -271,7 +271,7 @@ class Views(Config):
             scorers = _scorers(self, Path(folder))
             for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, Path(folder)):
                 if self.output:
-                    write_rows(pairs, self.output)
+                    write_pairs(pairs, self.output)
                     if self.output != STDOUT and not self.comparing.json:
                         sides = f"sentence1 {self.first or 'as-is'}, sentence2 {name}"
                         show(f"{self.output}: {len(pairs)} pairs, {sides}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_rows
+from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_pairs
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
 from transencoder.configs import LabelPolicy, Precision
@@ -75,7 +75,7 @@ class Score:
         check_texts(pairs, self.output)
         with loaded(self.scoring, self.rows) as teachers:
             scores = MeanScorer([teacher.scorer for teacher in teachers]).score(pairs)
-        write_rows(pairs, self.output, scores)
+        write_pairs(pairs, self.output, scores)
 
 
 @dataclass(frozen=True, kw_only=True)

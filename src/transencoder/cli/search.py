@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.table import Table
 
-from transencoder.cli.files import STDOUT, Batch, Rows, check_output, check_texts, nine_digits, read_texts, write_table
+from transencoder.cli.files import (
+    STDOUT,
+    Row,
+    Rows,
+    check_output,
+    check_texts,
+    nine_digits,
+    read_texts,
+    rows_of,
+    write_table,
+)
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import Config, Contradictions
@@ -25,8 +35,6 @@ if TYPE_CHECKING:
     from transencoder.scorers import Scorer
     from transencoder.search import Duplicates, Hit, SearchIndex, Threshold
 
-_ROWS_AT_ONCE = 10_000
-_HITS_AT_ONCE = 1_000
 _BAR = 40
 """Characters of the longest bar."""
 _BIN = 0.05
@@ -186,29 +194,20 @@ class Query(Config):
                 "documents of this index have tabs or line ends, which TSV cannot hold. Give --json, or --output with "
                 "a name that ends in .jsonl, .csv or .parquet"
             )
+        n_candidates = self.searching.candidates
         with self.searching.reranker(self.rows) as reranker:
-            found = index.search(queries, self.top_k, reranker=reranker, n_candidates=self.searching.candidates)
             scores = ("score",) if reranker is None else ("score", "cosine")
-            write_table(_hits(index, queries, found, scores), self.output, as_json=self.json)
+            columns = ("query", "rank", *scores, "id" if index.record.has_ids else "number", "document")
+            found = index.search(queries, self.top_k, reranker=reranker, n_candidates=n_candidates)
+            write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
 
 
-def _hits(
-    index: SearchIndex, queries: Sequence[str], found: Iterator[list[Hit]], scores: tuple[str, ...]
-) -> Iterator[Batch]:
-    """Yield a row for each document that was found, some queries at a time."""
-    has_ids = index.record.has_ids
-    columns = ("query", "rank", *scores, "id" if has_ids else "number", "document")
-    batch: Batch = {name: [] for name in columns}
+def _hit_rows(queries: Sequence[str], found: Iterator[list[Hit]], scores: tuple[str, ...]) -> Iterator[Row]:
+    """Yield a row for each document that was found, by its id or else its number."""
     for text, hits in zip(queries, found, strict=True):
         for rank, hit in enumerate(hits, start=1):
-            numbers = [nine_digits(getattr(hit, name)) for name in scores]
-            row = (text, rank, *numbers, hit.id if has_ids else hit.row + 1, hit.document)
-            for column, value in zip(columns, row, strict=True):
-                batch[column].append(value)
-        if len(batch["query"]) >= _HITS_AT_ONCE:
-            yield batch
-            batch = {name: [] for name in columns}
-    yield batch
+            numbers = (nine_digits(getattr(hit, name)) for name in scores)
+            yield (text, rank, *numbers, hit.row + 1 if hit.id is None else hit.id, hit.document)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,10 +300,11 @@ class FindDuplicates(Config):
             check_texts(sentences, output)
         embedder = load_embedder(**vars(self.embedding), **self.rows.hub)
         found = find_duplicates(sentences, embedder, self.threshold)
-        write_table(_members(sentences, found), self.output)
+        write_table(("cluster", "score", "number", "sentence"), _member_rows(sentences, found), self.output)
         repeated = np.fromiter(found.repeated(), np.int64)
         if self.kept:
-            write_table(_kept(sentences, repeated), self.kept)
+            kept = sentences.select(np.setdiff1d(np.arange(len(sentences)), repeated))
+            write_table(("text",), rows_of(kept, ["text"]), self.kept)
         if self.output == STDOUT:
             return
         show(_histogram(found))
@@ -313,22 +313,11 @@ class FindDuplicates(Config):
         show(f"{self.output}: {counts}")
 
 
-def _members(sentences: Dataset, found: Duplicates) -> Iterator[Batch]:
+def _member_rows(sentences: Dataset, found: Duplicates) -> Iterator[Row]:
     members = [(number, *member) for number, cluster in enumerate(found.clusters, start=1) for member in cluster]
-    for start in range(0, max(len(members), 1), _ROWS_AT_ONCE):
-        some = members[start : start + _ROWS_AT_ONCE]
-        yield {
-            "cluster": [number for number, _, _ in some],
-            "score": [nine_digits(score) for _, _, score in some],
-            "number": [row + 1 for _, row, _ in some],
-            "sentence": sentences[[row for _, row, _ in some]]["text"],
-        }
-
-
-def _kept(sentences: Dataset, repeated: np.ndarray) -> Iterator[Batch]:
-    rows = np.setdiff1d(np.arange(len(sentences)), repeated)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        yield {"text": sentences[rows[start : start + _ROWS_AT_ONCE].tolist()]["text"]}
+    texts = rows_of(sentences.select([row for _, row, _ in members]), ["text"])
+    for (number, row, score), (text,) in zip(members, texts, strict=True):
+        yield (number, nine_digits(score), row + 1, text)
 
 
 def _histogram(found: Duplicates) -> Table:
