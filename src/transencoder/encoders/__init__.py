@@ -1,46 +1,26 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
-from transencoder.encoders.files import classes_of, count_parameters, fetch, is_cross, weights_fingerprint
-from transencoder.encoders.loading import (
-    as_logits,
-    backbone,
-    check_cross_start,
-    check_length,
-    gives_logits,
-    load_bi,
-    load_cross,
-    load_trained,
-    n_positions,
-    transplant,
-)
-from transencoder.encoders.masked import fresh_masked, fresh_tokenizer, language_model_head, load_masked
-from transencoder.encoders.shrinking import add_projection, check_layers, check_prunable, prune_vocabulary, truncate
-from transencoder.encoders.speed import encoding_speeds
-
-__all__ = [
-    "add_projection",
-    "as_logits",
-    "backbone",
-    "check_cross_start",
-    "check_layers",
-    "check_length",
-    "check_prunable",
-    "classes_of",
-    "count_parameters",
-    "encoding_speeds",
-    "fetch",
-    "fresh_masked",
-    "fresh_tokenizer",
-    "gives_logits",
-    "is_cross",
-    "language_model_head",
-    "load_bi",
-    "load_cross",
-    "load_masked",
-    "load_trained",
-    "n_positions",
-    "prune_vocabulary",
-    "transplant",
-    "truncate",
-    "weights_fingerprint",
-]
+from transencoder.encoders.files import classes_of as classes_of
+from transencoder.encoders.files import count_parameters as count_parameters
+from transencoder.encoders.files import fetch as fetch
+from transencoder.encoders.files import is_cross as is_cross
+from transencoder.encoders.files import weights_fingerprint as weights_fingerprint
+from transencoder.encoders.loading import as_logits as as_logits
+from transencoder.encoders.loading import backbone as backbone
+from transencoder.encoders.loading import check_cross_start as check_cross_start
+from transencoder.encoders.loading import check_length as check_length
+from transencoder.encoders.loading import gives_logits as gives_logits
+from transencoder.encoders.loading import language_model_head as language_model_head
+from transencoder.encoders.loading import load_bi as load_bi
+from transencoder.encoders.loading import load_cross as load_cross
+from transencoder.encoders.loading import load_masked as load_masked
+from transencoder.encoders.loading import load_trained as load_trained
+from transencoder.encoders.loading import transplant as transplant
+from transencoder.encoders.small import add_projection as add_projection
+from transencoder.encoders.small import check_layers as check_layers
+from transencoder.encoders.small import check_prunable as check_prunable
+from transencoder.encoders.small import encoding_speeds as encoding_speeds
+from transencoder.encoders.small import fresh_masked as fresh_masked
+from transencoder.encoders.small import fresh_tokenizer as fresh_tokenizer
+from transencoder.encoders.small import prune_vocabulary as prune_vocabulary
+from transencoder.encoders.small import truncate as truncate

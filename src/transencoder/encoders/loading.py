@@ -1,18 +1,19 @@
-"""Saved models as bi-encoders, as cross-encoders, and as what they were saved as; how many tokens they read."""
+"""Saved models as bi-encoders, cross-encoders and masked language models; how many tokens they read."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel, set_seed
+from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, set_seed
+from transformers.modeling_outputs import BaseModelOutput
 
-from transencoder.configs import Head
-from transencoder.configs import Pooling as PoolingMode
+from transencoder import configs
 from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
 from transencoder.errors import InputError
 from transencoder.models import OWN_PROMPTS, Prompts
@@ -26,7 +27,7 @@ def load_bi(
     folder: Path,
     *,
     max_length: int | None = None,
-    pooling: PoolingMode | None = None,
+    pooling: configs.Pooling | None = None,
     prompts: Prompts = OWN_PROMPTS,
     device: str | None = None,
 ) -> SentenceTransformer:
@@ -80,7 +81,7 @@ def load_cross(
     folder: Path,
     *,
     max_length: int | None = None,
-    head: Head = "pooler",
+    head: configs.Head = "pooler",
     seed: int = 0,
     device: str | None = None,
     class_names: Sequence[str] = (),
@@ -104,14 +105,19 @@ def load_cross(
     Raises:
         InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
     """
+    model: CrossEncoder
     check_cross_start(folder, class_names, new_head=new_head)
     set_seed(seed)
     if head == "pooler" or is_cross(folder) or class_names:
-        model = _with_own_head(folder, len(class_names) or 1, seed, device, new_head)
+        options = {"ignore_mismatched_sizes": new_head}
+        with without_load_reports():
+            model = CrossEncoder(str(folder), num_labels=len(class_names) or 1, device=device, model_kwargs=options)
+        if new_head:
+            _renew_head(model, seed)
     else:
         model = _with_linear_head(folder, device)
     model.float()
-    config = _transformer(model).config
+    config = transformer_of(model).config
     model.activation_fn = nn.Identity() if class_names else nn.Sigmoid()
     if class_names:
         config.id2label = dict(enumerate(class_names))
@@ -139,17 +145,6 @@ def check_cross_start(folder: Path, class_names: Sequence[str], *, new_head: boo
         )
 
 
-def _with_own_head(folder: Path, n_outputs: int, seed: int, device: str | None, new_head: bool) -> CrossEncoder:
-    """Load the head of the model's architecture, the saved one where there is one and no new one is asked for."""
-    with without_load_reports():
-        model: CrossEncoder = CrossEncoder(
-            str(folder), num_labels=n_outputs, device=device, model_kwargs={"ignore_mismatched_sizes": new_head}
-        )
-        if new_head:
-            _renew_head(model, seed)
-    return model
-
-
 def _with_linear_head(folder: Path, device: str | None) -> CrossEncoder:
     """Add a new linear layer on [CLS] (paper, section 2.2)."""
     transformer = Transformer(str(folder))
@@ -163,7 +158,7 @@ def _with_linear_head(folder: Path, device: str | None) -> CrossEncoder:
 
 def _renew_head(model: CrossEncoder, seed: int) -> None:
     """Draw random weights for all layers of the head, the same for the same seed."""
-    transformer = _transformer(model)
+    transformer = transformer_of(model)
     torch.manual_seed(seed)
     for name, part in transformer.named_children():
         if name != transformer.base_model_prefix:
@@ -172,21 +167,74 @@ def _renew_head(model: CrossEncoder, seed: int) -> None:
             part.apply(transformer._init_weights)
 
 
+def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple[PreTrainedModel, Any]:
+    """Load a masked language model in fp32 and its tokenizer.
+
+    Args:
+        folder: A plain pretrained model with its language-modelling head.
+        seed: Decides parts that no output depends on, such as a pooler, and a new head.
+        new_head: Give an encoder that has no language-modelling head a new one.
+
+    Raises:
+        InputError: The folder holds no masked language model, or its tokenizer has no mask token that the model knows.
+    """
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except ValueError as error:  # an architecture without masked language models
+        raise _refusal(folder, str(error).splitlines()[0]) from error
+    encoder = f"{model.base_model_prefix}."
+    if missing := [name for name in report["missing_keys"] if name.startswith(encoder) or not new_head]:
+        raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
+    if model.config.is_encoder_decoder:
+        raise _refusal(folder, "it has a decoder")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if tokenizer.mask_token_id is None or tokenizer.mask_token_id >= model.config.vocab_size:
+        raise _refusal(folder, "its tokenizer has no mask token that the model knows")
+    return model, tokenizer
+
+
+def language_model_head(folder: Path, student: SentenceTransformer) -> tuple[PreTrainedModel, Any]:
+    """Load the head of a masked language model for a student that started from the same folder, and its tokenizer.
+
+    Called with `inputs_embeds`, the student's token embeddings (batch, tokens, dim), it gives logits over the
+    vocabulary. Where the two share the table of word embeddings, as in BERT, it is the student's.
+
+    Args:
+        folder: The student's start: a plain pretrained model with its language-modelling head.
+        student: A bi-encoder made of it.
+
+    Raises:
+        InputError: `folder` is no masked language model.
+    """
+    model, tokenizer = load_masked(folder)
+    setattr(model, model.base_model_prefix, _AsGiven())
+    if model.config.tie_word_embeddings:
+        model.get_output_embeddings().weight = transformer_of(student).get_input_embeddings().weight  # type: ignore[no-untyped-call]
+    return model, tokenizer
+
+
+class _AsGiven(nn.Module):
+    """A module in the place of an encoder: its output is what it is given."""
+
+    def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
+
+
+def _refusal(folder: Path, reason: str) -> InputError:
+    return InputError(f"{folder} is no masked language model ({reason}). Give a plain pretrained model")
+
+
 def as_logits(model: CrossEncoder) -> None:
     """Make a cross-encoder's score its output itself, here, in plain `predict`, and when it is saved and loaded."""
     model.activation_fn = nn.Identity()
-    setattr(_transformer(model).config, _SCORE, "logit")
+    setattr(transformer_of(model).config, _SCORE, "logit")
 
 
 def gives_logits(model: CrossEncoder) -> bool:
     """Return whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
-    return getattr(_transformer(model).config, _SCORE, None) == "logit"
-
-
-def _transformer(model: CrossEncoder) -> PreTrainedModel:
-    transformer = model.transformers_model
-    assert isinstance(transformer, PreTrainedModel), "every model here has a transformer"
-    return transformer
+    return getattr(transformer_of(model).config, _SCORE, None) == "logit"
 
 
 def transplant(source: nn.Module, target: nn.Module) -> None:
@@ -214,10 +262,16 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
 def backbone(model: nn.Module) -> nn.Module:
     """Return the encoder without head and pooling, of a sentence-transformers model or a plain one."""
     if isinstance(model, SentenceTransformer | CrossEncoder):
-        assert model.transformers_model is not None, "every model here has a transformer"
-        model = model.transformers_model
+        model = transformer_of(model)
     assert isinstance(model, PreTrainedModel)
     return model.base_model
+
+
+def transformer_of(model: SentenceTransformer | CrossEncoder) -> PreTrainedModel:
+    """Return the transformer in a sentence-transformers model."""
+    transformer = model.transformers_model
+    assert isinstance(transformer, PreTrainedModel), "every model here has a transformer"
+    return transformer
 
 
 def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:

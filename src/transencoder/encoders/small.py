@@ -1,9 +1,12 @@
-"""Smaller models: some layers of another, the word pieces of one corpus, or embeddings of another width."""
+"""Small models: some layers of another, the word pieces of one corpus, another width, or made from nothing; speeds."""
 
 import itertools
 import json
+import logging
 import re
-from collections.abc import Iterable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,25 @@ import transformers
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.modules import Normalize
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers.models import WordPiece
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from transencoder import progress
-from transencoder.encoders.loading import backbone, load_trained
+from transencoder.configs.encoder import width_of
+from transencoder.encoders.loading import backbone, load_trained, transformer_of
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN = "[UNK]"
+_SPECIAL = ["[PAD]", _UNKNOWN, "[CLS]", "[SEP]", "[MASK]"]
+"""By BERT's names, in its order."""
+
+_HEAD_WIDTH = 64
+"""BERT's, of each attention head."""
 
 _TABLE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
@@ -80,7 +94,7 @@ def check_layers(folder: Path, layers: Sequence[int]) -> None:
     Raises:
         InputError: There is no such layer, or one is named twice.
     """
-    n_layers = transformers.AutoConfig.from_pretrained(folder).num_hidden_layers
+    n_layers = AutoConfig.from_pretrained(folder).num_hidden_layers
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= n_layers:
         raise InputError(
             f"layers are {', '.join(map(str, layers)) or 'none'}; {folder} has layers 0 to {n_layers - 1}: give "
@@ -92,9 +106,8 @@ def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrained
     """Load a model as it was saved, and its transformer."""
     if (folder / "modules.json").exists() or (folder / "config_sentence_transformers.json").exists():
         model = load_trained(folder, "cpu")
-        assert isinstance(model.transformers_model, PreTrainedModel), "every model here has a transformer"
-        return model, model.transformers_model
-    config = transformers.AutoConfig.from_pretrained(folder)
+        return model, transformer_of(model)
+    config = AutoConfig.from_pretrained(folder)
     architecture = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
     plain: PreTrainedModel = architecture.from_pretrained(folder, dtype="float32")
     return plain, plain
@@ -268,9 +281,88 @@ def add_projection(model: SentenceTransformer, dimension: int, *, tanh: bool = F
     Returns:
         The model.
     """
-    width = model.get_embedding_dimension()
-    assert width is not None, "every model here has embeddings of one size"
     activation = nn.Tanh() if tanh else nn.Identity()
-    layer = Dense(width, dimension, activation_function=activation).to(model.device)
+    layer = Dense(width_of(model), dimension, activation_function=activation).to(model.device)
     model.insert(len(model) - isinstance(model[-1], Normalize), layer)
     return model
+
+
+def fresh_tokenizer(
+    texts: Callable[[], Iterable[list[str]]], n_vocabulary: int
+) -> transformers.PreTrainedTokenizerBase:
+    """Make a lower-cased word-piece tokenizer, as BERT's, of the texts; the same for the same texts.
+
+    Args:
+        texts: Gives chunks of texts, each time anew.
+        n_vocabulary: Word pieces to have, special tokens included; fewer where the texts have not so many.
+
+    Raises:
+        InputError: The vocabulary is too small for the texts' characters.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    found = {character for chunk in texts() for text in chunk for character in normalizer.normalize_str(text)}
+    characters = sorted(character for character in found if not character.isspace())
+    fixed = [*_SPECIAL, *characters, *(f"##{character}" for character in characters)]
+    if len(fixed) >= n_vocabulary:
+        raise InputError(
+            f"vocabulary is {n_vocabulary}, but the text has {len(characters)} different characters, which take "
+            f"{len(fixed)}; give at least twice that"
+        )
+    tokenizer = Tokenizer(WordPiece(unk_token=_UNKNOWN))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    # Numbered beforehand: the trainer numbers what it meets in the order of a hash table, and breaks ties by numbers.
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=n_vocabulary, min_frequency=2, special_tokens=fixed, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts(), trainer)
+    n_found = tokenizer.get_vocab_size()
+    if n_found < n_vocabulary:
+        logger.info("the text has %d word pieces that occur twice, fewer than the %d asked for", n_found, n_vocabulary)
+    vocabulary = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return transformers.BertTokenizer(vocab=dict(vocabulary), do_lower_case=True)
+
+
+def fresh_masked(
+    n_vocabulary: int, *, n_layers: int, width: int, max_length: int, seed: int
+) -> transformers.BertForMaskedLM:
+    """Make a BERT with random weights and its language-modelling head.
+
+    Args:
+        n_vocabulary: Tokens that it knows.
+        n_layers: Transformer layers.
+        width: Of its embeddings, a multiple of 64.
+        max_length: Tokens that it has positions for.
+        seed: Decides the weights.
+    """
+    config = transformers.BertConfig(
+        vocab_size=n_vocabulary,
+        hidden_size=width,
+        num_hidden_layers=n_layers,
+        num_attention_heads=width // _HEAD_WIDTH,
+        intermediate_size=4 * width,
+        max_position_embeddings=max_length,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return transformers.BertForMaskedLM(config)
+
+
+def encoding_speeds(models: Mapping[str, Any], sentences: Sequence[str], repeats: int = 3) -> dict[str, float]:
+    """Measure sentences a second of each model's own `encode`, in turns, so that a busy machine slows all of them.
+
+    Args:
+        models: By name, SentenceTransformers or what has the same method.
+        sentences: What they encode, `repeats` + 1 times: the first time does not count.
+        repeats: Of which the median is taken.
+    """
+    texts = list(sentences)
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    for i in range(repeats + 1):
+        for name, model in models.items():
+            started = time.perf_counter()
+            model.encode(texts)
+            if i:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: len(texts) / statistics.median(each) for name, each in seconds.items()}
