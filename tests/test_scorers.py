@@ -193,6 +193,9 @@ def test_nan_scores_name_the_pairs(form, request, pairs, cache):
     assert f"{N_PAIRS} of {N_PAIRS} scores are not finite" in message
     assert f"row 0: {pairs[0]['sentence1']!r} / {pairs[0]['sentence2']!r}; row 1: " in message
     assert "precision fp32" in message
+    if form == "bi":  # was: a KeyError, there is no second side
+        with pytest.raises(InputError, match=r"rows of embeddings are .* row 0: '[a-z ]+'; row 1: "):
+            scorer.embed_sides(pairs.select_columns("sentence1"))
 
 
 @pytest.mark.parametrize("include_prompt", [True, False])
@@ -235,17 +238,15 @@ def test_queries_and_documents_have_prompts_of_their_own(bi, pairs, cache, promp
 
 
 def test_large_results_lie_on_disk(bi, pairs, cache, monkeypatch, tmp_path):
-    sentences = cache.sentences(bi, pairs)
-    in_memory = BiScorer(bi, precision="fp32", cache=cache)
-    expected = in_memory.embed(sentences.tokens, tmp_path)
+    scorer = BiScorer(bi, precision="fp32", cache=cache)
+    ((expected, _), _), expected_scores = scorer._embed_sides(pairs, tmp_path), scorer.score(pairs)
     assert list(tmp_path.iterdir()) == []
-    expected_scores = in_memory.score(pairs)
     monkeypatch.setattr(scorers, "_IN_MEMORY_BYTES", expected.nbytes - 1)
-    embeddings = BiScorer(bi, precision="fp32", cache=cache).embed(sentences.tokens, tmp_path)
+    (embeddings, _), _ = scorer._embed_sides(pairs, tmp_path)
     assert isinstance(embeddings, np.memmap)
-    assert [path.name for path in tmp_path.iterdir()] == ["embeddings.npy"]
+    assert [path.name for path in tmp_path.iterdir()] == ["embeddings-0.npy"]
     assert np.array_equal(embeddings, expected)
-    assert np.array_equal(in_memory.score(pairs), expected_scores)
+    assert np.array_equal(scorer.score(pairs), expected_scores)
 
 
 def test_dropout_is_off_and_the_models_mode_comes_back(bi, cross, pairs, cache):

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from datasets import Dataset
@@ -214,11 +213,5 @@ def _features(first: NDArray[np.float32], second: NDArray[np.float32]) -> Float3
     return np.concatenate([first, second, np.abs(first - second), first * second], axis=1)
 
 
-_TEXTS: WeakKeyDictionary[Dataset, Dataset] = WeakKeyDictionary()
-"""Per data set its texts alone: token caches know rows by their `Dataset`, and a new one would be hashed again."""
-
-
 def _without_gold(dataset: Dataset) -> Dataset:
-    if dataset not in _TEXTS:
-        _TEXTS[dataset] = dataset.select_columns(["sentence1", "sentence2"])
-    return _TEXTS[dataset]
+    return dataset.select_columns(["sentence1", "sentence2"])

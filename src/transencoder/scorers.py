@@ -163,29 +163,17 @@ class BiScorer(_Computed):
         return sides
 
     def _embed_sides(self, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Embed the distinct sentences of each side; with which of them each row has."""
+        """Embed the distinct sentences of each side, over 16 MB in the folder; with which of them each row has."""
         sides = []
         for number, sentences in enumerate(self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)):
-            own = folder / str(number)
-            own.mkdir()
-            embeddings = self.embed(sentences.tokens, own)
+            shape = (len(sentences.tokens), int(self.model.get_embedding_dimension() or 0))
+            if shape[0] * shape[1] * 4 <= _IN_MEMORY_BYTES:
+                embeddings = np.empty(shape, np.float32)
+            else:
+                embeddings = allocate(folder / f"embeddings-{number}.npy", np.float32, shape)
+            self.embed_into(embeddings, sentences.tokens)
             sides += [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
         return sides
-
-    def embed(self, tokens: Tokens, folder: Path) -> np.ndarray:
-        """Embed n tokenised sentences: float32 (n, dim).
-
-        Args:
-            tokens: The sentences.
-            folder: Where embeddings that would take over 16 MB of memory are written.
-        """
-        shape = (len(tokens), int(self.model.get_embedding_dimension() or 0))
-        if shape[0] * shape[1] * 4 <= _IN_MEMORY_BYTES:
-            embeddings = np.empty(shape, np.float32)
-        else:
-            embeddings = allocate(folder / "embeddings.npy", np.float32, shape)
-        self.embed_into(embeddings, tokens)
-        return embeddings
 
     def embed_into(self, embeddings: np.ndarray, tokens: Tokens) -> None:
         """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""

@@ -4,7 +4,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from typing import Any, get_args
 
@@ -98,8 +98,9 @@ class HeldOut:
             `view_preference`; for bi-encoders what can be said of embeddings too; of the references
             `teacher_agreement` and so on, Spearman's rank correlation times 100, its mean where there are several.
         """
-        scores, view_scores = scorer.score(self._pairs), scorer.score(self._views)
-        found = {"view_preference": view_preference(view_scores, scores)}
+        scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
+        with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
+        found = {"view_preference": view_preference(scorer.score(with_views), scores)}
         if isinstance(scorer, BiScorer):
             sentences, _, views = (side[self.distinct] for side in scorer.embed_sides(self.texts))
             aligned, uniform = alignment(sentences, views), uniformity(sentences)
@@ -114,14 +115,6 @@ class HeldOut:
             f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))
             for name, theirs in references.items()
         }
-
-    @cached_property  # token caches know rows by their Dataset
-    def _pairs(self) -> Dataset:
-        return self.texts.select_columns(["sentence1", "sentence2"])
-
-    @cached_property
-    def _views(self) -> Dataset:
-        return self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
 
 
 def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:

@@ -121,7 +121,7 @@ class TokenCache:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="transencoder-")) if folder is None else folder
-        self._fingerprints: weakref.WeakKeyDictionary[Dataset, str] = weakref.WeakKeyDictionary()
+        self._fingerprints: dict[str, str] = {}
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -174,10 +174,11 @@ class TokenCache:
         return folder
 
     def _fingerprint(self, pairs: Dataset) -> str:
-        found = self._fingerprints.get(pairs)
-        if found is None:
-            found = self._fingerprints[pairs] = fingerprint(pairs.select_columns(_sides(pairs)))
-        return found
+        """Return the texts' fingerprint, computed once for each that `datasets` keeps: of their content or making."""
+        known = pairs._fingerprint
+        if known not in self._fingerprints:
+            self._fingerprints[known] = fingerprint(pairs.select_columns(_sides(pairs)))
+        return self._fingerprints[known]
 
 
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
