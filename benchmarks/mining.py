@@ -27,7 +27,7 @@ from usage import peak_rss_bytes
 
 from transencoder import mine, progress, read_sentences
 from transencoder.mining import Mined
-from transencoder.report.data import mining_lines
+from transencoder.report.words import mining_text
 
 RESULTS = Path(__file__).parent / "results" / "mining.json"
 MOST_REAL = 500_000
@@ -46,7 +46,7 @@ def main() -> None:
     records = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     records[str(options.sentences)] = record
     RESULTS.write_text(json.dumps(dict(sorted(records.items(), key=lambda item: int(item[0]))), indent=1) + "\n")
-    print("\n".join(mining_lines(mined.record)))
+    print(mining_text(mined.record))
     print(table(record))
 
 

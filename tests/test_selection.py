@@ -12,7 +12,7 @@ from transencoder import Member, selection, tokens, train
 from transencoder.errors import InputError
 from transencoder.fit import student
 from transencoder.metrics import spearman
-from transencoder.report.notes import notes_of
+from transencoder.report.verdict import notes_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import criterion_of, hold_out, regrets_of
 from transencoder.training import pairs, plan

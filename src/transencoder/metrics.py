@@ -8,7 +8,6 @@ ranked well or badly and is left out, as sentence-transformers and mteb do.
 import logging
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +15,7 @@ from scipy.stats import DegenerateDataWarning, bootstrap, spearmanr
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from transencoder.errors import InputError
+from transencoder.records import Interval, IntervalRecord
 from transencoder.runs import stage_seed
 
 logger = logging.getLogger(__name__)
@@ -193,37 +193,19 @@ def _labels(labels: NDArray[np.float64]) -> str:
     return ", ".join(f"{label:g}" for label in labels[:_SHOWN])
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Where LEVEL of the resamples lie."""
-
-    low: float
-    high: float
-
-    @property
-    def holds_zero(self) -> bool:
-        """Whether, of a gain, another draw might well have given none."""
-        return self.low <= 0.0 <= self.high
-
-
-@dataclass(frozen=True)
-class RowIntervals:
-    """Of several models on one test, or of their averages over several tests; those that are undefined are left out."""
-
-    scores: dict[str, Interval]
-    """Model -> of its metric times 100."""
-    gains: dict[str, Interval]
-    """Each model but the first -> of its points over the first, both measured on the same resamples."""
-
-
-def row_intervals(draws: Draws, models: Sequence[str]) -> RowIntervals:
-    """Compute intervals of k models and of their gains over the first."""
+def row_intervals(draws: Draws, models: Sequence[str]) -> IntervalRecord:
+    """Compute intervals of k models and of their gains over the first; those that are undefined are left out."""
     scores = {model: interval(drawn) for model, drawn in zip(models, draws, strict=True)}
     gains = {model: interval(drawn - draws[0]) for model, drawn in zip(models[1:], draws[1:], strict=True)}
-    return RowIntervals(
-        {model: each for model, each in scores.items() if each is not None},
-        {model: each for model, each in gains.items() if each is not None},
-    )
+    return {
+        "scores": {model: each for model, each in scores.items() if each is not None},
+        "gains": {model: each for model, each in gains.items() if each is not None},
+    }
+
+
+def includes_zero(gain: Interval) -> bool:
+    """Tell whether another draw might well have given no gain."""
+    return gain[0] <= 0.0 <= gain[1]
 
 
 def interval(draws: NDArray[np.float64]) -> Interval | None:
@@ -232,7 +214,7 @@ def interval(draws: NDArray[np.float64]) -> Interval | None:
     if len(defined) < len(draws) / 2:
         return None
     low, high = np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
+    return float(low), float(high)
 
 
 def metric_draws(

@@ -230,23 +230,27 @@ class PretrainingRecord(TypedDict):
     """Mean cross-entropy in nats on text that was held out, before and after."""
 
 
-class MemberRecord(TypedDict):
-    """One of several members that were trained side by side: what `Result` has of a single one."""
+class EnsembleRecord(TypedDict):
+    """What models score: one member's, or the weighted mean of the members' scores."""
+
+    dev: dict[str, float | None] | None
+    """`start` and the forms -> dev metric times 100."""
+    scores: dict[str, dict[str, float | None]]
+    """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
+    empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
+
+
+class MemberRecord(EnsembleRecord):
+    """A member, alone or one of several that were trained side by side."""
 
     cycles: list[Cycle]
     best: dict[Form, Best]
-    dev: dict[str, float | None] | None
-    scores: dict[str, dict[str, float | None]]
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
+    """Form -> (cycle, step within this training, test set -> metric times 100)."""
     pretraining: NotRequired[PretrainingRecord]
+    """Absent when no masked words were guessed."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
-
-
-class EnsembleRecord(TypedDict):
-    """The weighted mean of the members' scores: of their starts, and of the kept models of each form."""
-
-    dev: dict[str, float | None] | None
-    scores: dict[str, dict[str, float | None]]
+    """`start` and, where pairs are held out, the forms -> what pairs say of them without labels, by criterion."""
 
 
 class ModelSize(TypedDict):
@@ -285,17 +289,21 @@ class SelectionRecord(TypedDict):
     starts: int
 
 
+Interval = tuple[float, float]
+"""Where 95 % of the bootstrap resamples lie, (low, high); a list of two in JSON."""
+
+
 class IntervalRecord(TypedDict):
-    """Where 95 % of a row's bootstrap resamples lie, (low, high); lists of two in JSON."""
+    """Of several models on one test, or of their averages over several tests; those that are undefined are left out."""
 
-    scores: dict[str, tuple[float, float]]
-    """`start` and the forms -> metric times 100."""
-    gains: dict[str, tuple[float, float]]
-    """The forms -> points over the start, on the same resamples."""
+    scores: dict[str, Interval]
+    """Model, such as `start` or a form -> of its metric times 100."""
+    gains: dict[str, Interval]
+    """Each model but the first -> of its points over the first, both measured on the same resamples."""
 
 
-class Result(TypedDict):
-    """The content of result.json."""
+class Result(MemberRecord):
+    """The content of result.json; of several members, what one has is that of `member`."""
 
     method: str
     about: NotRequired[str]
@@ -309,8 +317,6 @@ class Result(TypedDict):
     data: RunData
     texts: NotRequired[TextStatistics]
     """The training text in numbers; absent from earlier runs."""
-    pretraining: NotRequired[PretrainingRecord]
-    """Absent when no masked words were guessed."""
     member: NotRequired[int]
     """From 1: of several members the one whose bi-encoder is best on dev; `cycles`, `best`, `dev` and `scores` are
     its."""
@@ -319,22 +325,11 @@ class Result(TypedDict):
     start_member: NotRequired[int]
     """From 1: of several members the one whose start is `start`."""
     ensemble: NotRequired[EnsembleRecord]
-    """Of these members together."""
+    """Of these members together: of their starts, and of the kept models of each form."""
     metric: str
     """Of the dev set, else of the first test set."""
-    cycles: list[Cycle]
-    best: dict[Form, Best]
-    dev: dict[str, float | None] | None
-    """`start`, `bi` and `cross` -> dev metric times 100."""
-    scores: dict[str, dict[str, float | None]]
-    """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
-    empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
     intervals: NotRequired[dict[str, IntervalRecord]]
     """Of `scores`: each test, and the average of the tests of a metric; absent from earlier runs."""
-    analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
-    """Form -> (cycle, step within this training, test set -> metric times 100)."""
-    criteria: NotRequired[dict[str, dict[str, float | None]]]
-    """`start` and, where pairs are held out, the forms -> what pairs say of them without labels, by criterion."""
     sample_agreement: NotRequired[dict[Form, float | None]]
     """Where there was no dev set and nothing was held out: each form's rank correlation times 100 with the start, on
     training pairs."""

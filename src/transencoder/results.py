@@ -1,14 +1,28 @@
-"""What can be read off a result: its tests by metric, its forms, one member's record, which models look weak."""
+"""What can be read off a finished run: its tests by metric, its forms, which models look weak, what its stages keep."""
 
 import json
+import logging
 import math
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from transencoder import progress, records
 from transencoder.configs import Form
 from transencoder.errors import RunError
-from transencoder.records import FORM_TITLES, Cycle, DataRecord, FormCycle, Result
+from transencoder.metrics import Draws, metric_draws, row_intervals
+from transencoder.records import AVERAGE, DEV, FORM_TITLES, Cycle, DataRecord, IntervalRecord, Result
+from transencoder.runs import finished_stage
 from transencoder.wording import number
+
+logger = logging.getLogger(__name__)
+
+Read = TypeVar("Read")
 
 _CLOSE_TOGETHER = -2.0
 """Uniformity above which a start is taken to be weak. Of six starts on STS pairs the three above had 62.7 to 66.9 on
@@ -48,7 +62,7 @@ def read_result(run_folder: str | Path) -> Result:
 
 
 def of_member(result: Result, number: int) -> Result:
-    """The record of one of several members, from 1, as if it were a run of its own."""
+    """Return the record of one of several members, from 1, as if it were a run of its own."""
     own: Result = {**result, **result["members"][number - 1]}
     for name in ("pretraining", "criteria", "intervals"):
         if name not in result["members"][number - 1]:
@@ -57,7 +71,7 @@ def of_member(result: Result, number: int) -> Result:
 
 
 def of_ensemble(result: Result) -> Result:
-    """The members' weighted mean as if it were a run of its own; it has no cycles and no models."""
+    """Return the members' weighted mean as if it were a run of its own; it has no cycles and no models."""
     ensemble = result["ensemble"]
     own: Result = {**result, "dev": ensemble["dev"], "scores": ensemble["scores"]}
     own.pop("intervals", None)
@@ -65,19 +79,19 @@ def of_ensemble(result: Result) -> Result:
 
 
 def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:
-    """The plain mean over all of `names`; None where one was not measured."""
+    """Return the plain mean over all of `names`; None where one was not measured."""
     values = [scores.get(name) for name in names]
     measured = [value for value in values if value is not None]
     return sum(measured) / len(measured) if measured and len(measured) == len(values) else None
 
 
 def scored_tests(result: Result) -> list[str]:
-    """The scored test sets, in the order of the record."""
+    """Return the scored test sets, in the order of the record."""
     return list(dict.fromkeys(name for form in ("start", *FORM_TITLES) for name in result["scores"].get(form, {})))
 
 
 def tests_by_metric(result: Result) -> dict[str, list[str]]:
-    """Metric -> the scored test sets that are measured by it; only these have a mean."""
+    """Return for each metric the scored test sets that are measured by it; only these have a mean."""
     groups: dict[str, list[str]] = {}
     for name in scored_tests(result):
         metric = result["data"]["tests"][name].get("metric", result["metric"])
@@ -86,7 +100,7 @@ def tests_by_metric(result: Result) -> dict[str, list[str]]:
 
 
 def best_start(result: Result, names: list[str]) -> str:
-    """The start that gains are counted from: `start` or `start_as_is`, the better on average over these tests.
+    """Return the start that gains are counted from: `start` or `start_as_is`, the better on average over these tests.
 
     `start` is measured in the run's precision and length, `start_as_is` in fp32 at the model's own length.
     """
@@ -99,34 +113,29 @@ def best_start(result: Result, names: list[str]) -> str:
 
 
 def training_data(result: Result) -> tuple[str, DataRecord]:
-    """`pairs`, `sentences` or `documents`, and the record of those that the run was trained on."""
+    """Return `pairs`, `sentences` or `documents`, and the record of those that the run was trained on."""
     data = result["data"]
     kind = next(kind for kind in ("pairs", "sentences", "documents") if kind in data)
     return kind, data[kind]
 
 
 def has_cycles(result: Result) -> bool:
-    """Whether the run went through cycles, of which one is kept."""
+    """Tell whether the run went through cycles, of which one is kept."""
     return len(result["cycles"]) > 1 or len(forms_of(result)) > 1
 
 
 def forms_of(result: Result) -> list[Form]:
-    """The forms that the run trained."""
+    """Return the forms that the run trained."""
     return [form for form in FORM_TITLES if form in result["best"]]
 
 
-def form_cycle(cycle: Cycle, form: Form) -> FormCycle | None:
-    """One form's part of a cycle, where the cycle has it."""
-    return cycle.get(form)
-
-
 def metric_mark(metric: str, metrics: Sized) -> str:
-    """What tells a set of this metric from others where there are several metrics: ` (map)`."""
+    """Return what tells a set of this metric from others where there are several metrics: ` (map)`."""
     return f" ({metric})" if len(metrics) > 1 else ""
 
 
 def looks_weak(cross: Mapping[str, float | None]) -> bool:
-    """Whether a cross-encoder did not learn its teacher's ranking.
+    """Tell whether a cross-encoder did not learn its teacher's ranking.
 
     Args:
         cross: What held-out pairs say of it without labels; empty where none were held out.
@@ -163,3 +172,179 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
             "all were worse than the base model, and five of eight bi-encoders that learned from them: more pairs "
             "or epochs, a higher learning rate, or masked words to guess first (pretraining.epochs) may help."
         )
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A test's gold scores."""
+
+    scores: NDArray[np.float64]
+    """One a pair, (n,)."""
+    queries: NDArray[np.intp] | None
+    """Where it is a ranking: the number of each pair's query, (n,)."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a student learned, and what it says of the same pairs afterwards."""
+
+    cycle: int
+    form: Form
+    labels: NDArray[np.float32]
+    """What its teachers said, (n,)."""
+    scores: NDArray[np.float32]
+    """What it says, (n,)."""
+    n_pairs: int
+    """All that it was trained on; n is fewer where only a sample was scored."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some training pairs and what the start and the kept models say of them."""
+
+    rows: NDArray[np.int64]
+    """Which of the training pairs, (n,)."""
+    texts: Sequence[tuple[str, str]]
+    scores: dict[str, NDArray[np.float64]]
+    """`start` and the forms -> (n,)."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The stage files of a finished run, as far as they are there; what is damaged counts as absent."""
+
+    folder: Path
+    result: Result
+
+    def gold(self, test: str | None) -> Gold | None:
+        """Return a test's gold scores, or dev's, given None; earlier runs did not keep them."""
+
+        def read(path: Path) -> Gold:
+            with np.load(path) as arrays:
+                return Gold(arrays["gold"], arrays["queries"] if "queries" in arrays else None)
+
+        return self._read(records.GOLD, f"{test or DEV}.npz", read)
+
+    def scores(self, model: str, test: str | None) -> NDArray[np.float64] | None:
+        """Return what a model gave a test's pairs, (n,).
+
+        Args:
+            model: `start`, `start_as_is` or a form.
+            test: The test's name; None: dev.
+        """
+        folder = "scores" if test else f"scores/{DEV}"
+        member = f"member-{self.result['member']}/" if "member" in self.result else ""  # whose models were kept
+        scores = self._read(f"{folder}/{member}{model.replace('_', '-')}", f"{test or DEV}.npy", _array)
+        return None if scores is None else scores.astype("float64")
+
+    def sample(self) -> Sample | None:
+        """Return training pairs with scores; earlier runs did not keep any."""
+        return self._read(records.SAMPLE, records.SAMPLE_FILE, _sample)
+
+    def lessons(self) -> Iterator[Lesson]:
+        """Yield what each student of each cycle learned, as far as its scores were kept."""
+        for cycle in self.result["cycles"]:
+            for form in records.IN_A_CYCLE:
+                lesson = self._lesson(cycle, form)
+                if lesson is not None:
+                    yield lesson
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the run's students learned teachers' scores in cycles."""
+        return any("/labels-for-" in stage["name"] for stage in self.result["stages"])
+
+    def _lesson(self, cycle: Cycle, form: Form) -> Lesson | None:
+        names = {stage["key"]: stage["name"] for stage in self.result["stages"]}
+        student = names.get(cycle[form]["stage"]) if form in cycle else None
+        if student is None:
+            return None
+        own = f"cycle-{cycle['cycle']}/labels-for-{form}"
+        shared = own if own in names.values() else f"{student.partition('cycle-')[0]}{own}"
+        labels = self._read(shared, "labels.parquet", _labels)
+        if labels is None:
+            return None
+        scores = self._read(f"{student}/scores", "scores.npy", _array)
+        if scores is not None and len(scores) == len(labels):
+            return Lesson(cycle["cycle"], form, labels, scores, len(labels))
+        sample = self.sample() if self.result["best"][form]["cycle"] == cycle["cycle"] else None
+        if sample is None or sample.rows.max(initial=-1) >= len(labels):
+            return None
+        return Lesson(cycle["cycle"], form, labels[sample.rows], sample.scores[form].astype("float32"), len(labels))
+
+    def _read(self, stage: str, name: str, read: Callable[[Path], Read]) -> Read | None:
+        key = next((each["key"] for each in self.result["stages"] if each["name"] == stage), None)
+        folder = None if key is None else finished_stage(self.folder, stage, key)
+        if folder is None or not (folder / name).is_file():
+            return None
+        try:
+            return read(folder / name)
+        except (OSError, ValueError, KeyError) as error:
+            logger.warning("%s cannot be read (%s): the report goes without it", folder / name, error)
+            return None
+
+
+def _array(path: Path) -> NDArray[np.float32]:
+    array: NDArray[np.float32] = np.load(path)
+    if array.ndim != 1:
+        raise ValueError(f"its shape is {array.shape}")
+    return array
+
+
+def _labels(path: Path) -> NDArray[np.float32]:
+    labels: NDArray[np.float32] = pq.read_table(path, columns=["label"])["label"].to_numpy()
+    return labels
+
+
+def _sample(path: Path) -> Sample:
+    table = pq.read_table(path)
+    texts = list(zip(table["sentence1"].to_pylist(), table["sentence2"].to_pylist(), strict=True))
+    models = [name for name in ("start", *FORM_TITLES) if name in table.column_names]
+    return Sample(table["row"].to_numpy(), texts, {name: table[name].to_numpy().astype("float64") for name in models})
+
+
+def drawn_intervals(evidence: Evidence) -> dict[str, IntervalRecord]:
+    """Return intervals by resampling pairs, or queries, of the tests, of dev where there are none; by the row's name.
+
+    About 0.05 ms a thousand pairs, model and resample. Training with another seed is not in these intervals.
+    """
+    result = evidence.result
+    shown = ["start", *forms_of(result)]
+    groups, found = tests_by_metric(result), {}
+    if not groups and result["dev"]:
+        on_dev = draws_of([(evidence, model) for model in shown], None, result["metric"])
+        return {} if on_dev is None else {DEV: row_intervals(on_dev, shown)}
+    with progress.task("intervals of the tests", sum(map(len, groups.values()))) as advance:
+        for metric, names in groups.items():
+            mark = metric_mark(metric, groups)
+            models = [best_start(result, names), *forms_of(result)]
+            draws = {}
+            for name in names:
+                drawn = draws_of([(evidence, model) for model in models], name, metric)
+                if drawn is not None:
+                    draws[name] = drawn
+                    found[name + mark] = row_intervals(drawn, shown)
+                advance(1)
+            if len(names) > 1 and len(draws) == len(names):
+                found[AVERAGE + mark] = row_intervals(np.mean(list(draws.values()), axis=0), shown)
+    return found
+
+
+def draws_of(models: Sequence[tuple[Evidence, str]], test: str | None, metric: str) -> Draws | None:
+    """Return metrics of several models on the same resamples of a test's pairs, or of its queries if it is a ranking.
+
+    Args:
+        models: A run's evidence, and which of its models: `start`, `start_as_is` or a form.
+        test: The test's name, the same data in all runs; None: dev.
+        metric: How it is measured.
+
+    Returns:
+        Metrics times 100, (models, N_RESAMPLES), or None where gold or a model's scores were not kept.
+    """
+    gold = models[0][0].gold(test)
+    scores = [evidence.scores(model, test) for evidence, model in models]
+    if gold is None or any(each is None or each.shape != gold.scores.shape for each in scores):
+        return None
+    return metric_draws(
+        metric, gold.scores, np.array(scores), gold.queries, name=test or DEV, seed=models[0][0].result["seed"]
+    )

@@ -182,7 +182,7 @@ def test_the_released_codes_metric_on_binary_sets_is_the_mean_of_the_aucs(tiny_p
 
 
 def test_report_cards_and_page_know_all_members(trained, tmp_path):
-    from transencoder.report.results_page import results_page
+    from transencoder.report.comparison import results_page
 
     report = (trained.folder / "report.md").read_text()
     assert "| member 1, test |" in report

@@ -8,8 +8,7 @@ import yaml
 
 from transencoder.configs import Form
 from transencoder.records import Result
-from transencoder.report.card import model_card
-from transencoder.report.run_report import report_text
+from transencoder.report.run_report import model_card, report_text
 
 
 def head_of(card: str) -> dict[str, Any]:

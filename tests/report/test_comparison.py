@@ -40,20 +40,20 @@ def test_scores_are_set_against_the_first_runs(runs):
     change(runs[1], scores__bi={"sts12": 73.0, "stsb": 80.254})
     tables = dict(score_tables(read_runs(runs)))
     assert list(tables) == ["Base model", "Bi-encoder", "Cross-encoder"]
-    sts12, stsb, average = tables["Bi-encoder"]
-    assert (average.name, average.cells[1].difference) == ("average", pytest.approx(0.75))
-    assert [cell.is_best for cell in sts12.cells] == [False, True]
-    assert sts12.cells[1].difference == 1.5
-    assert (sts12.cells[1].interval.low, sts12.cells[1].interval.high) == (0.0, 0.0)  # the same scores are kept
-    assert stsb.cells[1].difference is None and not any(cell.is_best for cell in stsb.cells)
+    rows = dict(tables["Bi-encoder"])
+    assert list(rows) == ["sts12", "stsb", "average"] and rows["average"][1].difference == pytest.approx(0.75)
+    assert [cell.is_best for cell in rows["sts12"]] == [False, True]
+    assert rows["sts12"][1].difference == 1.5
+    assert rows["sts12"][1].interval == (0.0, 0.0)  # the same scores are kept
+    assert rows["stsb"][1].difference is None and not any(cell.is_best for cell in rows["stsb"])
 
 
 def test_other_data_under_the_same_name_are_not_compared(runs, tmp_path):
     change(runs[1], data__tests__stsb__fingerprint="other", scores__cross={"sts12": 90.0, "stsb": 90.0})
-    sts12, stsb, average = dict(score_tables(read_runs(runs)))["Cross-encoder"]
-    assert sts12.cells[1].difference == 21.0
-    assert stsb.cells[1].difference is None and not stsb.cells[1].is_best
-    assert average.cells[1].difference is None
+    rows = dict(dict(score_tables(read_runs(runs)))["Cross-encoder"])
+    assert rows["sts12"][1].difference == 21.0
+    assert rows["stsb"][1].difference is None and not rows["stsb"][1].is_best
+    assert rows["average"][1].difference is None
     assert differences(runs, tmp_path)["Data that differ"] == ["test stsb"]
 
 
@@ -87,8 +87,8 @@ def test_runs_without_tests_are_compared_on_dev(bare_result, make_run, tmp_path)
     assert "None of the runs was measured." in write_comparison(folders, tmp_path / "page.html").read_text()
     for folder, dev in zip(folders, (80.0, 82.0), strict=True):
         change(folder, dev={"start": 79.0, "bi": dev, "cross": None})
-    (row,) = dict(score_tables(read_runs(folders)))["Bi-encoder"]
-    assert (row.name, row.cells[1].difference) == ("dev", 2.0)
+    ((name, cells),) = dict(score_tables(read_runs(folders)))["Bi-encoder"]
+    assert (name, cells[1].difference) == ("dev", 2.0)
 
 
 @pytest.mark.parametrize(

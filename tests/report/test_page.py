@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.report.curves import curve_plots
 from transencoder.report.figures import draw
+from transencoder.report.plots import curve_plots
 from transencoder.report.run_report import title_of, write_report
 from transencoder.results import read_result
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from transencoder.records import Result
-from transencoder.report.results_page import results_page
+from transencoder.report.comparison import results_page
 
 MakeRun = Callable[[str, Result | None], Path]
 

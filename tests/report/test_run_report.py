@@ -7,10 +7,9 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.records import Result
-from transencoder.report.card import model_card
-from transencoder.report.curves import curve_plots
-from transencoder.report.notes import notes_of
-from transencoder.report.run_report import report_text, write_report
+from transencoder.report.plots import curve_plots
+from transencoder.report.run_report import model_card, report_text, write_report
+from transencoder.report.verdict import notes_of
 
 MakeRun = Callable[[str, Result | None], Path]
 

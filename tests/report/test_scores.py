@@ -7,11 +7,11 @@ from pathlib import Path
 from rich.console import Console
 
 from transencoder.records import Result
-from transencoder.report.card import model_card
-from transencoder.report.curves import curve_plots
-from transencoder.report.notes import notes_of
-from transencoder.report.results_page import results_page
+from transencoder.report.comparison import results_page
+from transencoder.report.plots import curve_plots
+from transencoder.report.run_report import model_card
 from transencoder.report.scores import score_cells, score_header, score_rows, summary_table
+from transencoder.report.verdict import notes_of
 
 
 def shown(result: Result) -> str:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from transencoder.report.notes import notes_of
 from transencoder.report.run_report import report_text
-from transencoder.report.verdict import verdict_of
+from transencoder.report.verdict import notes_of, verdict_of
 
 
 def shifted(result, **by):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from transencoder.evaluation import LabelledSet
-    from transencoder.metrics import Interval, RowIntervals
+    from transencoder.records import Interval, IntervalRecord
     from transencoder.scorers import KeptScores
 
 _ENSEMBLE = "ensemble"
@@ -94,7 +94,7 @@ class _Row:
     n_sets: int = 1
     scores: Mapping[str, float]
     """Model, the ensemble last -> metric times 100."""
-    intervals: RowIntervals | None
+    intervals: IntervalRecord | None
     """None where the scores are of classes, or undefined."""
 
     @property
@@ -105,11 +105,11 @@ class _Row:
 
     def interval(self, model: str) -> Interval | None:
         """Return that of a model's score."""
-        return self.intervals.scores.get(model) if self.intervals else None
+        return self.intervals["scores"].get(model) if self.intervals else None
 
     def gain_interval(self, model: str) -> Interval | None:
         """Return that of a model's gain."""
-        return self.intervals.gains.get(model) if self.intervals else None
+        return self.intervals["gains"].get(model) if self.intervals else None
 
     @property
     def size(self) -> str:
@@ -209,8 +209,6 @@ def _draws(
 
 def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:
     """Build what `--json` prints: scores of the only model, or of the ensemble with the models' own below `each`."""
-    from transencoder.finished import intervals_record
-
     sets = [row for row in rows if row.metric]
     average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
     *models, last = rows[0].scores
@@ -224,7 +222,7 @@ def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:
         "n_pairs": {row.name: row.n_pairs for row in sets},
         "n_queries": {row.name: row.n_queries for row in sets if row.n_queries is not None},
         **scores_of.pop(last),
-        "intervals": intervals_record({row.name: row.intervals for row in rows if row.intervals}),
+        "intervals": {row.name: row.intervals for row in rows if row.intervals},
     }
     if models:
         record |= {"weights": weights, "each": scores_of, "gains": {row.name: row.gains for row in rows}}
@@ -260,8 +258,8 @@ def _csv_cells(row: _Row) -> Iterator[tuple[str, object]]:
 
 
 def _bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, object]]:
-    yield f"{column} low", interval.low if interval else None
-    yield f"{column} high", interval.high if interval else None
+    yield f"{column} low", interval[0] if interval else None
+    yield f"{column} high", interval[1] if interval else None
 
 
 def _table_of_one(rows: Sequence[_Row]) -> Table:
@@ -294,12 +292,13 @@ def _table_of_several(rows: Sequence[_Row]) -> Table:
 def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
     if math.isnan(value):
         return ABSENT
-    bounds = f" [{interval.low:.1f}, {interval.high:.1f}]" if interval else ""
+    bounds = f" [{interval[0]:.1f}, {interval[1]:.1f}]" if interval else ""
     return f"{value:{sign}.2f}{bounds}"
 
 
 def _remarks(rows: Sequence[_Row]) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
+    from transencoder.metrics import includes_zero
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
     from transencoder.report.words import no_difference
 
@@ -308,7 +307,7 @@ def _remarks(rows: Sequence[_Row]) -> Iterator[str]:
         yield f"{BRACKETS}; {GAIN_BRACKETS}." if others else f"{BRACKETS}."
     for row in rows[-1:] if rows[-1].name == AVERAGE else rows:
         intervals = {model: row.gain_interval(model) for model in others}
-        unknown = [model for model, interval in intervals.items() if interval and interval.holds_zero]
+        unknown = [model for model, interval in intervals.items() if interval and includes_zero(interval)]
         if unknown:
             models = ["the ensemble" if model == _ENSEMBLE else model for model in unknown]
             yield f"{row.name}: {no_difference(models, first, f'these {row.size}')}."

@@ -117,7 +117,7 @@ class Mine(Config):
 
     def __call__(self) -> None:
         from transencoder import mining
-        from transencoder.report.data import mining_lines
+        from transencoder.report.words import mining_text
 
         mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
         start = dict(vars(self.starting))
@@ -137,7 +137,7 @@ class Mine(Config):
         if self.json:
             show(json.dumps(mined.record))
         elif self.output != STDOUT:
-            show(f"{self.output}: " + "\n".join(mining_lines(mined.record)))
+            show(f"{self.output}: {mining_text(mined.record)}")
 
 
 def _texts(source: str, column: str | None, rows: Rows, output: str | None) -> Dataset:

@@ -84,7 +84,7 @@ class Results:
     """Markdown file to write"""
 
     def __call__(self) -> None:
-        from transencoder.report.results_page import results_page
+        from transencoder.report.comparison import results_page
 
         show(str(results_page(self.runs, self.output)))
 

@@ -113,9 +113,8 @@ def _train(config: RunConfig, recipe: str | None = None) -> Any:
 
 
 def _show_result(result: Any) -> None:
-    from transencoder.report.notes import notes_of
     from transencoder.report.scores import score_rows, summary_table, unlabelled_of
-    from transencoder.report.verdict import verdict_of
+    from transencoder.report.verdict import notes_of, verdict_of
     from transencoder.report.words import pretraining_line
 
     if score_rows(result):

@@ -1,28 +1,56 @@
-"""A page that sets runs beside each other: scores, curves, and the settings, data and environments that differ."""
+"""What is written of several runs: a page that sets them beside each other, and the published results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from transencoder import progress
-from transencoder.errors import InputError
-from transencoder.finished import Evidence, draws_of
-from transencoder.metrics import Interval, interval
-from transencoder.records import AVERAGE, DEV, FORM_TITLES, DataRecord, Result
-from transencoder.report.curves import plots_together
+from transencoder.errors import InputError, RunError
+from transencoder.metrics import N_RESAMPLES, interval
+from transencoder.records import AVERAGE, DEV, FORM_TITLES, Interval, Result
 from transencoder.report.figures import SEVERAL, write_plots
-from transencoder.report.rendering import render
+from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of, write_html
-from transencoder.report.words import NONE, all_settings, data_sets, environment_of, metric_titles
-from transencoder.results import forms_of, mean_over, metric_mark, read_result
+from transencoder.report.verdict import notes_of
+from transencoder.report.words import (
+    NONE,
+    all_settings,
+    data_sets,
+    environment_of,
+    markdown_table,
+    metric_titles,
+    render,
+    short_commit,
+    write_page,
+)
+from transencoder.results import (
+    Evidence,
+    draws_of,
+    mean_over,
+    metric_mark,
+    of_ensemble,
+    of_member,
+    read_result,
+    tests_by_metric,
+)
+from transencoder.runs import read_log
+from transencoder.wording import number, shown_source
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Values: TypeAlias = NDArray[np.float64]
 
-    Draws = list[NDArray[np.float64] | None]
-    """Of each run its differences from the first, (resamples,); None where nothing is kept."""
+_DETAILS = ("stage", "name", "error")
+"""Fields of a log line that are shown; others may hold paths of the machine."""
+
+_ROWS = (
+    ("start", "base model"),
+    ("start_as_is", "base model as it is"),
+    ("bi", "bi-encoder"),
+    ("cross", "cross-encoder"),
+)
 
 
 @dataclass(frozen=True)
@@ -30,19 +58,11 @@ class Cell:
     """What one run scores on one test."""
 
     score: float | None
-    is_best: bool = False
-    difference: float | None = None
+    is_best: bool
+    difference: float | None
     """From the first run, on the same data; None where they are equal."""
-    interval: Interval | None = None
+    interval: Interval | None
     """Of the difference, both measured on the same resamples."""
-
-
-@dataclass(frozen=True)
-class ComparedRow:
-    """One test, or the average of those of a metric, over all runs."""
-
-    name: str
-    cells: Sequence[Cell]
 
 
 Row = tuple[str, Sequence[str]]
@@ -127,9 +147,9 @@ def _names(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[ComparedRow]]]:
-    """Return for the base model and each form that any of the runs has: its title and its rows."""
-    forms = [form for form in FORM_TITLES if any(form in forms_of(run.result) for run in runs)]
+def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
+    """Return for the base model and each form that any of the runs has: its title and rows, a row's name and cells."""
+    forms = [form for form in FORM_TITLES if any(form in run.result["best"] for run in runs)]
     tests: dict[str, str] = {}
     for run in runs:
         for name, record in run.result["data"]["tests"].items():
@@ -138,7 +158,7 @@ def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[ComparedRow]]
     with progress.task("intervals of the differences", (len(forms) + 1) * len(tests)) as advance:
         for model, title in (("start", "Base model"), *((form, FORM_TITLES[form].capitalize()) for form in forms)):
             rows = _test_rows(runs, model, tests, advance) if tests else [_dev_row(runs, model)]
-            rows = [row for row in rows if any(cell.score is not None for cell in row.cells)]
+            rows = [(name, cells) for name, cells in rows if any(cell.score is not None for cell in cells)]
             if rows:
                 tables.append((title, rows))
     return tables
@@ -146,61 +166,66 @@ def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[ComparedRow]]
 
 def _test_rows(
     runs: Sequence[Evidence], model: str, tests: dict[str, str], advance: Callable[[int], None]
-) -> list[ComparedRow]:
+) -> list[tuple[str, list[Cell]]]:
     """Return the tests' rows and, for several of a metric that all runs have, their average."""
     rows, metrics = [], dict.fromkeys(tests.values())
-    found = [run.result["scores"].get(model, {}) for run in runs]
+    of_runs = [run.result["scores"].get(model, {}) for run in runs]
     for metric in metrics:
-        names, mark, draws = [name for name, of in tests.items() if of == metric], metric_mark(metric, metrics), {}
+        names, mark = [name for name, of in tests.items() if of == metric], metric_mark(metric, metrics)
+        is_same, draws = {}, {}
         for name in names:
-            is_same = _have_same_data(runs, [name])
-            draws[name] = _draws(runs, is_same, model, name, metric)
-            rows.append(_row(name + mark, [scores.get(name) for scores in found], is_same, draws[name]))
+            records = [run.result["data"]["tests"].get(name) for run in runs]
+            is_same[name] = _equal_the_first([record and record["fingerprint"] for record in records])
+            draws[name] = _differences(runs, is_same[name], model, name, metric)
+            scores = [found.get(name) for found in of_runs]
+            rows.append((name + mark, _cells(scores, is_same[name], draws[name])))
             advance(1)
         if len(names) > 1:
-            scores, together = [mean_over(each, names) for each in found], [*zip(*draws.values(), strict=True)]
-            means = [None if any(drawn is None for drawn in each) else sum(each) / len(each) for each in together]
-            rows.append(_row(AVERAGE + mark, scores, _have_same_data(runs, names), means))
+            means = [mean_over(found, names) for found in of_runs]
+            all_same = [all(each) for each in zip(*is_same.values(), strict=True)]
+            rows.append((AVERAGE + mark, _cells(means, all_same, np.mean(list(draws.values()), axis=0))))
     return rows
 
 
-def _dev_row(runs: Sequence[Evidence], model: str) -> ComparedRow:
+def _dev_row(runs: Sequence[Evidence], model: str) -> tuple[str, list[Cell]]:
     scores = [(run.result["dev"] or {}).get(model) for run in runs]
-    return _row(DEV, scores, _equal_the_first([_fingerprint(run.result["data"]["dev"]) for run in runs]), None)
-
-
-def _have_same_data(runs: Sequence[Evidence], names: Sequence[str]) -> list[bool]:
-    """Check which runs were scored on the first one's data."""
-    return _equal_the_first([[_fingerprint(run.result["data"]["tests"].get(name)) for name in names] for run in runs])
-
-
-def _fingerprint(record: DataRecord | None) -> str | None:
-    return None if record is None else record["fingerprint"]
+    records = [run.result["data"]["dev"] for run in runs]
+    is_same = _equal_the_first([record and record["fingerprint"] for record in records])
+    return DEV, _cells(scores, is_same, np.full((len(runs), N_RESAMPLES), np.nan))
 
 
 def _equal_the_first(values: Sequence[object]) -> list[bool]:
     return [value == values[0] for value in values]
 
 
-def _draws(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, test: str, metric: str) -> "Draws":
+def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, test: str, metric: str) -> Values:
+    """Return the runs' differences from the first, (runs, resamples); NaN for the first, and where nothing is kept."""
+    found = np.full((len(runs), N_RESAMPLES), np.nan)
     kept = [i for i, run in enumerate(runs) if is_same[i] and run.scores(model, test) is not None]
     is_comparable = kept[:1] == [0] and len(kept) > 1
     drawn = draws_of([(runs[i], model) for i in kept], test, metric) if is_comparable else None
-    if drawn is None:
-        return [None] * len(runs)
-    return [drawn[kept.index(i)] - drawn[0] if i in kept[1:] else None for i in range(len(runs))]
+    if drawn is not None:
+        found[kept[1:]] = drawn[1:] - drawn[0]
+    return found
 
 
-def _row(name: str, scores: Sequence[float | None], is_same: Sequence[bool], draws: "Draws | None") -> ComparedRow:
+def _cells(scores: Sequence[float | None], is_same: Sequence[bool], draws: Values) -> list[Cell]:
+    """Return a row's cells.
+
+    Args:
+        scores: Of the runs.
+        is_same: Which of them were scored on the first one's data.
+        draws: Their differences from the first, (runs, resamples).
+    """
     measured = [score for score, same in zip(scores, is_same, strict=True) if score is not None and same]
     best = max(measured) if len(set(measured)) > 1 else None
     cells, first = [], scores[0]
-    for i, (score, same) in enumerate(zip(scores, is_same, strict=True)):
-        difference = score - first if i and same and score is not None and first is not None else None
-        drawn = draws[i] if draws and difference else None
-        found = None if drawn is None else interval(drawn)
-        cells.append(Cell(score, same and best is not None and score == best, difference or None, found))
-    return ComparedRow(name, cells)
+    for score, same, drawn in zip(scores, is_same, draws, strict=True):
+        is_compared = same and score is not None and first is not None
+        difference = (score - first or None) if is_compared else None  # type: ignore[operator]
+        is_best = same and best is not None and score == best
+        cells.append(Cell(score, is_best, difference, interval(drawn) if difference else None))
+    return cells
 
 
 def differing_settings(results: Sequence[Result]) -> list[Row]:
@@ -219,3 +244,98 @@ def differing(results: Sequence[Result], values: Callable[[Result], Iterable[tup
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [(name, [table.get(name, NONE) for table in tables]) for name in names]
     return [row for row in rows if len(set(row[1])) > 1]
+
+
+def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
+    """Write the published results: a table per recipe, each number beside its run, and the runs without a result.
+
+    Args:
+        run_folders: Folders of finished, unfinished or failed runs.
+        output: The Markdown file to write; its folder is made.
+
+    Returns:
+        The path of the page.
+    """
+    path = Path(output)
+    recipes: dict[str, list[tuple[str, Result]]] = {}
+    unfinished = []
+    for folder in (Path(folder) for folder in run_folders):
+        shown = _shown_folder(folder, path.parent)
+        try:
+            result = read_result(folder)
+        except RunError:
+            unfinished.append((shown, _state(folder)))
+            continue
+        recipes.setdefault(result.get("recipe") or folder.resolve().name, []).append((shown, result))
+    sections = [(recipe, *_recipe_section(runs)) for recipe, runs in recipes.items()]
+    return write_page(path, render("results.md.jinja", {"sections": sections, "unfinished": unfinished}))
+
+
+def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dict[str, None]]:
+    """Return what is measured, the lines of the table, and the notes of a recipe's runs."""
+    groups: dict[str, list[str]] = {}
+    for _, result in runs:
+        for metric, names in tests_by_metric(result).items():
+            groups[metric] = list(dict.fromkeys([*groups.get(metric, []), *names]))
+    of_dev = dict.fromkeys(result["metric"] for _, result in runs)
+    metrics = dict.fromkeys([*of_dev, *groups])
+    columns = ["dev" + "".join(metric_mark(metric, metrics) for metric in of_dev)]
+    for metric, names in groups.items():
+        titles = [*names, "average"] if len(names) > 1 else names
+        columns += [name + metric_mark(metric, metrics) for name in titles]
+    header = ("run", "form", *columns, "seed", "commit", "device", "minutes")
+    rows = [row for shown, result in runs for row in _run_rows(shown, result, groups)]
+    notes = dict.fromkeys(f"`{shown}`: {note}" for shown, result in runs for note in notes_of(result))
+    return metric_titles(metrics), markdown_table(header, rows), notes
+
+
+def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[tuple[str, ...]]:
+    """Return the rows of the base model and the trained models, of each member and their ensemble."""
+    environment = result["environment"]
+    origin = (
+        str(result["seed"]),
+        short_commit(environment.get("commit")),
+        environment.get("device", "unknown"),
+        f"{result['seconds'] / 60:.1f}",
+    )
+    views = [("", result)]
+    if "members" in result:
+        views = [(f", member {i}", of_member(result, i)) for i in range(1, len(result["members"]) + 1)]
+        views.append((", ensemble", of_ensemble(result)))
+    rows = []
+    for whose, view in views:
+        for form, title in _ROWS:
+            if form != "start" and form not in view["best"] and form not in view["scores"]:
+                continue
+            scores = view["scores"].get(form, {})
+            cells = [number((view["dev"] or {}).get(form))]
+            for names in groups.values():
+                averages = [mean_over(scores, names)] if len(names) > 1 else []
+                cells += map(number, [*(scores.get(name) for name in names), *averages])
+            rows.append((f"`{shown}`", f"{title}{whose}", *cells, *origin))
+    return rows
+
+
+def _state(folder: Path) -> str:
+    """Say why a run has no result, as far as its folder tells."""
+    if not folder.is_dir():
+        return "no such folder"
+    found = "its result.json cannot be read" if (folder / "result.json").exists() else "not finished"
+    events = read_log(folder)
+    if not events:
+        return f"{found}, nothing logged"
+    last = events[-1]
+    details = ", ".join(f"{key} {last[key]}" for key in _DETAILS if key in last)
+    when = f"last event `{last.get('event', 'unnamed')}` at {last.get('time', 'an unknown time')}"
+    return f"{found}; {when}{f' ({details})' if details else ''}"
+
+
+def _shown_folder(folder: Path, page_folder: Path) -> str:
+    """Return the path relative to the page's project where it lies in it: no path of the machine is published."""
+    project = page_folder.resolve().parent
+    resolved = folder.resolve()
+    return (
+        resolved.relative_to(project).as_posix()
+        if resolved.is_relative_to(project)
+        else shown_source(resolved.as_posix())
+    )

@@ -1,50 +1,50 @@
-"""report.html, its plots and report.md of a finished run, from its records alone."""
+"""What is written of a finished run, from its records alone: report.html, its plots, report.md, and models' cards."""
 
+import re
+from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any
 
+import numpy as np
+from scipy.stats import rankdata
+
 from transencoder.configs import Form
-from transencoder.finished import Evidence, drawn_intervals, intervals_of, intervals_record
+from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.progress import duration
-from transencoder.records import FORM_TITLES, GOLD, PLOTS, SAMPLE, Result
-from transencoder.report.card import reproduction
-from transencoder.report.curves import curve_plots
-from transencoder.report.data import MIX_HEADER, mined_plot, mined_said, mining_lines, mix_rows, texts_of
+from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
+from transencoder.report import plots, scores
 from transencoder.report.figures import Plot, write_plots
-from transencoder.report.labels import disagreements_of, shown_lessons
-from transencoder.report.notes import notes_of
-from transencoder.report.rendering import render
-from transencoder.report.scores import (
-    BRACKETS,
-    GAIN_BRACKETS,
-    gain_plot,
-    member_rows,
-    score_cells,
-    score_header,
-    score_rows,
-    shown_metrics,
-    size_cells,
-    summary_of,
-    unlabelled_of,
-)
-from transencoder.report.verdict import verdict_of
+from transencoder.report.verdict import notes_of, verdict_of
 from transencoder.report.words import (
     all_settings,
     changed_settings,
-    data_sets,
     environment_of,
-    pretraining_line,
-    settings_line,
+    gain,
+    metric_titles,
+    render,
     starts_of,
 )
-from transencoder.results import form_cycle, forms_of, has_cycles, read_result, training_data
+from transencoder.results import (
+    Evidence,
+    Lesson,
+    Sample,
+    best_start,
+    drawn_intervals,
+    forms_of,
+    has_cycles,
+    mean_over,
+    metric_mark,
+    read_result,
+    tests_by_metric,
+    training_data,
+)
 from transencoder.runs import atomic_write_bytes, atomic_write_text
 from transencoder.wording import number
 
-_FORMS: tuple[Form, ...] = ("cross", "bi", "mlm")
-"""In the order in which a cycle trains them."""
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
-_ADD_RECORDS = "Run its command again: finished stages are reused, and what is missing is added."
+_N_SHOWN = 60
+"""Pairs on which the models disagree."""
 
 Values = dict[str, Any]
 """What a template needs, by the names that it has there."""
@@ -63,9 +63,9 @@ def write_report(run_folder: str | Path) -> Path:
     result = read_result(folder)
     evidence = Evidence(folder, result)
     if "intervals" not in result:  # of an earlier version
-        result["intervals"] = intervals_record(drawn_intervals(evidence))
-    values, plots = _page(evidence)
-    values["drawings"] = write_plots(plots, folder / PLOTS)
+        result["intervals"] = drawn_intervals(evidence)
+    values, drawn = _page(evidence)
+    values["drawings"] = write_plots(drawn, folder / PLOTS)
     write_html(folder / "report.html", render("run.html.jinja", values))
     (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
     atomic_write_text(folder / "report.md", report_text(result))
@@ -84,27 +84,19 @@ def title_of(result: Result) -> str:
 
 def report_text(result: Result) -> str:
     """Return the report in Markdown."""
-    mined, unlabelled = training_data(result)[1].get("mined"), unlabelled_of(result)
-    weights = [f"{member.get('weight', 1.0):g}" for member in result["config"].get("members") or []]
-    dev_forms, dev_rows = _dev_rows(result)
+    unlabelled, (dev_forms, dev_rows) = scores.unlabelled_of(result), _dev_rows(result)
     stages = [(each["name"], duration(each["seconds"]), "reused" * each["reused"]) for each in result["stages"]]
     values = _common(result) | {
-        "settings": settings_line(result),
-        "metrics": shown_metrics(result),
-        "header": score_header(result),
-        "rows": [score_cells(row) for row in score_rows(result)],
-        "weights": weights,
-        "member_rows": [score_cells(row) for row in member_rows(result)],
-        "unlabelled_header": ("", *unlabelled.header, "what it says") if unlabelled else (),
+        "header": scores.score_header(result),
+        "rows": [scores.score_cells(row) for row in scores.score_rows(result)],
+        "member_rows": [scores.score_cells(row) for row in scores.member_rows(result)],
         "unlabelled_rows": [(name, *cells, about) for name, about, cells in unlabelled.rows] if unlabelled else [],
-        "has_cycles": has_cycles(result),
         "dev_header": ("", *(FORM_TITLES[form] for form in dev_forms)),
         "dev_rows": dev_rows,
-        "curves": list(curve_plots(result)),
+        "curves": list(plots.curve_plots(result)),
         "plot_folder": PLOTS,
-        "mining_lines": mining_lines(mined) if mined else [],
+        "mined": training_data(result)[1].get("mined"),
         "stage_rows": [*stages, ("whole run", duration(result["seconds"]), "")],
-        **reproduction(result),
     }
     return render("report.md.jinja", values)
 
@@ -113,73 +105,64 @@ def _common(result: Result) -> Values:
     """Return what both forms of the report show."""
     return {
         "result": result,
-        "starts": starts_of(result),
         "verdict": None if "mlm" in result["best"] else verdict_of(result).sentence,
-        "pretraining": pretraining_line(result),
         "notes": notes_of(result),
-        "unlabelled": unlabelled_of(result),
-        "data_sets": list(data_sets(result)),
-        "sizes": size_cells(result["sizes"]) if "sizes" in result else None,
+        "metrics": scores.shown_metrics(result),
+        "unlabelled": scores.unlabelled_of(result),
+        "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
     }
 
 
 def _dev_rows(result: Result) -> tuple[list[Form], list[tuple[str, ...]]]:
     """Return the forms, and what dev said of the base model and of each form after each cycle."""
-    forms = [form for form in _FORMS if form in forms_of(result)]
+    forms = [form for form in plots.IN_TRAINING if form in result["best"]]
     rows = [("base model", *("" for _ in forms[1:]), number((result["dev"] or {}).get("start")))]
     for cycle in result["cycles"]:
         cells = []
         for form in forms:
-            part, best = form_cycle(cycle, form), result["best"].get(form)
-            shown = number(part["dev"] if part else None)
-            cells.append(f"**{shown}**" if best and best["cycle"] == cycle["cycle"] else shown)
+            shown = number(cycle[form]["dev"] if form in cycle else None)
+            cells.append(f"**{shown}**" if result["best"][form]["cycle"] == cycle["cycle"] else shown)
         rows.append((f"cycle {cycle['cycle']}" if has_cycles(result) else "trained", *cells))
     return forms, rows
 
 
 def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     """Return what the page's template needs, and all plots of the page."""
-    result = evidence.result
-    lessons, absent_lessons = shown_lessons(evidence)
-    rows, intervals, texts, curves = score_rows(result), intervals_of(result), texts_of(result), [*curve_plots(result)]
+    result, intervals = evidence.result, evidence.result["intervals"]
+    lessons = [(lesson, _agreement(lesson), plots.lesson_plots(lesson)) for lesson in evidence.lessons()]
+    rows, curves = scores.score_rows(result), [*plots.curve_plots(result)]
     is_tested = any(result["scores"].values())
-    gains = gain_plot(rows, intervals) if is_tested else None
+    gains = plots.gain_plot(rows, intervals) if is_tested else None
     mined, sample = training_data(result)[1].get("mined"), evidence.sample()
-    histogram = mined_plot(mined) if mined else None
+    histogram = plots.mined_plot(mined) if mined else None
+    lengths = plots.length_plot(result["texts"]) if "texts" in result else None
     is_comparable = sample is not None and len(sample.scores) > 1 and len(sample.rows) > 1
-    without = [row.name for row in rows if row.name not in intervals]
-    of_lessons = [plot for lesson in lessons for plot in lesson.plots]
     values = _common(result) | {
         "title": title_of(result),
         "facts": run_facts(result),
         "forms": forms_of(result),
-        "summary": summary_of(result, rows, intervals),
+        "summary": scores.summary_rows(result, rows),
         "rows": rows,
         "intervals": intervals,
         "gains": gains,
-        "metrics": shown_metrics(result),
-        "brackets": f"{BRACKETS}; {GAIN_BRACKETS}.",
-        "without_interval": without if is_tested else [],
-        "no_gold": _why_absent(result, GOLD, "the gold scores of its tests"),
-        "member_rows": member_rows(result),
+        "brackets": f"{scores.BRACKETS}; {scores.GAIN_BRACKETS}.",
+        "without_interval": [row.name for row in rows if row.name not in intervals] if is_tested else [],
+        "member_rows": scores.member_rows(result),
         "curves": curves,
         "has_labels": evidence.has_labels,
         "lessons": lessons,
-        "absent_lessons": absent_lessons,
+        "absent_lessons": _absent(result, [lesson for lesson, *_ in lessons]),
         "disagreements": disagreements_of(sample) if is_comparable and sample else None,
-        "no_sample": _why_absent(result, SAMPLE, "its models' scores of single training pairs"),
-        "texts": texts,
-        "no_texts": _why_absent(result, "texts", "numbers about its training text"),
-        "mining": {"said": mined_said(mined), "header": MIX_HEADER, "mix": mix_rows(mined)} if mined else None,
+        "lengths": lengths,
+        "mined": mined,
         "mined_plot": histogram,
         "longest_stage": max([stage["seconds"] for stage in result["stages"]], default=0.0) or 1.0,
-        "command": reproduction(result)["command"],
         "environment": environment_of(result),
         "changed": changed_settings(result),
         "settings": all_settings(result["config"]),
     }
-    plots = [gains, *curves, *of_lessons, texts.lengths if texts else None, histogram]
-    return values, [plot for plot in plots if plot is not None]
+    drawn = [gains, *curves, *(plot for *_, both in lessons for plot in both), lengths, histogram]
+    return values, [plot for plot in drawn if plot is not None]
 
 
 def run_facts(result: Result) -> list[tuple[str, str]]:
@@ -193,8 +176,94 @@ def run_facts(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-def _why_absent(result: Result, stage: str, what: str) -> str:
-    """Say why a page goes without something that a stage keeps, and what to do."""
-    if any(each["name"] == stage for each in result["stages"]):
-        return f"This run kept {what}, but its stages were removed."
-    return f"This run was made by an earlier version, which did not keep {what}. {_ADD_RECORDS}"
+def _agreement(lesson: Lesson) -> tuple[float, float | None]:
+    """Return how far a student's scores are from its labels, and their correlation; None where it is undefined."""
+    labels, own = lesson.labels.astype(np.float64), lesson.scores.astype(np.float64)
+    is_defined = labels.std() > 0 and own.std() > 0
+    return float(np.abs(own - labels).mean()), float(np.corrcoef(labels, own)[0, 1]) if is_defined else None
+
+
+def _absent(result: Result, lessons: list[Lesson]) -> list[tuple[Form, int]]:
+    """Return the form and the cycle of the students whose scores are not kept."""
+    there = {(lesson.form, lesson.cycle) for lesson in lessons}
+    students = [(form, cycle["cycle"]) for cycle in result["cycles"] for form in IN_A_CYCLE if form in cycle]
+    return [student for student in students if student not in there]
+
+
+def disagreements_of(sample: Sample) -> Values:
+    """Rank the sample's pairs by each model; ranks are compared, as cosines and probabilities are not.
+
+    Returns:
+        `models`; `n_pairs`; `correlations` of the ranks of two models each over the whole sample, None where a model
+        gives every pair the same; `pairs`, the largest disagreement first: their texts, each model's score, its rank
+        in the sample from 0 to 100, and the highest rank less the lowest.
+    """
+    models, n_pairs = list(sample.scores), len(sample.rows)
+    ranks = np.array([100 * (rankdata(own) - 0.5) / n_pairs for own in sample.scores.values()])
+    spreads = ranks.max(axis=0) - ranks.min(axis=0)
+    correlations = None
+    if (ranks.std(axis=1) > 0).all():
+        found = np.corrcoef(ranks)
+        correlations = [(models[i], models[j], found[i, j]) for i, j in combinations(range(len(models)), 2)]
+    pairs = [
+        {
+            "texts": sample.texts[row],
+            "scores": {model: own[row] for model, own in sample.scores.items()},
+            "ranks": dict(zip(models, ranks[:, row], strict=True)),
+            "spread": spreads[row],
+        }
+        for row in np.argsort(-spreads, kind="stable")[:_N_SHOWN]
+    ]
+    return {"models": models, "n_pairs": n_pairs, "correlations": correlations, "pairs": pairs}
+
+
+def model_card(result: Result, form: Form) -> str:
+    """Write the README.md of one of the run's models: what a user must know before relying on it.
+
+    Args:
+        result: The run's record.
+        form: Which one.
+
+    Returns:
+        Markdown with a YAML head, as the hub reads it.
+    """
+    metrics, rows = _metrics(result, form)
+    kind, record = training_data(result)
+    values = {
+        "result": result,
+        "form": form,
+        "base_models": _base_models(result, form),
+        "kind": kind,
+        "record": record,
+        "metrics": metrics,
+        "rows": rows,
+        "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
+        "notes": notes_of(result),
+    }
+    return render("card.md.jinja", values)
+
+
+def _base_models(result: Result, form: Form) -> list[str]:
+    """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
+    config = result["config"]
+    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
+    starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
+    hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
+    ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
+    return [name for name in ids if _HUB_ID.fullmatch(name)]
+
+
+def _metrics(result: Result, form: Form) -> tuple[str, list[tuple[str, str, str, str]]]:
+    """Return what is measured, and rows of tests, their average and dev: base model, this model, gain."""
+    own, groups, dev = result["scores"].get(form, {}), tests_by_metric(result), result["dev"]
+    metrics = dict.fromkeys([*groups, result["metric"]] if dev or not groups else groups)
+    rows = []
+    for metric, names in groups.items():
+        start, mark = result["scores"].get(best_start(result, names), {}), metric_mark(metric, metrics)
+        rows += [(name + mark, start.get(name), own.get(name)) for name in names]
+        if len(names) > 1:
+            rows.append((f"average{mark}", mean_over(start, names), mean_over(own, names)))
+    if dev:
+        rows.append((f"dev{metric_mark(result['metric'], metrics)}", dev.get("start"), dev.get(form)))
+    cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]
+    return metric_titles(metrics), cells

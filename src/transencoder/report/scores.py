@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from transencoder.configs import Form
-from transencoder.metrics import LEVEL, N_RESAMPLES, RowIntervals
+from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
-from transencoder.report.figures import Axis, Plot, Rule, Whiskers, short
 from transencoder.report.words import gain, metric_title, metric_titles
 from transencoder.results import best_start, forms_of, mean_over, metric_mark, of_ensemble, of_member, tests_by_metric
 from transencoder.wording import ABSENT, number, plural
@@ -21,9 +20,6 @@ BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootst
 GAIN_BRACKETS = "for a gain, both models are measured on the same samples"
 
 _GAIN = "gain"
-
-_NAME_LENGTH = 22
-"""Of a test in a plot."""
 
 _CRITERIA = {
     "self_retrieval": "mean reciprocal rank at which half of a sentence's words find it among all",
@@ -54,17 +50,6 @@ class ScoreRow:
         if value is None or self.start is None or math.isnan(value - self.start):
             return None
         return value - self.start
-
-
-@dataclass(frozen=True)
-class Group:
-    """What is shown first of the tests of one metric."""
-
-    title: str
-    row: ScoreRow
-    intervals: RowIntervals | None
-    words: dict[Form, str]
-    """What each form's gain says."""
 
 
 @dataclass(frozen=True)
@@ -199,64 +184,15 @@ def size_cells(sizes: SizeRecord) -> dict[str, Any]:
     return {"header": ("", whose, "student", ""), "rows": rows, "how": how}
 
 
-def summary_of(result: Result, rows: Sequence[ScoreRow], intervals: Mapping[str, RowIntervals]) -> list[Group]:
-    """Return the average of each metric's tests, or the only test, or dev."""
-
-    def group(title: str, row: ScoreRow) -> Group:
-        found = intervals.get(row.name)
-        return Group(title, row, found, {form: _gain_words(row.gain(form), found, form) for form in row.trained})
-
-    by_name, metrics, groups = {row.name: row for row in rows}, tests_by_metric(result), []
-    for metric, names in metrics.items():
+def summary_rows(result: Result, rows: Sequence[ScoreRow]) -> list[tuple[str, ScoreRow]]:
+    """Return what is shown first, with its title: the average of each metric's tests, or the only test, or dev."""
+    by_name, groups, found = {row.name: row for row in rows}, tests_by_metric(result), []
+    for metric, names in groups.items():
         is_single = len(names) == 1
-        row = by_name[(names[0] if is_single else AVERAGE) + metric_mark(metric, metrics)]
         which = names[0] if is_single else f"Average of {plural(len(names), 'test')}"
-        groups.append(group(f"{which}: {metric_title(metric)}", row))
-    return groups or [group(f"Dev: {metric_title(result['metric'])}", row) for row in rows[:1]]
-
-
-def _gain_words(gain: float | None, found: RowIntervals | None, form: Form) -> str:
-    """Say in words what a gain's colour says."""
-    if gain is None:
-        return "not measured"
-    interval = found.gains.get(form) if found else None
-    if interval is None:
-        shown = round(gain, 2)
-        return f"{'above' if shown > 0 else 'below' if shown < 0 else 'same as'} the base model"
-    if interval.low > 0:
-        return "better than the base model"
-    return "worse than the base model" if interval.high < 0 else "no significant difference"
-
-
-def gain_plot(rows: Sequence[ScoreRow], intervals: Mapping[str, RowIntervals]) -> Plot | None:
-    """Make the plot of each form's gain on each test; None where nothing was measured."""
-    forms = list(rows[0].trained) if rows else []
-    marks = []
-    for position, form in enumerate(forms):
-        points, spans = [], []
-        for i, row in enumerate(rows):
-            gain = row.gain(form)
-            if gain is not None:
-                points.append((gain, -i - 0.3 * (position - (len(forms) - 1) / 2)))
-                found = intervals[row.name].gains.get(form) if row.name in intervals else None
-                spans.append(None if found is None else (found.low, found.high))
-        if points:
-            marks.append(Whiskers(label=FORM_TITLES[form], style=form, points=points, spans=spans, along="x"))
-    if not marks:
-        return None
-    names = [row.name if len(row.name) <= _NAME_LENGTH else row.name[: _NAME_LENGTH - 1] + "…" for row in rows]
-    said = [
-        f"{mark.label}: {', '.join(f'{rows[round(-y)].name} {short(x)}' for x, y in mark.points)}." for mark in marks
-    ]
-    return Plot(
-        name="gains",
-        title="Gains over the base model",
-        x=Axis(label="points (metric × 100)"),
-        y=Axis(limits=(-len(rows) + 0.4, 0.6), names={-float(i): name for i, name in enumerate(names)}),
-        marks=[Rule(at="x"), *marks],
-        about=" ".join(said),
-        inches_high=0.9 + 0.36 * len(rows),
-    )
+        row = by_name[(names[0] if is_single else AVERAGE) + metric_mark(metric, groups)]
+        found.append((f"{which}: {metric_title(metric)}", row))
+    return found or [(f"Dev: {metric_title(result['metric'])}", row) for row in rows[:1]]
 
 
 def unlabelled_of(result: Result) -> Unlabelled | None:

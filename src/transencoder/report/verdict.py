@@ -1,11 +1,15 @@
-"""Whether to use what a run made: one sentence, from whatever was measured."""
+"""Whether to use what a run made, and what to know before, from whatever was measured.
 
-from collections.abc import Iterator
+The words are in verdict.txt.jinja and notes.txt.jinja.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from transencoder.configs import Form
-from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result
-from transencoder.report.words import gain, no_difference
+from transencoder.metrics import includes_zero
+from transencoder.records import AVERAGE, DEV, FORM_TITLES, DataRecord, Interval, Result
+from transencoder.report.words import missing_rows_line, no_difference, render
 from transencoder.results import (
     ENOUGH_AGREEMENT,
     best_start,
@@ -14,16 +18,21 @@ from transencoder.results import (
     mean_over,
     metric_mark,
     tests_by_metric,
+    training_data,
+    weak_cross_notes,
+    weak_start_notes,
 )
-from transencoder.wording import number
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep the base model", "unknown"]
-
-_ON_DEV = "on dev"
+Finding = Literal["better", "worse", "open", "unmeasured"]
 
 FALLEN_RETRIEVAL = 3.5
 """Points of self-retrieval by which a bi-encoder is below its base model. Of 26 bi-encoders of these runs the 6 that
 fell so far were worse than it by 2 to 10 points of dev; of those that fell less 11 were worse and 9 better."""
+
+_ALIKE = -0.5
+"""Uniformity above which embeddings are taken to be nearly all alike: a mean cosine of about 0.87. A collapsed SCT
+ended at 0.96, from 0.74 (LOG.md, 2026-11-23)."""
 
 
 class Comparison(NamedTuple):
@@ -34,31 +43,18 @@ class Comparison(NamedTuple):
     start: float | None
     """Metric times 100; None where it was not measured."""
     trained: float | None
-    interval: tuple[float, float] | None = None
-    """Where 95 % of the bootstrap resamples of the gain lie, in points; None where none were drawn."""
+    interval: Interval | None
+    """Of the gain, in points; None where none was drawn."""
 
     @property
-    def is_measured(self) -> bool:
-        """Check whether both have a metric: an encoder that collapsed has none."""
-        return self.start is not None and self.trained is not None
-
-    @property
-    def is_worse(self) -> bool:
-        """Check whether both were measured and the form is below the base model by two decimals."""
-        return self.start is not None and self.trained is not None and round(self.trained, 2) < round(self.start, 2)
-
-    @property
-    def is_open(self) -> bool:
-        """Check whether the two are equal, or the interval of their difference includes 0."""
+    def finding(self) -> Finding:
+        """What is known: by two decimals, and open where both are equal or the gain's interval includes 0."""
         if self.start is None or self.trained is None:
-            return False
-        is_equal = round(self.trained, 2) == round(self.start, 2)
-        return is_equal or (self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1])
-
-    @property
-    def is_better(self) -> bool:
-        """Check whether the form is to be used: measured, above the base model, and not by chance."""
-        return self.is_measured and not self.is_worse and not self.is_open
+            return "unmeasured"  # an encoder that collapsed has no metric
+        start, trained = round(self.start, 2), round(self.trained, 2)
+        if trained == start or (self.interval is not None and includes_zero(self.interval)):
+            return "open"
+        return "worse" if trained < start else "better"
 
 
 class Verdict(NamedTuple):
@@ -69,42 +65,42 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(result: Result) -> Verdict:
-    """Advise on a run's models: by the tests where there are any, else by dev, else it is unknown."""
+    """Advise on a run's models: by the tests where there are any, else by dev.
+
+    Without labels a run can be seen to have failed, not to have succeeded.
+    """
     compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
-    if not any(each.is_measured for each in compared.values()):
-        return _unmeasured(result)
-    better = [form for form, each in compared.items() if each.is_better]
-    unknown = [form for form, each in compared.items() if each.is_open]
-    where, start, *_ = next(iter(compared.values()))
-    gains = [f"the {FORM_TITLES[form]} {_gain(each)}" for form, each in compared.items()]
-    chosen = ", which chose the checkpoints," if where == _ON_DEV else ""
-    said = f"{where}{chosen} the base model has {number(start)}, {' and '.join(gains)}"
-    advice = _advice(better, unknown, len(compared))
-    sets = "this dev set" if where == _ON_DEV else "these tests"
-    return Verdict(advice, f"{_to_do(advice, unknown, len(compared), sets)}: {said}.")
-
-
-def _unmeasured(result: Result) -> Verdict:
-    """Advise without labels: a run can be seen to have failed, not to have succeeded."""
+    of = {
+        finding: [form for form, each in compared.items() if each.finding == finding]
+        for finding in ("better", "open", "unmeasured")
+    }
     criteria = result.get("criteria", {})
-    start, bi = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
-    if start is not None and bi is not None and start - bi > FALLEN_RETRIEVAL:
-        return Verdict(
-            "keep the base model",
-            "Keep the base model: nothing was measured with labels, but from half of its words the bi-encoder finds "
-            f"a sentence less often than the base model (mean reciprocal rank {number(bi)} against {number(start)}).",
-        )
-    if looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result):
-        said = (
-            "Do not use the cross-encoder, which did not learn its teacher's ranking. Whether the bi-encoder is better "
-            "than the base model is unknown without labels"
-        )
+    before, after = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
+    is_measured = len(of["unmeasured"]) < len(compared)
+    if is_measured:
+        advice = _advice(of["better"], of["open"], len(compared))
     else:
-        said = "Whether these models are better than the base model is unknown without labels"
-    return Verdict(
-        "unknown",
-        f"{said}: label a hundred pairs or more and run `transencoder evaluate` on them, the base model first.",
-    )
+        has_fallen = before is not None and after is not None and before - after > FALLEN_RETRIEVAL
+        advice = "keep the base model" if has_fallen else "unknown"
+    values = {
+        "advice": advice,
+        "is_measured": is_measured,
+        "compared": compared,
+        "open_forms": of["open"],
+        "no_difference": no_difference,
+        "retrieval": (before, after),
+        "cross_is_weak": looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
+    }
+    sentence = render("verdict.txt.jinja", values)
+    return Verdict(advice, sentence[0].upper() + sentence[1:])
+
+
+def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
+    if len(better) == n_forms:
+        return "use it"
+    if better:
+        return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
+    return "unknown" if unknown else "keep the base model"
 
 
 def forgot_its_pairs(result: Result) -> bool:
@@ -119,54 +115,75 @@ def forgot_its_pairs(result: Result) -> bool:
 def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
     """Compare a form with the base model: once for each metric of the tests, on dev where there are none."""
     groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
+
+    def interval(row: str) -> Interval | None:
+        intervals = result.get("intervals", {})
+        return intervals[row]["gains"].get(form) if row in intervals else None
+
     for metric, names in groups.items():
-        start = scores.get(best_start(result, names), {})
         mark = metric_mark(metric, groups)
         yield Comparison(
             f"on the tests{mark}",
-            mean_over(start, names),
+            mean_over(scores.get(best_start(result, names), {}), names),
             mean_over(scores.get(form, {}), names),
-            _interval(result, (AVERAGE if len(names) > 1 else names[0]) + mark, form),
+            interval((AVERAGE if len(names) > 1 else names[0]) + mark),
         )
     if not groups:
-        yield Comparison(_ON_DEV, dev.get("start"), dev.get(form), _interval(result, DEV, form))
+        yield Comparison("on dev", dev.get("start"), dev.get(form), interval(DEV))
 
 
-def _interval(result: Result, row: str, form: Form) -> tuple[float, float] | None:
-    found = result.get("intervals", {}).get(row)
-    ends = found["gains"].get(form) if found else None
-    return None if ends is None else (ends[0], ends[1])
+def notes_of(result: Result) -> list[str]:
+    """Return what to know before trusting the numbers: what follows from the record, then the run's own notes."""
+    kind, record = training_data(result)
+    criteria, scores = result.get("criteria", {}), result["scores"]
+    values = {
+        "result": result,
+        "kind": kind,
+        "record": record,
+        "forms": forms_of(result),
+        "n_members": len(result["config"].get("members") or []),
+        "bad_files": _bad_files(result, record),
+        "missing_rows": missing_rows_line(record),
+        "had_a_choice": _had_a_choice(result),
+        "is_tested": any(scores.values()),
+        "undefined_forms": [form for form in FORM_TITLES if None in scores.get(form, {}).values()],
+        "start_scores": list(_start_scores(result)),
+        "worse": [
+            (form, each) for form in FORM_TITLES for each in comparisons(result, form) if each.finding == "worse"
+        ],
+        "weak": [*weak_start_notes(criteria.get("start", {})), *weak_cross_notes(criteria.get("cross", {}))],
+        "forgot_its_pairs": forgot_its_pairs(result),
+        "collapse": _collapse(result.get("uniformity", {})),
+    }
+    return [*filter(None, render("notes.txt.jinja", values).split("\n")), *result["notes"]]
 
 
-def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
-    if len(better) == n_forms:
-        return "use it"
-    if better:
-        return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
-    return "unknown" if unknown else "keep the base model"
+def _bad_files(result: Result, record: DataRecord) -> list[str]:
+    more_files = {
+        "bad-extra-rows.tsv": "extra" in record,
+        "bad-documents.tsv": "documents" in record,
+        "bad-rows-2.tsv and so on": bool(result["config"].get("more_labelled")),
+    }
+    return ["bad-rows.tsv", *(name for name, may_be in more_files.items() if may_be)]
 
 
-def _to_do(advice: Advice, unknown: list[Form], n_forms: int, sets: str) -> str:
-    """Return the advice in words, and what the labelled sets are too small for."""
-    titles = [f"the {FORM_TITLES[form]}" for form in unknown]
-    open_question = f"; {no_difference(titles, 'the base model', sets)}" if unknown else ""
-    if advice == "unknown":
-        worse = {"bi": "Do not use the cross-encoder", "cross": "Keep the base model for embeddings"}
-        found = f"{worse[unknown[0]]}{open_question}" if len(unknown) < n_forms else open_question.removeprefix("; ")
-    elif advice == "use it":
-        found = f"use {'them' if n_forms > 1 else 'it'}"
-    elif advice == "keep the base model" or unknown:
-        found = f"{advice}{open_question}"
-    elif advice == "use only the cross-encoder":
-        found = f"{advice} and keep the base model for embeddings"
-    else:
-        found = f"{advice}; do not use the cross-encoder"
-    return found[0].upper() + found[1:]
+def _had_a_choice(result: Result) -> bool:
+    """Check whether some form was evaluated more than once."""
+    parts = {form: [cycle[form] for cycle in result["cycles"] if form in cycle] for form in forms_of(result)}
+    return any(sum(len(part.get("criteria", ())) for part in of_form) > 1 for of_form in parts.values())
 
 
-def _gain(compared: Comparison) -> str:
-    words = gain(compared.trained, compared.start)
-    if not compared.is_open or compared.interval is None:
-        return words
-    low, high = compared.interval
-    return f"{words} (95 % of resamples between {low:+.2f} and {high:+.2f})"
+def _start_scores(result: Result) -> Iterator[tuple[str, float | None, float | None]]:
+    """Return for each metric its mark and the base model's averages, as it is and as the run reads it."""
+    found, groups = result["scores"], tests_by_metric(result)
+    for metric, names in groups.items() if "start_as_is" in found else ():
+        own, run = (mean_over(found[name], names) for name in ("start_as_is", "start"))
+        yield metric_mark(metric, groups), own, run
+
+
+def _collapse(found: Mapping[str, float | None]) -> tuple[float, float] | None:
+    """Return the uniformity before and after where the embeddings became all alike."""
+    before, after = found.get("start"), found.get("bi")
+    if before is None or after is None or after <= max(_ALIKE, before / 2):
+        return None
+    return before, after

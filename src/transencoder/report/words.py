@@ -1,17 +1,26 @@
-"""How numbers, data sets and settings are worded in reports, results pages and model cards."""
+"""How numbers, data sets and settings are worded in reports, results pages and model cards; templates into pages."""
 
+import base64
+import hashlib
+import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from transencoder import results
 from transencoder.errors import InputError
-from transencoder.records import DataRecord, Result
-from transencoder.results import metric_mark, training_data
+from transencoder.progress import duration
+from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
+from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_text
 from transencoder.settings import settings_of
-from transencoder.wording import ABSENT, plural, shown_source
+from transencoder.wording import ABSENT, number, plural, shown_source
 
 NONE = "none"
 """A setting that is not set."""
@@ -29,6 +38,107 @@ _SHOWN_FINGERPRINT = 12
 _SHOWN_ELSEWHERE = {"output", "pairs", "sentences", "documents", "dev", "tests", "seed"}
 _NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "workers", "report_to"}
 """Settings that change no number."""
+
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
+
+
+def render(template: str, values: dict[str, Any]) -> str:
+    """Fill a template; in HTML every text that is not `Markup` is escaped, and what could hide in it made visible."""
+    return _environment(template.endswith(".html.jinja")).get_template(template).render(**values)
+
+
+@cache
+def _environment(is_html: bool) -> Environment:
+    loader = PackageLoader("transencoder.report")
+    environment = Environment(
+        loader=loader,
+        autoescape=is_html,
+        undefined=StrictUndefined,
+        finalize=_visible if is_html else None,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "data_line": data_line,
+        "digest": _digest,
+        "direction": _direction,
+        "duration": duration,
+        "gain_over": gain,
+        "gold_or": gold_or,
+        "number": number,
+        "plural": plural,
+        "quoted": json.dumps,
+        "share_of": _share_of,
+        "shown": _shown,
+        "table": lambda rows, header: "\n".join(markdown_table(header, rows)),
+        "ticked": _ticked,
+        "title_of": FORM_TITLES.__getitem__,
+    }
+    functions = (data_sets, pretraining_line, reproduce_command, settings_line, short_commit, starts_of)
+    style, script = (Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "page.js"))
+    environment.globals |= {each.__name__: each for each in functions}
+    environment.globals |= {"results": results, "style": style, "script": script, "shapes": SHAPES}
+    return environment
+
+
+def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
+    """Put a replacement character in the place of each character that does not show."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else _INVISIBLE.sub("\ufffd", value)
+
+
+def _shown(value: float, form: str) -> str:
+    """Return a number in a form of Python's, such as `+.2f`, with a true minus sign."""
+    return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
+
+
+def _share_of(count: int, total: int) -> str:
+    """Return a share in percent with one digit, which is 0 or 100 only where it is exactly that."""
+    share = 100 * count / total
+    if 0 < share < 0.1:
+        return "below 0.1 %"
+    return "above 99.9 %" if 99.9 < share < 100 else f"{share:.1f} %"
+
+
+def _direction(gain: float, interval: Interval | None) -> str:
+    """Return the class of a gain: `up`, `down`, or none where the difference is not significant, or shows as zero."""
+    low, high = interval or (round(gain, 2), round(gain, 2))
+    return "up" if low > 0 else "down" if high < 0 else ""
+
+
+def _ticked(text: str) -> Markup:
+    """Return escaped text in which what stands between backticks is code, as in Markdown."""
+    parts = _visible(text).split("`")
+    return Markup("").join(
+        Markup("<code><bdi>{}</bdi></code>").format(part) if position % 2 else escape(part)
+        for position, part in enumerate(parts)
+    )
+
+
+def _digest(content: str) -> str:
+    """Return what the page's policy names a script or style by: nothing else on the page may run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table whose first column is text and the others numbers."""
+    rule = ["---"] + ["---:"] * (len(header) - 1)
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *escaped)]
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write a page; its folder is made.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write_text(path, text)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
+    return path
 
 
 def gain(value: float | None, start: float | None) -> str:
@@ -54,7 +164,7 @@ def metric_title(metric: str) -> str:
 def metric_titles(metrics: Iterable[str]) -> str:
     """Say what the numbers of a table are, with the word that marks its rows where there are several metrics."""
     metrics = list(dict.fromkeys(metrics))
-    return " / ".join(metric_title(metric) + metric_mark(metric, metrics) for metric in metrics)
+    return " / ".join(metric_title(metric) + results.metric_mark(metric, metrics) for metric in metrics)
 
 
 def short_metric(metric: str) -> str:
@@ -87,8 +197,8 @@ def _rows(record: DataRecord, n_rows: int) -> str:
 
 def data_sets(result: Result) -> Iterator[tuple[str, str]]:
     """Return each data set of a run, and it in a few words."""
-    texts, record = training_data(result)
-    yield f"training {texts}", f"{data_line(record)}, {gold_or('unlabelled', record)}"
+    texts, record = results.training_data(result)
+    yield f"training {texts}", f"{data_line(record)}, {gold_or(record, 'unlabelled')}"
     dev, tests = result["data"]["dev"], result["data"]["tests"]
     yield "dev", data_line(dev) if dev else NONE
     if not tests:
@@ -97,21 +207,20 @@ def data_sets(result: Result) -> Iterator[tuple[str, str]]:
         yield f"test {name}", data_line(record)
 
 
-def transductive_line(texts: str, record: DataRecord) -> str:
-    """Say that the training text has sentences of the test sets: in how many rows, where that was counted."""
-    which = f"{record['transductive_rows']:,} of the {record['rows']:,}" if "transductive_rows" in record else "The"
-    return f"{which} training {texts} contain sentences of the test sets, without their scores (transductive)."
-
-
 def missing_rows_line(record: DataRecord) -> str:
     """Say how much of the paper's training text could not be had; empty where nothing is missing."""
     missing = record.get("missing_rows")
     return f"{missing:,} of the paper's training pairs are missing: they are not on the hub." if missing else ""
 
 
-def gold_or(without: str, record: DataRecord) -> str:
+def gold_or(record: DataRecord, without: str) -> str:
     """Say how many gold labels a training text has; where there are none, what is given."""
     return f"with {plural(record['gold_rows'], 'gold label')}" if "gold_rows" in record else without
+
+
+def mining_text(record: MiningRecord) -> str:
+    """Say what went in, which source gave how many pairs, and how the base model scores them; as Markdown."""
+    return render("mining.md.jinja", {"mined": record}).rstrip("\n")
 
 
 def starts_of(result: Result) -> list[str]:
@@ -137,8 +246,7 @@ def pretraining_line(result: Result) -> str:
     return f"{line}."
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A setting that differs from the method's default."""
 
     name: str
@@ -224,24 +332,3 @@ def environment_of(result: Result) -> list[tuple[str, str]]:
 def short_commit(commit: str | None) -> str:
     """Return each commit by its first ten digits."""
     return " + ".join(part[:10] + part[40:] for part in commit.split(" + ")) if commit else "unknown"
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table whose first column is text and the others numbers."""
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    return [f"| {' | '.join(cells)} |" for cells in (header, rule, *escaped)]
-
-
-def write_page(path: Path, text: str) -> Path:
-    """Write a page; its folder is made.
-
-    Raises:
-        InputError: It cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(path, text)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
-    return path

@@ -18,11 +18,9 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
-from transencoder.finished import Evidence, drawn_intervals, intervals_record
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.card import model_card
-from transencoder.report.run_report import write_report
-from transencoder.results import of_member
+from transencoder.report.run_report import model_card, write_report
+from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run, atomic_write_text
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
@@ -155,9 +153,7 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (folder, card) in outcome.teachers.items():
             _export(folder, card, run.folder / TEACHERS / str(number))
-    result["intervals"] = distributed.broadcast(
-        intervals_record(drawn_intervals(Evidence(run.folder, result))) if run.is_first else {}
-    )
+    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     run.finish(result)
     if run.is_first:
         write_report(run.folder)
