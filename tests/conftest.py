@@ -93,6 +93,24 @@ def tiny_bi_encoder(tiny_plm: str) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def bi(tiny_bi_encoder: str) -> "SentenceTransformer":  # noqa: F821
+    """The tiny bi-encoder."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(tiny_bi_encoder, device="cpu")
+
+
+@pytest.fixture
+def cross(tiny_bi_encoder: str) -> "CrossEncoder":  # noqa: F821
+    """A cross-encoder of one output that starts from the tiny bi-encoder."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    torch.manual_seed(0)
+    return CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+
+
 @pytest.fixture(scope="session")
 def tiny_pairs() -> "Dataset":  # noqa: F821
     """200 pairs; `score` is 5 times the share of common topics, whatever the synonyms: 0 to 5."""

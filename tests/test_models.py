@@ -67,11 +67,6 @@ def test_empty_names_are_refused(name):
         resolve_model(name)
 
 
-@pytest.fixture
-def model(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu")
-
-
 @pytest.mark.parametrize("default", [None, "balo "])
 @pytest.mark.parametrize(
     ("given", "expected"),
@@ -84,12 +79,12 @@ def model(tiny_bi_encoder):
         (Prompts(None, "dima "), (None, "dima ")),
     ],
 )
-def test_a_model_that_was_given_prompts_reads_them_saved_too(given, expected, default, model, tmp_path):
-    model.prompts |= {"document": default or ""}
-    model.default_prompt_name = None if default is None else "document"
+def test_a_model_that_was_given_prompts_reads_them_saved_too(given, expected, default, bi, tmp_path):
+    bi.prompts |= {"document": default or ""}
+    bi.default_prompt_name = None if default is None else "document"
     expected = tuple(default if prompt is None else prompt for prompt in expected)
-    assert given.sides(model) == expected
-    model.save_pretrained(str(tmp_path / "start"))
+    assert given.sides(bi) == expected
+    bi.save_pretrained(str(tmp_path / "start"))
     load_bi(tmp_path / "start", prompts=given).save_pretrained(str(tmp_path / "model"))
     saved = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     query, document = (prompt or "" for prompt in expected)

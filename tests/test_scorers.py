@@ -47,17 +47,6 @@ def swapped(pairs):
     return Dataset.from_dict({"sentence1": pairs["sentence2"], "sentence2": pairs["sentence1"]})
 
 
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu")
-
-
-@pytest.fixture
-def cross(tiny_bi_encoder):
-    torch.manual_seed(0)
-    return CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
-
-
 def plain_cosines(model: SentenceTransformer, pairs: Dataset, **options: str) -> np.ndarray:
     first, second = (
         model.encode(list(pairs[column]), **options).astype(np.float64) for column in ("sentence1", "sentence2")

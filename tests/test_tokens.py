@@ -33,16 +33,6 @@ def pairs():
 
 
 @pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu")
-
-
-@pytest.fixture
-def cross(tiny_bi_encoder):
-    return CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
-
-
-@pytest.fixture
 def calls(monkeypatch):
     """How many texts each call of `preprocess` had."""
     found: list[int] = []
