@@ -95,10 +95,10 @@ def tiny_bi_encoder(tiny_plm: str) -> str:
 
 @pytest.fixture
 def bi(tiny_bi_encoder: str) -> "SentenceTransformer":  # noqa: F821
-    """The tiny bi-encoder."""
+    """The tiny bi-encoder, without dropout."""
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(tiny_bi_encoder, device="cpu")
+    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 from transencoder.losses import (
     ContrastiveTensionLoss,
@@ -36,11 +35,6 @@ def slow_in_batch(first: np.ndarray, second: np.ndarray, temperature: float) -> 
             exponentials = [math.exp(float(vector @ other) / temperature) for other in there]
             total -= math.log(exponentials[i] / sum(exponentials))
     return total / (2 * len(first))
-
-
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 def sides(bi):

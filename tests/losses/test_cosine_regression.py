@@ -20,11 +20,6 @@ def draw(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.uniform(-1, 1, n), rng.random(n)
 
 
-@pytest.fixture(scope="module")
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-
-
 def read(model: SentenceTransformer, *sides: list[str]) -> list[dict[str, object]]:
     return [dict(model.preprocess(side)) for side in sides]
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
 
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector, queue_info_nce, similarity_divergence
@@ -10,11 +9,6 @@ from transencoder.losses import SCTLoss, ViewComparison, mlp_projector, queue_in
 FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
 SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
 TEMPERATURES = (0.5, 0.4)
-
-
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 def sides(model):

@@ -31,11 +31,6 @@ def slow_contrast(anchors: np.ndarray, positives: np.ndarray, temperature: float
     return total / (2 * n)
 
 
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-
-
 def read(model: SentenceTransformer, n_columns: int = 6, n_documents: int = 3) -> list[dict[str, object]]:
     columns = zip(*(document[:n_columns] for document in DOCUMENTS[:n_documents]), strict=True)
     return [dict(model.preprocess(list(column))) for column in columns]

@@ -4,18 +4,12 @@ import math
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from torch.nn.functional import normalize
 
 from transencoder.losses import CKDLoss, ConGenLoss, InstanceQueue, queue_info_nce, similarity_divergence
 
 FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
 SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
-
-
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 @pytest.fixture

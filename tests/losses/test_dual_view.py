@@ -5,18 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, SoftmaxLoss
 
 from transencoder.losses import CosineRegressionLoss, DualViewLoss, annealed, class_divergence
 
 FIRST, SECOND = ["balo", "bama dalo", "gelo kama", "felo"], ["balo lelo", "dalo", "kama memo", "felo felo"]
 N_CLASSES = 3
-
-
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 def sides(model):

@@ -27,11 +27,6 @@ class CountingModel(torch.nn.Module):
         return self.model(features)
 
 
-@pytest.fixture(scope="module")
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-
-
 def read(model: SentenceTransformer, *sides: list[str]) -> list[dict[str, object]]:
     return [dict(model.preprocess(side)) for side in sides]
 

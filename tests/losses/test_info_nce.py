@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 
 from transencoder.losses import InfoNCELoss, info_nce, tanh_projector
 
@@ -26,11 +25,6 @@ def slow_info_nce(queries: np.ndarray, keys: np.ndarray, temperature: float, fir
 def draw(n_queries: int, n_keys: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(n_queries + 10 * n_keys + 100 * dim)
     return rng.normal(size=(n_queries, dim)), rng.normal(size=(n_keys, dim))
-
-
-@pytest.fixture(scope="module")
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
 
 
 @pytest.mark.parametrize(("n_queries", "n_keys", "first_key"), [(1, 1, 0), (2, 2, 0), (7, 7, 0), (4, 12, 8), (3, 9, 3)])

@@ -53,11 +53,6 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
     return [torch.from_numpy(array).float() for array in arrays]
 
 
-@pytest.fixture
-def bi(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-
-
 @pytest.mark.parametrize(("n", "n_keys", "first_key"), [(2, 2, 0), (5, 5, 0), (3, 8, 0), (3, 8, 4)])
 @pytest.mark.parametrize("dim", [2, 16])
 @pytest.mark.parametrize("temperature", [0.2, 1.0])
