@@ -62,21 +62,19 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def variants(vary: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The runs that varied settings make: each combination's name, fit for a folder, and its overrides.
+    """Return the runs that varied settings make: each combination's name, fit for a folder, and its overrides.
 
-    Args:
-        vary: Setting -> values: `{"seed": ["1", "2"]}` gives `seed-1` and `seed-2`.
+    `{"seed": ["1", "2"]}` gives `seed-1` and `seed-2`.
 
     Raises:
         InputError: Two combinations have one name.
     """
-    combinations = itertools.product(*([(name, value) for value in values] for name, values in vary.items()))
     runs: dict[str, list[str]] = {}
-    for each in combinations:
-        name = ",".join(f"{name}-{value}" for name, value in each).replace("/", "-")
+    for values in itertools.product(*vary.values()):
+        name = ",".join(f"{name}-{value}" for name, value in zip(vary, values, strict=True)).replace("/", "-")
         if name in runs:
             raise InputError(f"two of the varied runs would lie in one folder, {name}; give each value once")
-        runs[name] = [f"{name}={value}" for name, value in each]
+        runs[name] = [f"{name}={value}" for name, value in zip(vary, values, strict=True)]
     return runs
 
 
@@ -107,11 +105,7 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
-    """A recipe and, before it, those that it comes after, and theirs.
-
-    Args:
-        path: Its file.
-        waiting: Recipes that come after it.
+    """Return a recipe and, before it, those that it comes after, and theirs; `waiting` are those that come after it.
 
     Raises:
         InputError: One is not to be had, or waits for itself.
@@ -150,17 +144,13 @@ def _typed(value: Any) -> str:
 
 
 def list_recipes() -> dict[str, Path]:
-    """The recipes that come with the project: `<method>/<row>` -> file, sorted by name."""
-    found = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for folder in _FOLDERS
-        for path in folder.glob("*/*.toml")
-    }
-    return dict(sorted(found.items()))
+    """Return the recipes that come with the project: `<method>/<row>` -> file, sorted by name."""
+    files = (path for folder in _FOLDERS for path in folder.glob("*/*.toml"))
+    return dict(sorted({f"{path.parent.name}/{path.stem}": path for path in files}.items()))
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe: a path that exists, or the name of one that comes with the project.
+    """Return the file of a recipe: a path that exists, or the name of one that comes with the project.
 
     Raises:
         InputError: There is neither, or several recipes have that name.
@@ -178,12 +168,7 @@ def find_recipe(name: str) -> Path:
 
 
 def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> Config:
-    """Make a config of a table of plain values; what the table lacks takes its default.
-
-    Args:
-        config_class: The config's dataclass.
-        table: Field -> text, number, truth value, list or table.
-        origin: Where the values come from, such as the file's name; error messages begin with it.
+    """Make a config of a table of plain values; error messages begin with `origin`, such as the file's name.
 
     Raises:
         InputError: An unknown field, a value of another type, a required field that is absent, or values that
@@ -257,12 +242,9 @@ def _check_choice(setting: Setting, value: str, name: str) -> None:
 
 
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
-    """Put `name=value` into a table of plain values, such as `bi.epochs=3` or `members.1.pooling=cls`.
+    """Put `name=value` into a config's table of plain values, such as `bi.epochs=3` or `members.1.pooling=cls`.
 
-    Args:
-        table: A recipe's values; changed in place.
-        config_class: The config that the table is for.
-        override: A dotted name, `=`, and a TOML value; a bare word is a text, `none` unsets.
+    The value is TOML, or a bare word, which is a text; `none` unsets.
 
     Raises:
         InputError: There is no `=`, no such setting, or the value is of another type.

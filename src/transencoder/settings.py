@@ -223,10 +223,7 @@ def expanded(config: Config) -> Config:
 def with_texts(config: Config, change: Callable[[str, str], str], prefix: str = "") -> Config:
     """Return a config with other texts, also in its lists and nested configs; the token is left as it is.
 
-    Args:
-        config: A method's config.
-        change: A text and its dotted name, such as `members.1.start` -> the text in its place.
-        prefix: What stands before the names of the config's fields.
+    `change` takes a text and its dotted name, such as `members.1.start`, and returns what comes in its place.
     """
     assert is_dataclass(config) and not isinstance(config, type)
 

@@ -66,14 +66,7 @@ class Logs:
 
 
 def add_command(commands: Commands, name: str, command: type, description: str = "") -> argparse.ArgumentParser:
-    """Add a command with its options and those of all.
-
-    Args:
-        commands: The sub-parsers it joins.
-        name: What is typed.
-        command: The dataclass of its options, which is called to run it.
-        description: Its first line stands in the list of commands. Default: that of the dataclass's docstring.
-    """
+    """Add a command with its options and those of all; default description: the first line of its docstring."""
     if not description:
         text = str(command.__doc__).partition("\n")[0].rstrip(".")
         description = text[:1].lower() + text[1:]

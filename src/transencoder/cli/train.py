@@ -207,20 +207,19 @@ class RunRecipes(RunOptions):
         named = [recipes.find_recipe(name) for name in self.names]
         as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=(), parity=False)
         ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
-        planned = [(path, _variants(path, way), way) for path, way in ways.items()]
+        planned = {path: _variants(path, way) for path, way in ways.items()}
         if self.dry_run:
-            _plan([each.config for _, runs, _ in planned for each in runs])
+            _plan([each.config for runs in planned.values() for each in runs])
             return
-        for path, runs, way in planned:
-            name = _name_of(path, way)
-            if way.sweep:
+        for path, runs in planned.items():
+            if ways[path].sweep:
                 _choose(runs)
             elif runs[0].name:
-                _tabulate(runs, name)
+                _tabulate(runs)
             elif path in named:
-                train_and_show(runs[0].config, name)
+                train_and_show(runs[0].config, runs[0].recipe)
             else:
-                _train_before(runs[0].config, name)
+                _train_before(runs[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +228,8 @@ class _Variant:
 
     name: str
     """Such as `seed-1,bi.epochs-3`; empty for the only run."""
-    overrides: list[str]
-    """What makes it: `seed=1`, `bi.epochs=3`."""
+    recipe: str | None
+    """The recipe's name and the options that make this run alone; None where the run is not the recipe's own."""
     config: RunConfig
 
 
@@ -246,16 +245,20 @@ def _variants(path: Path, options: RunRecipes) -> list[_Variant]:
         raise InputError(
             f"{path} has no table [parity], which says where a released code differs from the paper; leave --parity out"
         )
+    varied = _varied("--vary", options.vary)
+    are_own = all(set(values) <= set(recipe.vary.get(setting, ())) for setting, values in varied.items())
+    names = {file: name for name, file in recipes.list_recipes().items()}
+    own_name = names.get(path) if are_own and not options.overrides and not options.sweep else None
     parity = [f"{name}={value}" for name, value in recipe.parity.items()] if options.parity else []
     output = [] if options.output is None else [f"output={options.output}"]
-    vary = recipe.vary | _varied("--vary", options.vary) | _varied("--sweep", options.sweep)
     runs: list[_Variant] = []
-    for name, overrides in recipes.variants(vary).items():
+    for name, overrides in recipes.variants(recipe.vary | varied | _varied("--sweep", options.sweep)).items():
         config = recipes.load_recipe(path, [*parity, *options.overrides, *overrides, *output])
         folder = "-".join(part for part in (config.output, "parity" if options.parity else "", name) if part)
         before = tuple(run.config.output for run in runs)
         config = replace(config, output=folder, reuse_from=(*config.reuse_from, *before))
-        runs.append(_Variant(name=name, overrides=overrides, config=config))
+        words = ["--parity"] * options.parity + [f"--vary {override}" for override in overrides]
+        runs.append(_Variant(name=name, recipe=own_name and " ".join([own_name, *words]), config=config))
     return runs
 
 
@@ -270,16 +273,6 @@ def _varied(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
             raise InputError(f"{flag} {name.strip()} is given twice. Give all values at once: {flag} seed=1,2,3")
         found[name.strip()] = [value.strip() for value in values.split(",")]
     return found
-
-
-def _name_of(path: Path, options: RunRecipes) -> str | None:
-    """Return the name of a recipe that comes along where the runs are its own, all or some of those it varies."""
-    own, varied = recipes.read_recipe(path).vary, _varied("--vary", options.vary)
-    are_own = all(set(values) <= set(own.get(setting, ())) for setting, values in varied.items())
-    if not are_own or options.overrides or options.sweep:
-        return None
-    name = {file: name for name, file in recipes.list_recipes().items()}.get(path)
-    return f"{name} --parity" if name and options.parity else name
 
 
 def _plan(runs: Sequence[RunConfig]) -> None:
@@ -355,22 +348,18 @@ def _dev(result: Any) -> float:
     return -math.inf if dev is None else dev
 
 
-def _tabulate(runs: Sequence[_Variant], recipe: str | None) -> None:
-    """Train each and show a table of all, in their order; `recipe` is the name of what these are the runs of."""
+def _tabulate(runs: Sequence[_Variant]) -> None:
+    """Train each and show a table of all, in their order."""
     from transencoder.report.scores import runs_table
 
-    results = {}
-    for each in runs:
-        options = " ".join(f"--vary {override}" for override in each.overrides)  # what makes this run alone
-        results[each.name] = _train(each.config, recipe and f"{recipe} {options}").result
-    show(runs_table(results))
+    show(runs_table({each.name: _train(each.config, each.recipe).result for each in runs}))
 
 
-def _train_before(config: RunConfig, name: str | None) -> None:
+def _train_before(run: _Variant) -> None:
     """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
     while True:
         try:
-            return train_and_show(config, name)
+            return train_and_show(run.config, run.recipe)
         except RunInUseError as error:
             logger.info("waiting: %s", str(error).partition(";")[0])
-            wait_until_free(Path(expanded(config).output))
+            wait_until_free(Path(expanded(run.config).output))
