@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.table import Table
 
+import transencoder
 from transencoder import progress
 from transencoder.cli.files import PairRows
 from transencoder.cli.flags import option
@@ -22,15 +23,13 @@ from transencoder.cli.scoring import Models, checked_weights, loaded
 from transencoder.cli.terminal import show
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
-from transencoder.records import AVERAGE
+from transencoder.records import AVERAGE, Interval, IntervalRecord
 from transencoder.wording import ABSENT, plural
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder.evaluation import LabelledSet
-    from transencoder.records import Interval, IntervalRecord
-    from transencoder.scorers import KeptScores
+    from transencoder import evaluation, scorers
 
 _ENSEMBLE = "ensemble"
 _SEED = 2021
@@ -119,15 +118,13 @@ class _Row:
         return plural(self.n_sets, "test") if self.n_pairs is None else plural(self.n_pairs, "pair")
 
 
-def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
-    from transencoder.evaluation import LabelledSet, load_sets
-    from transencoder.pairs import read_pairs
-    from transencoder.tasks import expand
+def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
+    from transencoder import evaluation, tasks
 
     if options.pairs is not None:
-        pairs = read_pairs(options.pairs, score_column=options.score_column, **vars(options.rows))
-        return {options.pairs: LabelledSet(pairs, options.metric or "spearman")}
-    classes = [task.name for task in expand(options.tasks) if task.metric == "accuracy"]
+        pairs = transencoder.read_pairs(options.pairs, score_column=options.score_column, **vars(options.rows))
+        return {options.pairs: evaluation.LabelledSet(pairs, options.metric or "spearman")}
+    classes = [task.name for task in tasks.expand(options.tasks) if task.metric == "accuracy"]
     if options.metric and classes:
         raise InputError(
             f"--metric is {options.metric}, but {', '.join(classes)} is of classes and has accuracy; leave one of them "
@@ -135,10 +132,10 @@ def _labelled_sets(options: Evaluate) -> dict[str, LabelledSet]:
         )
     rows = options.rows
     where = {"data_folder": rows.data_folder, **rows.hub}
-    return load_sets(options.tasks, metric=options.metric, **where)
+    return evaluation.load_sets(options.tasks, metric=options.metric, **where)
 
 
-def _measured(options: Evaluate, sets: Mapping[str, LabelledSet], weights: list[float]) -> list[_Row]:
+def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[_Row]:
     """Measure the models and, of several, their ensemble, each on each set once; the last row may be the average."""
     from transencoder.evaluation import average, gold_of, measure
     from transencoder.metrics import n_ranked, row_intervals
@@ -185,9 +182,9 @@ class _Again:
 
 
 def _draws(
-    sets: Mapping[str, LabelledSet],
+    sets: Mapping[str, evaluation.LabelledSet],
     gold: Mapping[str, tuple[np.ndarray, np.ndarray | None]],
-    kept: Mapping[str, KeptScores],
+    kept: Mapping[str, scorers.KeptScores],
 ) -> dict[str, np.ndarray]:
     """Draw bootstrap samples of each set whose metric has them.
 

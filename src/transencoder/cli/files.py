@@ -12,6 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+import transencoder
 from transencoder import files
 from transencoder.cli.flags import option
 from transencoder.errors import InputError
@@ -75,11 +76,9 @@ class PairRows(Rows):
 
 def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
     """Read sentences; stdin has one a line unless an option says otherwise."""
-    from transencoder.pairs import read_sentences
-
     if source == STDOUT and not (column or rows.file_format or rows.header is not None):
         rows = replace(rows, file_format="txt")
-    return read_sentences(source, column=column, **vars(rows))
+    return transencoder.read_sentences(source, column=column, **vars(rows))
 
 
 def check_output(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich.table import Table
 
+import transencoder
 from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
@@ -22,8 +23,7 @@ from transencoder.models import Prompts
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder.scorers import Scorer
-    from transencoder.views import Comparison, View
+    from transencoder import scorers, views
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +141,7 @@ class Mine(Config):
 
 
 def _texts(source: str, column: str | None, rows: Rows, output: str | None) -> Dataset:
-    from transencoder.pairs import read_sentences
-
-    texts = read_sentences(source, column=column, **vars(rows))
+    texts = transencoder.read_sentences(source, column=column, **vars(rows))
     check_texts(texts, output)
     return texts
 
@@ -263,10 +261,10 @@ class Views(Config):
         for source in (self.sentences, self.making.synonyms, *self.making.translations):
             if self.output and source:
                 check_output(self.output, source=source)
+        from transencoder import views
         from transencoder.pairs.store import cache_folder_for_rows
-        from transencoder.views import compare
 
-        found: dict[str, Comparison] = {}
+        found: dict[str, views.Comparison] = {}
         with TemporaryDirectory(prefix="views-", dir=cache_folder_for_rows(self.rows.cache_folder)) as folder:
             scorers = _scorers(self, Path(folder))
             for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, Path(folder)):
@@ -276,7 +274,7 @@ class Views(Config):
                         sides = f"sentence1 {self.first or 'as-is'}, sentence2 {name}"
                         show(f"{self.output}: {len(pairs)} pairs, {sides}")
                 if self.comparing.stats:
-                    found[name] = compare(pairs, scorers)
+                    found[name] = views.compare(pairs, scorers)
         if self.comparing.json:
             show(json.dumps({name: asdict(comparison) for name, comparison in found.items()}))
         elif self.comparing.stats:
@@ -284,33 +282,30 @@ class Views(Config):
 
 
 def _given_pairs(options: Views) -> Iterator[tuple[str, Dataset]]:
-    from transencoder.pairs import read_pairs
-
     pairs = str(options.pairs)
-    yield pairs, read_pairs(pairs, columns=options.columns or None, **vars(options.rows))
+    yield pairs, transencoder.read_pairs(pairs, columns=options.columns or None, **vars(options.rows))
 
 
 def _made_pairs(options: Views, folder: Path) -> Iterator[tuple[str, Dataset]]:
     """Yield the pairs of each kind of second view, under its name."""
-    from transencoder.views import TwoViews
+    from transencoder import views
 
     first = _view(options.first or "as-is", 0, options)
     seconds = {kind: _view(kind, -1, options) for kind in options.second}
     column = options.columns[0] if options.columns else None
     sentences = _texts(str(options.sentences), column, options.rows, options.output)
     for kind, second in seconds.items():
-        maker = TwoViews(first=first, second=second)
+        maker = views.TwoViews(first=first, second=second)
         yield kind, maker(sentences, folder / f"{kind}.arrow", options.seed, options.processes)
 
 
-def _view(kind: Kind, side: int, options: Views) -> View:
+def _view(kind: Kind, side: int, options: Views) -> views.View:
     """Make a view; `side` is 0 for `--first`, -1 for `--second`.
 
     Raises:
         InputError: An option is missing or cannot be used.
     """
-    from transencoder import views
-    from transencoder.encoders import fetch
+    from transencoder import encoders, views
 
     making, hub = options.making, options.rows.hub
     share: dict[str, Any] = {} if making.share is None else {"share": making.share}
@@ -323,13 +318,12 @@ def _view(kind: Kind, side: int, options: Views) -> View:
     if kind == "synonyms":
         return views.Synonyms(table=views.read_synonyms(str(making.synonyms)))
     if kind == "mlm":
-        return views.MaskedWords(folder=fetch(str(making.mlm), **hub), device=making.device, **share)
+        return views.MaskedWords(folder=encoders.fetch(str(making.mlm), **hub), device=making.device, **share)
     return _back_translation(side, options) if kind == "back-translation" else views.as_is
 
 
-def _back_translation(side: int, options: Views) -> View:
-    from transencoder import views
-    from transencoder.encoders import fetch
+def _back_translation(side: int, options: Views) -> views.View:
+    from transencoder import encoders, views
 
     making = options.making
     models = (making.translate, making.translate_back)
@@ -341,25 +335,28 @@ def _back_translation(side: int, options: Views) -> View:
     if making.translations:
         return views.read_translations(making.translations[side], cache_folder=options.rows.cache_folder)
     beams: dict[str, Any] = {} if making.beams is None else {"n_beams": making.beams}
-    folders = [fetch(names[side], **options.rows.hub) for names in models]
+    folders = [encoders.fetch(names[side], **options.rows.hub) for names in models]
     steps = (views.Translator(folder=folder, device=making.device, **beams) for folder in folders)
     return views.BackTranslation(steps=tuple(steps))
 
 
-def _scorers(options: Views, folder: Path) -> dict[str, Scorer]:
+def _scorers(options: Views, folder: Path) -> dict[str, scorers.Scorer]:
     if not options.comparing.model:
         return {}
-    from transencoder.devices import checked_device
-    from transencoder.encoders import fetch, load_bi
-    from transencoder.scorers import BiScorer
-    from transencoder.tokens import TokenCache
+    from transencoder import devices, encoders, tokens
 
-    cache, device = TokenCache(folder), checked_device(options.making.device) if options.making.device else None
-    folders = {name: fetch(name, form="bi", **options.rows.hub) for name in options.comparing.model}
-    return {name: BiScorer(load_bi(model, device=device), cache=cache) for name, model in folders.items()}
+    cache, device = (
+        tokens.TokenCache(folder),
+        devices.checked_device(options.making.device) if options.making.device else None,
+    )
+    folders = {name: encoders.fetch(name, form="bi", **options.rows.hub) for name in options.comparing.model}
+    return {
+        name: transencoder.BiScorer(encoders.load_bi(model, device=device), cache=cache)
+        for name, model in folders.items()
+    }
 
 
-def _table(found: dict[str, Comparison], options: Views) -> Table:
+def _table(found: dict[str, views.Comparison], options: Views) -> Table:
     table = Table(caption=None if options.pairs else f"against {options.first or 'as-is'}")
     table.add_column("views")
     for title in ("edit distance", *(f"cosine, {name}" for name in options.comparing.model)):

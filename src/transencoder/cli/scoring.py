@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import transencoder
 from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_pairs
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
@@ -20,8 +21,7 @@ from transencoder.errors import InputError
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
-    from transencoder.labels import Teacher
-    from transencoder.scorers import Scorer
+    from transencoder import labels, scorers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +68,10 @@ class Score:
 
     def __call__(self) -> None:
         check_output(self.output, source=self.pairs)
-        from transencoder.pairs import read_pairs
-        from transencoder.scorers import MeanScorer
-
-        pairs = read_pairs(self.pairs, **vars(self.rows))
+        pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
         check_texts(pairs, self.output)
         with loaded(self.scoring, self.rows) as teachers:
-            scores = MeanScorer([teacher.scorer for teacher in teachers]).score(pairs)
+            scores = transencoder.MeanScorer([teacher.scorer for teacher in teachers]).score(pairs)
         write_pairs(pairs, self.output, scores)
 
 
@@ -97,17 +94,16 @@ class Label:
         check_output(self.output, formats=(".parquet",), source=self.pairs)
         models = self.scoring.models
         weights = checked_weights(self.weights, len(models))
-        from transencoder.labels import label
-        from transencoder.pairs import read_pairs
+        from transencoder import labels
 
-        pairs = read_pairs(self.pairs, **vars(self.rows))
+        pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
         with loaded(self.scoring, self.rows) as teachers:
             weighted = [replace(teacher, weight=weight) for teacher, weight in zip(teachers, weights, strict=True)]
-            labels = label(weighted, pairs, self.policy)
+            labelled = labels.label(weighted, pairs, self.policy)
         raw_file = str(Path(self.output).with_suffix(".raw.parquet"))
         with whole_file(self.output) as temporary, whole_file(raw_file) as raw:
-            labels.write(temporary, pairs)
-            labels.write_raw(raw)
+            labelled.write(temporary, pairs)
+            labelled.write_raw(raw)
         show(f"{self.output}: {len(pairs)} pairs labelled by {', '.join(models)}, policy {self.policy}")
 
 
@@ -126,7 +122,7 @@ def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
 
 
 @contextmanager
-def loaded(scoring: Models, where: Where) -> Iterator[list[Teacher]]:
+def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
     """Load the models as they were saved, bi- or cross-encoders; tokens are kept until the end.
 
     Raises:
@@ -136,38 +132,39 @@ def loaded(scoring: Models, where: Where) -> Iterator[list[Teacher]]:
         yield [_load_teacher(model, scoring, where, Path(folder)) for model in scoring.models]
 
 
-def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> Teacher:
-    from transencoder.devices import checked_device
-    from transencoder.encoders import fetch, load_trained, weights_fingerprint
-    from transencoder.labels import Teacher
+def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> labels.Teacher:
+    from transencoder import devices, encoders, labels
 
-    device = checked_device(scoring.device) if scoring.device else None
-    folder = fetch(name, revision=scoring.revision, **where.hub)
-    model = load_trained(folder, device, max_length=scoring.max_length)
+    device = devices.checked_device(scoring.device) if scoring.device else None
+    folder = encoders.fetch(name, revision=scoring.revision, **where.hub)
+    model = encoders.load_trained(folder, device, max_length=scoring.max_length)
     scorer = _scorer(model, name, folder, scoring, token_folder)
-    return Teacher(name=name, scorer=scorer, fingerprint=weights_fingerprint(folder))
+    return labels.Teacher(name=name, scorer=scorer, fingerprint=encoders.weights_fingerprint(folder))
 
 
 def _scorer(
     model: SentenceTransformer | CrossEncoder, name: str, folder: Path, scoring: Models, token_folder: Path
-) -> Scorer:
+) -> scorers.Scorer:
     from sentence_transformers import SentenceTransformer
 
-    from transencoder.encoders import gives_logits
-    from transencoder.models import Prompts, named_prompt, warn_of_unused_prompts
-    from transencoder.scorers import BiScorer, CrossScorer
-    from transencoder.tokens import TokenCache
+    from transencoder import encoders, models, scorers, tokens
 
-    cache, precision = TokenCache(token_folder), scoring.precision
+    cache, precision = tokens.TokenCache(token_folder), scoring.precision
     prompt, document_prompt = scoring.prompt, scoring.document_prompt
     if scoring.prompt_name is not None:
-        prompt = named_prompt(model, scoring.prompt_name)
+        prompt = models.named_prompt(model, scoring.prompt_name)
     if isinstance(model, SentenceTransformer):
         if scoring.document_prompt_name is not None:
-            document_prompt = named_prompt(model, scoring.document_prompt_name)
-        warn_of_unused_prompts(folder, name, Prompts(prompt, document_prompt))
-        return BiScorer(model, precision=precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
+            document_prompt = models.named_prompt(model, scoring.document_prompt_name)
+        models.warn_of_unused_prompts(folder, name, models.Prompts(prompt, document_prompt))
+        return scorers.BiScorer(model, precision=precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
     if document_prompt is not None or scoring.document_prompt_name is not None:
         raise InputError(f"{name} is a cross-encoder, which reads both texts at once: --document-prompt is not for it")
-    orders, is_logit = scoring.both_orders, gives_logits(model)
-    return CrossScorer(model, precision=precision, both_orders=orders, cache=cache, prompt=prompt, as_logit=is_logit)
+    return scorers.CrossScorer(
+        model,
+        precision=precision,
+        cache=cache,
+        both_orders=scoring.both_orders,
+        prompt=prompt,
+        as_logit=encoders.gives_logits(model),
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.table import Table
 
+import transencoder
 from transencoder.cli.files import (
     STDOUT,
     Row,
@@ -32,8 +33,7 @@ from transencoder.errors import InputError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder.scorers import Scorer
-    from transencoder.search import Duplicates, Hit, SearchIndex, Threshold
+    from transencoder import scorers, search
 
 _BAR = 40
 """Characters of the longest bar."""
@@ -104,9 +104,11 @@ class Build:
     def _corpus(self) -> Dataset:
         if self.id_column is None:
             return read_texts(self.corpus, self.column, self.rows)
-        from transencoder.pairs import Source, read_documents
+        from transencoder import pairs
 
-        return read_documents(Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows)))
+        return pairs.read_documents(
+            pairs.Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows))
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,31 +124,29 @@ class Searching:
     device: str | None = None
     """such as cpu or cuda:0 (default: the best there is)"""
 
-    def open(self, index: str, rows: Rows) -> SearchIndex:
+    def open(self, index: str, rows: Rows) -> search.SearchIndex:
         """Open the index of a folder."""
-        from transencoder.search import open_index
+        from transencoder import search
 
-        return open_index(index, model=self.model, device=self.device, **rows.hub)
+        return search.open_index(index, model=self.model, device=self.device, **rows.hub)
 
     @contextmanager
-    def reranker(self, rows: Rows) -> Iterator[Scorer | None]:
+    def reranker(self, rows: Rows) -> Iterator[scorers.Scorer | None]:
         """Load the cross-encoder, its tokens in a folder that goes when all is done."""
         if self.rerank is None:
             yield None
             return
         from sentence_transformers import CrossEncoder
 
-        from transencoder.devices import checked_device
-        from transencoder.encoders import fetch, gives_logits, load_trained
-        from transencoder.scorers import CrossScorer
-        from transencoder.tokens import TokenCache
+        from transencoder import devices, encoders, tokens
 
-        device = checked_device(self.device) if self.device else None
-        model = load_trained(fetch(self.rerank, form="cross", **rows.hub), device)
+        device = devices.checked_device(self.device) if self.device else None
+        model = encoders.load_trained(encoders.fetch(self.rerank, form="cross", **rows.hub), device)
         if not isinstance(model, CrossEncoder):
             raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
-        with TemporaryDirectory(prefix="transencoder-") as tokens:
-            yield CrossScorer(model, cache=TokenCache(Path(tokens)), as_logit=gives_logits(model))
+        is_logit = encoders.gives_logits(model)
+        with TemporaryDirectory(prefix="transencoder-") as folder:
+            yield transencoder.CrossScorer(model, cache=tokens.TokenCache(Path(folder)), as_logit=is_logit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ class Query(Config):
             write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
 
 
-def _hit_rows(queries: Sequence[str], found: Iterator[list[Hit]], scores: tuple[str, ...]) -> Iterator[Row]:
+def _hit_rows(queries: Sequence[str], found: Iterator[list[search.Hit]], scores: tuple[str, ...]) -> Iterator[Row]:
     """Yield a row for each document that was found, by its id or else its number."""
     for text, hits in zip(queries, found, strict=True):
         for rank, hit in enumerate(hits, start=1):
@@ -237,21 +237,20 @@ class Evaluate(Config):
             yield "--query-columns is for --queries; give that too, or leave it out"
 
     def __call__(self) -> None:
-        from transencoder.pairs import Source, read_documents, read_relevance
-        from transencoder.search import measure, relevance_of
+        from transencoder import pairs, search
 
         reading: dict[str, Any] = {"score_column": self.score_column, **vars(self.rows)}
-        rows, queries = read_relevance(Source(self.relevance, columns=self.columns, **reading)), None
+        rows, queries = pairs.read_relevance(pairs.Source(self.relevance, columns=self.columns, **reading)), None
         if self.queries:
             where = {"data_folder": self.rows.data_folder, **self.rows.hub}
-            queries = read_documents(Source(self.queries, columns=self.query_columns, **where))
-        relevance = relevance_of(rows, queries)
+            queries = pairs.read_documents(pairs.Source(self.queries, columns=self.query_columns, **where))
+        relevance = search.relevance_of(rows, queries)
         index = self.searching.open(self.index, self.rows)
         with self.searching.reranker(self.rows) as reranker:
-            found = {"bi-encoder": measure(index, relevance)}
+            found = {"bi-encoder": search.measure(index, relevance)}
             if reranker:
                 n_candidates = self.searching.candidates
-                found["re-ranked"] = measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
+                found["re-ranked"] = search.measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
         n_queries = len(relevance.queries)
         if self.json:
             show(json.dumps({"index": self.index, "n_queries": n_queries, "scores": found}))
@@ -293,13 +292,13 @@ class FindDuplicates(Config):
         return [self.output, *filter(None, (self.kept,))]
 
     def __call__(self) -> None:
-        from transencoder.search import find_duplicates, load_embedder
+        from transencoder import search
 
         sentences = read_texts(self.sentences, self.column, self.rows)
         for output in self._outputs:
             check_texts(sentences, output)
-        embedder = load_embedder(**vars(self.embedding), **self.rows.hub)
-        found = find_duplicates(sentences, embedder, self.threshold)
+        embedder = search.load_embedder(**vars(self.embedding), **self.rows.hub)
+        found = search.find_duplicates(sentences, embedder, self.threshold)
         write_table(("cluster", "score", "number", "sentence"), _member_rows(sentences, found), self.output)
         repeated = np.fromiter(found.repeated(), np.int64)
         if self.kept:
@@ -313,14 +312,14 @@ class FindDuplicates(Config):
         show(f"{self.output}: {counts}")
 
 
-def _member_rows(sentences: Dataset, found: Duplicates) -> Iterator[Row]:
+def _member_rows(sentences: Dataset, found: search.Duplicates) -> Iterator[Row]:
     members = [(number, *member) for number, cluster in enumerate(found.clusters, start=1) for member in cluster]
     texts = rows_of(sentences.select([row for _, row, _ in members]), ["text"])
     for (number, row, score), (text,) in zip(members, texts, strict=True):
         yield (number, nine_digits(score), row + 1, text)
 
 
-def _histogram(found: Duplicates) -> Table:
+def _histogram(found: search.Duplicates) -> Table:
     """Draw how many sentences score how much with their nearest."""
     table, threshold = Table("score with the nearest", "sentences", ""), found.threshold.score
     table.columns[1].justify = "right"
@@ -335,7 +334,7 @@ def _histogram(found: Duplicates) -> Table:
     return table
 
 
-def _threshold_said(threshold: Threshold) -> str:
+def _threshold_said(threshold: search.Threshold) -> str:
     if threshold.peaks:
         low, high = threshold.peaks
         return (
