@@ -6,10 +6,17 @@ layout or a hub id. `read_pairs` and `read_sentences` take its fields as keyword
 `read_relevance` which documents answer which queries.
 """
 
-from transencoder.pairs.candidates import read_candidates
 from transencoder.pairs.classes import ClassPairs, read_classes
 from transencoder.pairs.fingerprints import drop_duplicates, find_duplicates, fingerprint, text_hashes
-from transencoder.pairs.read import PAIRS, read_documents, read_pairs, read_relevance, read_rows, read_sentences
+from transencoder.pairs.read import (
+    PAIRS,
+    read_candidates,
+    read_documents,
+    read_pairs,
+    read_relevance,
+    read_rows,
+    read_sentences,
+)
 from transencoder.pairs.rows import BadRows, Row
 from transencoder.pairs.source import Source
 from transencoder.pairs.statistics import text_statistics

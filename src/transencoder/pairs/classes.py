@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,9 @@ import numpy as np
 
 from transencoder.errors import InputError
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
-from transencoder.pairs.files import File
 from transencoder.pairs.read import open_source
-from transencoder.pairs.rows import BadRow, BadRows, Row, Table, text_fault
-from transencoder.pairs.source import Source
-from transencoder.pairs.store import store_rows
+from transencoder.pairs.rows import Fault, check_texts
+from transencoder.pairs.source import Found, Source
 from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
@@ -69,18 +67,23 @@ def read_classes(
     """
     _check_names(class_names)
     with open_source(source, _CLASSES) as opened:
-        table, name = opened.table, opened.bad_rows.name
-        if len(table.columns) < 3:
+        columns, name = opened.table.columns, opened.found.name
+        if len(columns) < 3:
             raise InputError(
                 f"{name}: no column of classes is called {', '.join(LABEL_NAMES[:-1])} or {LABEL_NAMES[-1]}. "
                 "State its name with label_column; scores are learned with label_kind scores."
             )
-        own = _named_by(opened.found, table.columns[2])
-        known = tuple(class_names) or own
-        has_numbers = any(name.lstrip("-").isdecimal() for name in known)
-        by_number = own or (tuple(numbers) if numbers is not None else () if has_numbers else known)
-        rows = _with_class(table, known, by_number, opened.bad_rows)
-        stored = store_rows(rows, ("sentence1", "sentence2", "label"), opened.folder, opened.bad_rows)
+        own = _features_of(opened.found).get(columns[2])
+        own_names = tuple(getattr(own, "names", None) or ())
+        known = tuple(class_names) or own_names
+        are_numbers = any(each.lstrip("-").isdecimal() for each in known)
+        by_number = own_names or (tuple(numbers) if numbers is not None else () if are_numbers else known)
+
+        def check(values: Sequence[object]) -> Sequence[object]:
+            check_texts(values[:2], columns[:2])
+            return (*values[:2], _class_name(values[2], columns[2], known, by_number))
+
+        stored = opened.store(opened.good_rows(check), ("sentence1", "sentence2", "label"))
     return _numbered(stored, known, name)
 
 
@@ -91,52 +94,45 @@ def _check_names(names: Sequence[str]) -> None:
         raise InputError(f"class_names has {nothing[0]!r}, which marks rows without a class; leave it out")
 
 
-def _named_by(found: File | Dataset, column: str) -> tuple[str, ...]:
-    """Return the names that a data set's own feature gives its classes, also one that was written to a Parquet file."""
-    feature = (_features_of(found) if isinstance(found, File) else found.features).get(column)
-    return tuple(getattr(feature, "names", None) or ())
-
-
-def _features_of(file: File) -> Mapping[str, Any]:
-    """Return the features that datasets left in a Parquet file's schema, where it is as datasets writes it."""
-    if file.file_format != "parquet" or file.path is None or file.is_gzip:
+def _features_of(found: Found) -> Mapping[str, Any]:
+    """Return a data set's features, also those that datasets left in a Parquet file's schema, where it is whole."""
+    if found.dataset is not None:
+        return found.dataset.features
+    if found.file_format != "parquet" or found.path is None or found.is_gzip:
         return {}
     from datasets import Features
     from pyarrow import parquet
 
     try:
-        features: Mapping[str, Any] = Features.from_arrow_schema(parquet.read_schema(file.path))
+        features: Mapping[str, Any] = Features.from_arrow_schema(parquet.read_schema(found.path))
         return features
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def _with_class(table: Table, known: tuple[str, ...], by_number: tuple[str, ...], bad_rows: BadRows) -> Iterator[Row]:
-    """Yield the good rows, their class as a name; empty where there is none."""
-    numbers = f", or 0 to {len(by_number) - 1}" if by_number else ""
-    allowed = (
-        f"{', '.join(known)}{numbers}" if known else "a text or a whole number from 0; scores are another label_kind"
-    )
-    for row in table.rows:
-        if isinstance(row, BadRow):
-            bad_rows.add(row)
-            continue
-        name = _class_name(row.values[2], known)
-        if name and name.isdecimal() and int(name) < len(by_number):
-            name = by_number[int(name)]
-        bad = text_fault(row, table.columns, 2)
-        if bad is None and (name is None or (known and name and name not in known)):
-            reason = f"{table.columns[2]} is {shorten(row.values[2])}, which is no class"
-            bad = BadRow(row.number, reason, f"Allowed are {allowed}; {NO_CLASS[0]} marks a row without", row.values)
-        if bad is not None:
-            bad_rows.add(bad)
-        else:
-            assert name is not None
-            yield Row(row.number, (*row.values[:2], name))
+def _class_name(value: object, column: str, known: tuple[str, ...], by_number: tuple[str, ...]) -> str:
+    """Return a class as text, empty for none.
+
+    Raises:
+        Fault: It is no class, or none of those that are known.
+    """
+    name = _as_text(value, known)
+    if name and name.isdecimal() and int(name) < len(by_number):
+        name = by_number[int(name)]
+    if name is None or (known and name and name not in known):
+        numbers = f", or 0 to {len(by_number) - 1}" if by_number else ""
+        allowed = "a text or a whole number from 0; scores are another label_kind"
+        if known:
+            allowed = f"{', '.join(known)}{numbers}"
+        raise Fault(
+            f"{column} is {shorten(value)}, which is no class",
+            f"Allowed are {allowed}; {NO_CLASS[0]} marks a row without",
+        )
+    return name
 
 
-def _class_name(value: object, known: tuple[str, ...]) -> str | None:
-    """Return a class as text, empty for none; None where it can be no class; 1.0 is 1."""
+def _as_text(value: object, known: tuple[str, ...]) -> str | None:
+    """Return what may be a class as text, empty for none; None where it can be no class; 1.0 is 1."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):

@@ -49,6 +49,8 @@ class Wanted:
     """Names that are taken for them when `columns` is not stated, in this order."""
     score_names: tuple[str, ...] = ()
     """What a column of scores or classes is called where none is stated; the first that is there is taken."""
+    can_skip: bool = True
+    """Whether the reader has the option to leave bad rows out."""
     columns: Sequence[str] | None = None
     score_column: str | None = None
     header: bool | None = None

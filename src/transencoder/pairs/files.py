@@ -1,49 +1,43 @@
-"""Files: bytes from files and stdin, and new files that get their own name when they are complete."""
+"""Bytes and lines of files and stdin, with what is wrong with them said."""
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
-import os
-import secrets
+import logging
 import shutil
 import sys
 import tempfile
-import time
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
-from transencoder.errors import InputError, RunError
+from transencoder.errors import InputError
+from transencoder.pairs.rows import BadRow
+
+logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
-_UNFINISHED = ".unfinished-"
-_ABANDONED_SECONDS = 7 * 24 * 3600
-
-
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """One file to read, found and named."""
-
-    name: str
-    path: Path | None
-    """None is stdin."""
-    file_format: str
-    is_gzip: bool
-    start: int = 0
-    stop: int | None = None
-    """Rows [start, stop) are read, counted from 0."""
+_CONTAINERS = {
+    codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
+    b"\x1f\x8b": "gzip-compressed; let its name end in .gz, or state the format with .gz (such as tsv.gz)",
+    b"PAR1": "Parquet; let its name end in .parquet, or state file_format='parquet' (--file-format parquet)",
+    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or export it as CSV",
+}
 
 
 @contextmanager
-def open_stream(file: File, *, seekable_in: Path | None = None) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked.
+def open_stream(path: Path | None, name: str, *, is_gzip: bool, seekable_in: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a file's bytes, unpacked.
 
     Args:
-        file: what to open.
+        path: The file; None is stdin.
+        name: For messages.
+        is_gzip: Whether it is compressed.
         seekable_in: a folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the
             file cannot.
 
@@ -51,17 +45,16 @@ def open_stream(file: File, *, seekable_in: Path | None = None) -> Iterator[Bina
         InputError: the file is missing, unreadable, a folder, or (when copied) not whole.
     """
     with ExitStack() as stack:
-        stream: IO[bytes]
-        with source_faults(file.name):
-            stream = (
-                sys.stdin.buffer if file.path is None else stack.enter_context(open(file.path, "rb", _BUFFER_BYTES))
-            )
-        if file.is_gzip:
+        with source_faults(name):
+            stream: IO[bytes] = sys.stdin.buffer
+            if path is not None:
+                stream = stack.enter_context(open(path, "rb", _BUFFER_BYTES))
+        if is_gzip:
             unpacked = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
             stream = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, unpacked), _BUFFER_BYTES))
-        if seekable_in is not None and (file.is_gzip or file.path is None):
+        if seekable_in is not None and (is_gzip or path is None):
             copy = stack.enter_context(tempfile.TemporaryFile(dir=seekable_in))
-            with source_faults(file.name):
+            with source_faults(name):
                 shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
             copy.seek(0)
             stream = copy
@@ -91,39 +84,69 @@ def source_faults(name: str) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def unfinished_file(path: Path, *, advice: str) -> Iterator[Path]:
-    """A new name beside `path` to write to and then move; what is still there at the end is removed.
+class Lines:
+    r"""The lines of a UTF-8 stream, without their ends (LF or CRLF only) and without a byte order mark.
 
-    Raises:
-        RunError: the folder cannot be written to.
+    Iterate once; `number`, `text`, `ending` and `fault` speak of the line that was handed out last.
     """
-    name = path.parent / f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}-{path.name}"
-    with write_faults(path, advice=advice):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent)
-        name.touch(exist_ok=False)
-    try:
-        yield name
-    finally:
-        with suppress(FileNotFoundError):
-            name.unlink()
 
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        """Wrap an open stream; `name` is for messages."""
+        self.number = 0
+        self.text = ""
+        self.ending = ""
+        self.fault: str | None = None
+        """Why a line since the last `take_fault` is not UTF-8; such a line comes with surrogate escapes."""
+        self.name = name
+        self._stream = stream
+        self._offset = 0
+        self._rows_by_ending = {"\n": 0, "\r\n": 0, "": 0}
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes left; nobody writes for a week without touching the file."""
-    for path in folder.glob(f"{_UNFINISHED}*"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()
+    def __iter__(self) -> Iterator[str]:
+        """Yield each line's text."""
+        with source_faults(self.name):
+            for raw in self._stream:
+                self.number += 1
+                self.ending = "\r\n" if raw.endswith(b"\r\n") else "\n" if raw.endswith(b"\n") else ""
+                body = raw[: len(raw) - len(self.ending)]
+                if self.number == 1:
+                    body = self._without_mark(body)
+                self.text = self._decode(body, self._offset + len(raw) - len(self.ending) - len(body))
+                self._offset += len(raw)
+                yield self.text
+        self._warn_of_mixed_ends()
 
+    def count_row_end(self) -> None:
+        """Count the last line's end as a row's (inside a quoted CSV field, either kind is fine)."""
+        self._rows_by_ending[self.ending] += 1
 
-@contextmanager
-def write_faults(path: Path, *, advice: str) -> Iterator[None]:
-    """Turn an OSError of writing (no space, no permission) into a RunError that names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"{path} cannot be written: {error.strerror or error}. It needs a writable folder with room. {advice}."
-        ) from error
+    def take_fault(self, number: int, read: object) -> BadRow:
+        """Return the row that starts at line `number` as a bad one, because of `fault`."""
+        reason, self.fault = self.fault or "", None
+        return BadRow(number, reason, "Text must be UTF-8: convert the file (iconv -f LATIN1 -t UTF-8)", read)
+
+    def _decode(self, body: bytes, offset: int) -> str:
+        try:
+            return body.decode()
+        except UnicodeDecodeError as error:
+            byte, at = body[error.start], offset + error.start
+            self.fault = f"not UTF-8: byte 0x{byte:02x} at offset {at:,} ({error.reason})"
+            return body.decode(errors="surrogateescape")
+
+    def _without_mark(self, body: bytes) -> bytes:
+        for magic, what in _CONTAINERS.items():
+            if body.startswith(magic):
+                shown = " ".join(f"0x{byte:02x}" for byte in magic)
+                raise InputError(f"{self.name}: begins with {shown}, so it is {what}. Plain UTF-8 text is expected.")
+        return body.removeprefix(codecs.BOM_UTF8)
+
+    def _warn_of_mixed_ends(self) -> None:
+        lf, crlf = self._rows_by_ending["\n"], self._rows_by_ending["\r\n"]
+        if lf and crlf:
+            logger.warning(
+                "%s: mixed line ends, LF after %d rows and CRLF after %d; both were taken as the end of a row and left "
+                "out of the text. Was it put together from two files?",
+                self.name,
+                lf,
+                crlf,
+            )

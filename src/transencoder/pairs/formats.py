@@ -5,11 +5,9 @@ The first row must be good, also where bad rows are skipped, because the columns
 
 from __future__ import annotations
 
-import codecs
 import csv
 import itertools
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,24 +16,15 @@ import pyarrow as pa
 
 from transencoder.errors import InputError
 from transencoder.pairs.columns import Wanted, choose_columns, split_header
-from transencoder.pairs.files import source_faults
+from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
 from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-logger = logging.getLogger(__name__)
+_BATCH_ROWS = 4096
 
-BATCH_ROWS = 4096
-
-_CONTAINERS = {
-    codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
-    codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
-    b"\x1f\x8b": "gzip-compressed; let its name end in .gz, or state the format with .gz (such as tsv.gz)",
-    b"PAR1": "Parquet; let its name end in .parquet, or state file_format='parquet' (--file-format parquet)",
-    b"PK\x03\x04": "a zip archive or a spreadsheet; unpack it, or export it as CSV",
-}
 _TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
 _CSV_ADVICE = "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
 _CR_ADVICE = "Some programs end a row there: end rows with LF or CRLF, and take the CR out of texts"
@@ -43,17 +32,17 @@ _JSON_ADVICE = "Each line must be one JSON object"
 
 
 def read_tsv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Plain tab-separated text: no quoting, no escapes."""
+    """Read plain tab-separated text: no quoting, no escapes."""
     return _delimited(_split_lines(Lines(stream, name), "\t"), name, wanted, _TSV_ADVICE)
 
 
 def read_csv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Comma-separated values as in RFC 4180; a quoted field may hold line ends."""
+    """Read comma-separated values as in RFC 4180; a quoted field may hold line ends."""
     return _delimited(_csv_rows(Lines(stream, name)), name, wanted, _CSV_ADVICE)
 
 
 def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """One sentence a line; no header, no columns."""
+    """Read one sentence a line; no header, no columns."""
     if len(wanted.result) > 1:
         raise InputError(
             f"{name}: plain text has one sentence a line, but two texts a row are needed. Use "
@@ -69,14 +58,14 @@ def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """One JSON object a line; other keys are left alone."""
+    """Read one JSON object a line; other keys are left alone."""
     first, rows = _first(_json_rows(Lines(stream, name)), name)
     columns = choose_columns(list(_object(first)), wanted, f"{name}:{first.number}")
     return Table(columns=columns, rows=_by_key(itertools.chain([first], rows), columns))
 
 
 def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Parquet; only the chosen columns are read, a batch at a time. The stream must be able to seek."""
+    """Read the chosen columns of Parquet, a batch at a time. The stream must be able to seek."""
     from pyarrow import parquet
 
     with _arrow_faults(name):
@@ -85,7 +74,7 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
     def batches() -> Iterator[Any]:
         with _arrow_faults(name):
-            for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns), use_threads=False):
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns), use_threads=False):
                 yield batch
                 pa.default_memory_pool().release_unused()  # the allocator would hold on to decoded pages
 
@@ -93,10 +82,10 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_dataset(dataset: Dataset, name: str, wanted: Wanted) -> Table:
-    """A `datasets.Dataset`."""
+    """Read the chosen columns of a `datasets.Dataset`."""
     columns = choose_columns(dataset.column_names, wanted, name)
     chosen = dataset.select_columns(list(columns)).with_format("arrow")
-    return Table(columns=columns, rows=_arrow_rows(chosen.iter(batch_size=BATCH_ROWS), columns))
+    return Table(columns=columns, rows=_arrow_rows(chosen.iter(batch_size=_BATCH_ROWS), columns))
 
 
 READERS: dict[str, Callable[[BinaryIO, str, Wanted], Table]] = {
@@ -257,77 +246,3 @@ def _arrow_faults(name: str) -> Iterator[None]:
             f"{name}: not a whole Parquet file, or a damaged one ({shorten(str(error), 160)}). Write it "
             "again, or copy or download it again."
         ) from error
-
-
-class Lines:
-    r"""The lines of a UTF-8 stream, without their ends (LF or CRLF only) and without a byte order mark.
-
-    Iterate once; `number`, `text`, `ending` and `fault` speak of the line that was handed out last.
-    """
-
-    def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Wrap an open stream; `name` is for messages."""
-        self.number = 0
-        self.text = ""
-        self.ending = ""
-        self.fault: str | None = None
-        """Why a line since the last `take_fault` is not UTF-8; such a line comes with surrogate escapes."""
-        self.name = name
-        self._stream = stream
-        self._offset = 0
-        self._rows_by_ending = {"\n": 0, "\r\n": 0, "": 0}
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield each line's text."""
-        with source_faults(self.name):
-            for raw in self._stream:
-                self.number += 1
-                self.ending = "\r\n" if raw.endswith(b"\r\n") else "\n" if raw.endswith(b"\n") else ""
-                body = raw[: len(raw) - len(self.ending)]
-                if self.number == 1:
-                    body = self._without_mark(body)
-                self.text = self._decode(body, self._offset + len(raw) - len(self.ending) - len(body))
-                self._offset += len(raw)
-                yield self.text
-        self._warn_of_mixed_ends()
-
-    def count_row_end(self) -> None:
-        """Count the last line's end as a row's (inside a quoted CSV field, either kind is fine)."""
-        self._rows_by_ending[self.ending] += 1
-
-    def take_fault(self, number: int, read: object) -> BadRow:
-        """The row that starts at line `number` as a bad one, because of `fault`."""
-        reason, self.fault = self.fault or "", None
-        return BadRow(number, reason, "Text must be UTF-8: convert the file (iconv -f LATIN1 -t UTF-8)", read)
-
-    def _decode(self, body: bytes, offset: int) -> str:
-        try:
-            return body.decode()
-        except UnicodeDecodeError as error:
-            byte, at = body[error.start], offset + error.start
-            self.fault = f"not UTF-8: byte 0x{byte:02x} at offset {at:,} ({error.reason})"
-            return body.decode(errors="surrogateescape")
-
-    def _without_mark(self, body: bytes) -> bytes:
-        for magic, what in _CONTAINERS.items():
-            if body.startswith(magic):
-                raise InputError(
-                    f"{self.name}: begins with {_hex(magic)}, so it is {what}. Plain UTF-8 text is expected."
-                )
-        return body.removeprefix(codecs.BOM_UTF8)
-
-    def _warn_of_mixed_ends(self) -> None:
-        lf, crlf = self._rows_by_ending["\n"], self._rows_by_ending["\r\n"]
-        if lf and crlf:
-            logger.warning(
-                "%s: mixed line ends, LF after %d rows and CRLF after %d; both were taken as the end of a "
-                "row and left out of the "
-                "text. Was it put together from two files?",
-                self.name,
-                lf,
-                crlf,
-            )
-
-
-def _hex(data: bytes) -> str:
-    return " ".join(f"0x{byte:02x}" for byte in data)

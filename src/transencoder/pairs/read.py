@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +14,27 @@ from typing import TYPE_CHECKING
 
 from transencoder.errors import InputError
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
-from transencoder.pairs.files import File, open_stream
+from transencoder.pairs.files import open_stream
 from transencoder.pairs.formats import READERS, read_dataset
-from transencoder.pairs.rows import BadRow, BadRows, Row, Table, checked_rows, warn_of_short_slice, watch_bad_rows
-from transencoder.pairs.source import Source, find_source
-from transencoder.pairs.store import RowIndex, cache_folder_for_rows, report_duplicates, store_rows
+from transencoder.pairs.rows import (
+    BadRow,
+    BadRows,
+    Fault,
+    Row,
+    Table,
+    check_text,
+    check_texts,
+    checked_score,
+    good_rows,
+)
+from transencoder.pairs.source import Found, Source, find_source, warn_of_short_slice
+from transencoder.pairs.store import RowIndex, cache_folder_for_rows, store_rows, watch_bad_rows
+from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+logger = logging.getLogger(__name__)
 
 PAIRS = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=("score",))
 SENTENCES = Wanted(result=("text",), known=(("text",), ("sentence",)))
@@ -29,6 +43,9 @@ RELEVANCE = Wanted(
     result=("sentence1", "sentence2"),
     known=(("query-id", "corpus-id"), *KNOWN_PAIRS),
     score_names=("score", "relevance", "label"),
+)
+CANDIDATES = Wanted(
+    result=("query", "positive", "negative"), known=(("query", "positive", "negative"),), can_skip=False
 )
 
 
@@ -172,24 +189,69 @@ def read_relevance(source: Source) -> Dataset:
     return read_rows(source, RELEVANCE)
 
 
+def read_candidates(source: Source) -> Dataset:
+    """Read queries with their candidates as pairs of a query and a candidate, checked one by one.
+
+    A query without a positive or without a negative candidate is left out, and their number logged. A candidate
+    that is there twice is kept, as sentence-transformers keeps it, and counted in a warning.
+
+    Args:
+        source: its columns are the query, a text, and the positive and the negative candidates, lists of texts, which
+            JSONL, Parquet, the hub and a Dataset can hold. Default: `query`, `positive` and `negative`.
+
+    Returns:
+        Columns `sentence1` (the query), `sentence2` (the candidate), `score` (1.0 positive, 0.0 negative) and
+        `query` (int64, the row of the source, from 0: two queries of the same text remain two).
+
+    Raises:
+        InputError: with `path:line`, what was read, what is allowed and what to do.
+        RunError: the cache folder cannot be written.
+    """
+    source = replace(source, columns=source.columns or CANDIDATES.result)
+    with open_source(source, CANDIDATES) as opened:
+        columns = opened.table.columns
+
+        def check(values: Sequence[object]) -> Sequence[object]:
+            check_text(values[0], columns[0])
+            for column, candidates in zip(columns[1:], values[1:], strict=True):
+                if not isinstance(candidates, list):
+                    reason = f"{column} is {shorten(candidates)}, of type {type(candidates).__name__}"
+                    raise Fault(reason, "It must be a list of texts, which may be empty")
+                for position, text in enumerate(candidates):
+                    check_text(text, f"{column}[{position}]")
+            return values
+
+        rows = _flattened(opened.good_rows(check), opened.found.name)
+        return opened.store(rows, ("sentence1", "sentence2", "score", "query"))
+
+
 def read_rows(source: Source, wanted: Wanted) -> Dataset:
     """Read the rows of a source, checked one by one, with the columns that are wanted."""
     n_texts = len(wanted.result)
     with open_source(source, wanted) as opened:
-        table, bad_rows = opened.table, opened.bad_rows
+        table, bad_rows, dataset = opened.table, opened.bad_rows, opened.found.dataset
         names = (*wanted.result, "score")[: len(table.columns)]
-        if source.score_range is not None and len(names) == n_texts:
+        has_score = len(names) > n_texts
+        if source.score_range is not None and not has_score:
             raise InputError(
                 f"{bad_rows.name}: score_range is stated, but no score column is found. State its name with "
                 "score_column."
             )
-        rows = _not_empty(checked_rows(table, n_texts, source.score_range, bad_rows), table, bad_rows)
-        renamed = None if isinstance(opened.found, File) else _renamed(opened.found, table.columns, names)
+
+        def check(values: Sequence[object]) -> Sequence[object]:
+            check_texts(values[:n_texts], table.columns[:n_texts])
+            if not has_score:
+                return values
+            column, parse = table.columns[n_texts], table.has_text_scores
+            return (*values[:n_texts], checked_score(values[n_texts], column, source.score_range, parse=parse))
+
+        rows = _not_empty(opened.good_rows(check), table, bad_rows)
+        renamed = None if dataset is None else _renamed(dataset, table.columns, names)
         if renamed is None or bad_rows.skips:
-            return store_rows(rows, names, opened.folder, bad_rows)
+            return opened.store(rows, names)
         index = RowIndex()
         deque(index.watch(rows), maxlen=0)
-        report_duplicates(renamed, index, bad_rows)
+        index.duplicates(renamed, bad_rows)
         return renamed
 
 
@@ -197,11 +259,19 @@ def read_rows(source: Source, wanted: Wanted) -> Dataset:
 class OpenSource:
     """A source whose rows can be read."""
 
-    found: File | Dataset
+    found: Found
     table: Table
     bad_rows: BadRows
     folder: Path
     """For the Arrow file."""
+
+    def good_rows(self, check: Callable[[Sequence[object]], Sequence[object]]) -> Iterator[Row]:
+        """Yield the rows that pass a check, which returns their values or raises `Fault`."""
+        return good_rows(self.table, self.bad_rows, check)
+
+    def store(self, rows: Iterator[Row], columns: Sequence[str]) -> Dataset:
+        """Write rows to the cache folder and open them memory-mapped."""
+        return store_rows(rows, columns, self.folder, self.bad_rows)
 
 
 @contextmanager
@@ -209,22 +279,26 @@ def open_source(source: Source, wanted: Wanted) -> Iterator[OpenSource]:
     """Find a source, choose its columns and open its rows."""
     wanted = replace(wanted, columns=source.columns, score_column=source.score_column, header=source.header)
     bad_rows_file = None if source.bad_rows_file is None else Path(source.bad_rows_file).expanduser()
-    name, found = find_source(source)
+    found = find_source(source)
     folder = cache_folder_for_rows(source.cache_folder)
     with ExitStack() as stack:
-        bad_rows = stack.enter_context(watch_bad_rows(name, skip=source.skip_bad_rows, path=bad_rows_file))
-        if not isinstance(found, File):
-            table = read_dataset(found, name, wanted)
+        bad_rows = stack.enter_context(
+            watch_bad_rows(found.name, skips=source.skip_bad_rows, can_skip=wanted.can_skip, path=bad_rows_file)
+        )
+        if found.dataset is not None:
+            table = read_dataset(found.dataset, found.name, wanted)
         else:
             can_seek_in = folder if found.file_format == "parquet" else None
-            stream = stack.enter_context(open_stream(found, seekable_in=can_seek_in))
-            table = READERS[found.file_format](stream, name, wanted)
+            stream = stack.enter_context(
+                open_stream(found.path, found.name, is_gzip=found.is_gzip, seekable_in=can_seek_in)
+            )
+            table = READERS[found.file_format](stream, found.name, wanted)
             if found.start or found.stop is not None:
                 table = replace(table, rows=_sliced(table.rows, found))
         yield OpenSource(found, table, bad_rows, folder)
 
 
-def _sliced(rows: Iterator[Row | BadRow], file: File) -> Iterator[Row | BadRow]:
+def _sliced(rows: Iterator[Row | BadRow], file: Found) -> Iterator[Row | BadRow]:
     n_rows = 0
     for row in itertools.islice(rows, file.start, file.stop):
         n_rows += 1
@@ -253,3 +327,27 @@ def _not_empty(rows: Iterator[Row], table: Table, bad_rows: BadRows) -> Iterator
     raise InputError(
         f"{bad_rows.name}: {what}. At least one row is needed. Was it written to the end, and is the split right?"
     )
+
+
+def _flattened(rows: Iterator[Row], name: str) -> Iterator[Row]:
+    """Yield one row a candidate: query, candidate, score, number of the query."""
+    n_queries = n_left_out = 0
+    for number, (query, positive, negative) in rows:
+        if positive and negative:
+            for candidates, score in ((positive, 1.0), (negative, 0.0)):
+                yield from (Row(number, (query, candidate, score, n_queries)) for candidate in candidates)
+        else:
+            n_left_out += 1
+        n_queries += 1
+    if n_left_out == n_queries:
+        raise InputError(
+            f"{name}: of {plural(n_queries, 'row')} none has both positive and negative candidates, so nothing "
+            "can be ranked. At least one row is needed. Was it written to the end, and is the split right?"
+        )
+    if n_left_out:
+        logger.info(
+            "%s: %d of %d queries are left out: they have no positive or no negative candidate",
+            name,
+            n_left_out,
+            n_queries,
+        )

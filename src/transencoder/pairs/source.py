@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transencoder.errors import InputError
-from transencoder.pairs.files import File
 from transencoder.pairs.formats import READERS
-from transencoder.pairs.rows import warn_of_short_slice
 from transencoder.wording import shorten
 
 if TYPE_CHECKING:
@@ -68,8 +66,24 @@ class Source:
             )
 
 
-def find_source(source: Source) -> tuple[str, File | Dataset]:
-    """Find the file or data set that a source means, and its name for messages.
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a source turned out to be: a file, stdin or a data set."""
+
+    name: str
+    """For messages."""
+    dataset: Dataset | None = None
+    path: Path | None = None
+    """The file; None is stdin, or a data set."""
+    file_format: str = ""
+    is_gzip: bool = False
+    start: int = 0
+    stop: int | None = None
+    """Rows [start, stop) of the file are read, counted from 0."""
+
+
+def find_source(source: Source) -> Found:
+    """Find the file or data set that a source means.
 
     Raises:
         InputError: there is none, or an option does not go with it.
@@ -78,7 +92,7 @@ def find_source(source: Source) -> tuple[str, File | Dataset]:
 
     if isinstance(source.path, Dataset):
         _refuse_unused(source, "<dataset>", "a Dataset")
-        return "<dataset>", source.path
+        return Found(name="<dataset>", dataset=source.path)
     if not isinstance(source.path, str | os.PathLike):
         raise InputError(
             f"the source is of type {type(source.path).__name__}. A path, a hub id or a datasets.Dataset (one "
@@ -86,36 +100,42 @@ def find_source(source: Source) -> tuple[str, File | Dataset]:
         )
     text = os.fspath(source.path)
     if text == STDIN:
-        return _named(_file(None, text, source, "a stream"))
+        return _file(None, text, source, "a stream")
     if not text:
         raise InputError("the source is an empty text. A path, a hub id or - for stdin is needed.")
     path = Path(text).expanduser()
     if path.is_dir():
-        return _named(_file_of_split(path, text, source))
+        return _file_of_split(path, text, source)
     if path.exists():
-        return _named(_file(path, text, source, "one file"))
-    return _from_data_folder_or_hub(text, path, source)
+        return _file(path, text, source, "one file")
+    return _in_data_folder_or_hub(text, path, source)
 
 
-def _from_data_folder_or_hub(text: str, path: Path, source: Source) -> tuple[str, File | Dataset]:
+def warn_of_short_slice(name: str, n_rows: int, start: int, stop: int | None) -> None:
+    """Warn when a split's slice, such as [0:1000], asks for more rows than there are."""
+    if stop is not None and n_rows < stop - start:
+        logger.warning(
+            "%s: the split's slice [%d:%d] asks for more rows than there are: %d read", name, start, stop, n_rows
+        )
+
+
+def _in_data_folder_or_hub(text: str, path: Path, source: Source) -> Found:
     text, source = _split_id(text, source)
     folder = _data_folder(source)
     if folder is not None and text.strip("/") and not path.is_absolute():
         local = folder / text / (source.config or "")
         if local.is_dir():
-            return _named(_file_of_split(local, str(local), replace(source, config=None)))
+            return _file_of_split(local, str(local), replace(source, config=None))
         if local.is_file() and source.config is None:
-            return _named(_file(local, str(local), source, "one file"))
-    is_file_name = any(text.lower().endswith(suffix) for suffix in _SUFFIXES)
-    if is_file_name or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) or text.startswith("."):
+            return _file(local, str(local), source, "one file")
+    if _suffix(text) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) or text.startswith("."):
         where = f" and not in the data folder {folder}" if folder else ""
         raise InputError(
             f"{text}: no such file (looked in {Path.cwd()}{where}). {_ALLOWED}, or a hub id such as "
             "mteb/sts12-sts. Check the path."
         )
-    return _from_hub(
-        text, source, f"the data folder {folder}" if folder else "no data folder (TRANSENCODER_DATA is not set)"
-    )
+    looked_in = f"the data folder {folder}" if folder else "no data folder (TRANSENCODER_DATA is not set)"
+    return _from_hub(text, source, looked_in)
 
 
 def _split_id(text: str, source: Source) -> tuple[str, Source]:
@@ -145,7 +165,7 @@ def _data_folder(source: Source) -> Path | None:
     return folder
 
 
-def _from_hub(hub_id: str, source: Source, looked_in: str) -> tuple[str, Dataset]:
+def _from_hub(hub_id: str, source: Source, looked_in: str) -> Found:
     """Load one split of a data set on the hub; `looked_in` says in messages where it was looked for before."""
     import datasets
 
@@ -180,10 +200,10 @@ def _from_hub(hub_id: str, source: Source, looked_in: str) -> tuple[str, Dataset
     name = f"{hub_id}{config}/{split}"
     rows = range(len(loaded))[start:stop]
     warn_of_short_slice(name, len(rows), start, stop)
-    return name, loaded.select(rows)
+    return Found(name=name, dataset=loaded.select(rows))
 
 
-def _file_of_split(folder: Path, name: str, source: Source) -> File:
+def _file_of_split(folder: Path, name: str, source: Source) -> Found:
     """Find the one file of a split in a folder with the hub's layout."""
     inner = folder / source.config if source.config else folder
     paths = sorted(inner.iterdir()) if inner.is_dir() else []
@@ -209,25 +229,23 @@ def _file_of_split(folder: Path, name: str, source: Source) -> File:
             "%s: a local copy is read; revision %s speaks of the hub's and is not checked", name, source.revision
         )
     path = matching[0]
-    file = _file(path, str(path), replace(source, split=None, config=None, revision=None, file_format=None), "")
+    file = _file(path, str(path), Source(path), "")
     return replace(file, start=start, stop=stop)
 
 
-def _file(path: Path | None, name: str, source: Source, what: str) -> File:
+def _file(path: Path | None, name: str, source: Source, what: str) -> Found:
     _refuse_unused(source, name, what)
     stated = source.file_format or (_suffix(name) if path else ".tsv")
     suffix = "." + stated.lower().removeprefix(".")
     if suffix not in _SUFFIXES:
-        problem = (
-            f"unknown file format {shorten(source.file_format)}"
-            if source.file_format
-            else "unknown kind of file by its name"
-        )
+        problem = "unknown kind of file by its name"
+        if source.file_format:
+            problem = f"unknown file format {shorten(source.file_format)}"
         raise InputError(
             f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--file-format tsv)."
         )
     name = "<stdin>" if path is None else name
-    return File(name=name, path=path, file_format=suffix.split(".")[1], is_gzip=suffix.endswith(".gz"))
+    return Found(name=name, path=path, file_format=suffix.split(".")[1], is_gzip=suffix.endswith(".gz"))
 
 
 def _suffix(name: str) -> str:
@@ -255,7 +273,3 @@ def _parse_split(split: str | None) -> tuple[str | None, int, int | None]:
         )
     name, start, stop = match.groups()
     return name, int(start or 0), int(stop) if stop else None
-
-
-def _named(file: File) -> tuple[str, File]:
-    return file.name, file

@@ -1,4 +1,4 @@
-"""Rows to a memory-mapped Arrow file in the cache folder, named by its content."""
+"""What reading writes: a memory-mapped Arrow file in the cache folder, named by its content, and the bad rows."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import array
 import itertools
 import logging
 import os
+import secrets
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from transencoder.errors import RunError
 from transencoder.files import move_into_place
-from transencoder.pairs.files import unfinished_file, write_faults
 from transencoder.pairs.fingerprints import find_duplicates, fingerprint, row_hash
 from transencoder.pairs.rows import BadRow, BadRows, Row
 from transencoder.wording import plural
@@ -29,7 +32,10 @@ _BATCH_ROWS = 4096
 _BATCH_CHARACTERS = 1 << 22
 _NUMBERS = {"score": pa.float64(), "query": pa.int64()}
 """Columns that are not text."""
-_ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
+_CACHE_ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
+_BAD_ROWS_ADVICE = "State another bad_rows_file"
+_UNFINISHED = ".unfinished-"
+_ABANDONED_SECONDS = 7 * 24 * 3600
 
 
 class RowIndex:
@@ -46,14 +52,34 @@ class RowIndex:
             self._numbers.append(row.number)
             yield row
 
-    @property
-    def hashes(self) -> NDArray[np.uint64]:
-        """`row_hash` of each row, shape (rows,)."""
-        return np.frombuffer(self._hashes, dtype=np.uint64)
+    def duplicates(self, dataset: Dataset, bad_rows: BadRows) -> NDArray[np.int64]:
+        """Find the rows that repeat an earlier one in all columns; log them, or add them to the bad rows.
 
-    def number(self, row: int | np.int64) -> int:
-        """Return the line a row was read from."""
-        return self._numbers[int(row)]
+        Args:
+            dataset: All rows that passed by, as they are stored.
+            bad_rows: Says whether duplicates are dropped.
+        """
+        hashes = np.frombuffer(self._hashes, dtype=np.uint64)
+        rows, firsts = find_duplicates(dataset, dataset.column_names, hashes)
+        name = bad_rows.name
+        if len(rows) and not bad_rows.skips:
+            logger.warning(
+                "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (pairs.drop_duplicates drops them in Python)",
+                name,
+                plural(len(rows), "duplicate row"),
+                name,
+                self._numbers[int(rows[0])],
+                name,
+                self._numbers[int(firsts[0])],
+            )
+            return rows
+        for start in range(0, len(rows), _BATCH_ROWS):
+            part = slice(start, start + _BATCH_ROWS)
+            values = zip(*dataset[rows[part]].values(), strict=True)
+            for row, first, read in zip(rows[part].tolist(), firsts[part].tolist(), values, strict=True):
+                reason = f"the same as {name}:{self._numbers[first]}"
+                bad_rows.add(BadRow(self._numbers[row], reason, "", list(read)), kind="duplicate")
+        return rows
 
 
 def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_rows: BadRows) -> Dataset:
@@ -71,12 +97,12 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
 
     schema = pa.schema([(column, _NUMBERS.get(column, pa.string())) for column in columns])
     index = RowIndex()
-    with unfinished_file(folder / "rows.arrow", advice=_ADVICE) as draft:
+    with _unfinished_file(folder / "rows.arrow", _CACHE_ADVICE) as draft:
         _write(_batches(index.watch(rows), schema), schema, draft)
         dataset = Dataset.from_file(str(draft))
-        repeated = report_duplicates(dataset, index, bad_rows)
+        repeated = index.duplicates(dataset, bad_rows)
         if bad_rows.skips and len(repeated):
-            with unfinished_file(folder / "kept.arrow", advice=_ADVICE) as kept:
+            with _unfinished_file(folder / "kept.arrow", _CACHE_ADVICE) as kept:
                 _write(_without(dataset, repeated), schema, kept)
                 os.replace(kept, draft)
                 dataset = Dataset.from_file(str(draft))
@@ -85,35 +111,34 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
     return Dataset.from_file(str(final))
 
 
-def report_duplicates(dataset: Dataset, index: RowIndex, bad_rows: BadRows) -> NDArray[np.int64]:
-    """Find the rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
-    rows, firsts = find_duplicates(dataset, dataset.column_names, index.hashes)
-    name = bad_rows.name
-    if len(rows) and not bad_rows.skips:
-        logger.warning(
-            "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (drop_duplicates=True in Python drops them)",
-            name,
-            plural(len(rows), "duplicate row"),
-            name,
-            index.number(rows[0]),
-            name,
-            index.number(firsts[0]),
-        )
-        return rows
-    for start in range(0, len(rows), _BATCH_ROWS):
-        part = slice(start, start + _BATCH_ROWS)
-        values = map(list, zip(*dataset[rows[part]].values(), strict=True))
-        for row, first, read in zip(rows[part], firsts[part], values, strict=True):
-            reason = f"the same as {name}:{index.number(first)}"
-            bad_rows.add(BadRow(index.number(row), reason, "", read), kind="duplicate")
-    return rows
+@contextmanager
+def watch_bad_rows(name: str, *, skips: bool, can_skip: bool, path: Path | None) -> Iterator[BadRows]:
+    """Open the file for bad rows, and at the end log their number and move the file into place.
+
+    The file has one line a row, without a header: `path:line`, the reason, the repr of what was read, tab-separated.
+    An error leaves none.
+    """
+    if path is None:
+        bad_rows = BadRows(name, skips=skips, can_skip=can_skip)
+        yield bad_rows
+    else:
+        explained = _write_faults(path, _BAD_ROWS_ADVICE)
+        with _unfinished_file(path, _BAD_ROWS_ADVICE) as draft, open(draft, "w", encoding="utf-8") as file:
+            bad_rows = BadRows(name, skips=skips, can_skip=can_skip, write=explained(file.write))
+            yield bad_rows
+            with _write_faults(path, _BAD_ROWS_ADVICE):
+                file.close()
+                move_into_place(draft, path)
+    if bad_rows.count:
+        written = f"written to {path}" if path else "written nowhere: state bad_rows_file to have them"
+        logger.warning("%s: %s; %s", name, bad_rows.summary(), written)
 
 
 def cache_folder_for_rows(cache_folder: str | os.PathLike[str] | None) -> Path:
     """Make the folder for Arrow files in `cache_folder`, TRANSENCODER_CACHE or ~/.cache/transencoder."""
     root = Path(cache_folder or os.environ.get("TRANSENCODER_CACHE") or "~/.cache/transencoder").expanduser()
     folder = root / "rows"
-    with write_faults(folder, advice=_ADVICE):
+    with _write_faults(folder, _CACHE_ADVICE):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -150,5 +175,42 @@ def _without(dataset: Dataset, rows: NDArray[np.int64]) -> Iterator[pa.RecordBat
 def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> None:
     with open(path, "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for batch in batches:
-            with write_faults(path, advice=_ADVICE):
+            with _write_faults(path, _CACHE_ADVICE):
                 writer.write_batch(batch)
+
+
+@contextmanager
+def _unfinished_file(path: Path, advice: str) -> Iterator[Path]:
+    """Make a new file beside `path` to write to and then move; what is still there at the end is removed.
+
+    Raises:
+        RunError: the folder cannot be written to.
+    """
+    name = path.parent / f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}-{path.name}"
+    with _write_faults(path, advice):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent)
+        name.touch(exist_ok=False)
+    try:
+        yield name
+    finally:
+        name.unlink(missing_ok=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes left; nobody writes for a week without touching the file."""
+    for path in folder.glob(f"{_UNFINISHED}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                path.unlink()
+
+
+@contextmanager
+def _write_faults(path: Path, advice: str) -> Iterator[None]:
+    """Turn an OSError of writing (no space, no permission) into a RunError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"{path} cannot be written: {error.strerror or error}. It needs a writable folder with room. {advice}."
+        ) from error
