@@ -7,7 +7,7 @@ layout or a hub id. `read_pairs` and `read_sentences` take its fields as keyword
 """
 
 from transencoder.pairs.classes import ClassPairs, read_classes
-from transencoder.pairs.fingerprints import drop_duplicates, find_duplicates, fingerprint, text_hashes
+from transencoder.pairs.content import drop_duplicates, find_duplicates, fingerprint, text_hashes, text_statistics
 from transencoder.pairs.read import (
     PAIRS,
     read_candidates,
@@ -19,7 +19,6 @@ from transencoder.pairs.read import (
 )
 from transencoder.pairs.rows import BadRows, Row
 from transencoder.pairs.source import Source
-from transencoder.pairs.statistics import text_statistics
 from transencoder.pairs.store import cache_folder_for_rows, store_rows
 
 __all__ = [

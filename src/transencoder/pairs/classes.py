@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,18 +97,17 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _features_of(found: Found) -> Mapping[str, Any]:
     """Return a data set's features, also those that datasets left in a Parquet file's schema, where it is whole."""
+    features: Mapping[str, Any] = {}
     if found.dataset is not None:
-        return found.dataset.features
+        features = found.dataset.features
     if found.file_format != "parquet" or found.path is None or found.is_gzip:
-        return {}
+        return features
     from datasets import Features
     from pyarrow import parquet
 
-    try:
-        features: Mapping[str, Any] = Features.from_arrow_schema(parquet.read_schema(found.path))
-        return features
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    with suppress(ValueError, KeyError, TypeError, AttributeError):  # the schema is not as datasets writes it
+        features = Features.from_arrow_schema(parquet.read_schema(found.path))
+    return features
 
 
 def _class_name(value: object, column: str, known: tuple[str, ...], by_number: tuple[str, ...]) -> str:

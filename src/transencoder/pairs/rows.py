@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transencoder.errors import InputError
 from transencoder.wording import plural, shorten
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
     number: int
     """Line where the row starts in a text file, row number in Parquet or a Dataset; from 1."""
-    values: Sequence[object]
+    values: Sequence[Any]
 
 
 class BadRow(NamedTuple):

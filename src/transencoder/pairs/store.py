@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from transencoder.errors import RunError
 from transencoder.files import move_into_place
-from transencoder.pairs.fingerprints import find_duplicates, fingerprint, row_hash
+from transencoder.pairs.content import find_duplicates, fingerprint, row_hash
 from transencoder.pairs.rows import BadRow, BadRows, Row
 from transencoder.wording import plural
 
@@ -64,7 +64,7 @@ class RowIndex:
         name = bad_rows.name
         if len(rows) and not bad_rows.skips:
             logger.warning(
-                "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (pairs.drop_duplicates drops them in Python)",
+                "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (in Python drop_duplicates drops them)",
                 name,
                 plural(len(rows), "duplicate row"),
                 name,
