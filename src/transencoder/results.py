@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -78,7 +78,7 @@ def of_ensemble(result: Result) -> Result:
     return own
 
 
-def mean_over(scores: Mapping[str, float | None], names: list[str]) -> float | None:
+def mean_over(scores: Mapping[str, float | None], names: Sequence[str]) -> float | None:
     """Return the plain mean over all of `names`; None where one was not measured."""
     values = [scores.get(name) for name in names]
     measured = [value for value in values if value is not None]
@@ -97,6 +97,29 @@ def tests_by_metric(result: Result) -> dict[str, list[str]]:
         metric = result["data"]["tests"][name].get("metric", result["metric"])
         groups.setdefault(metric, []).append(name)
     return groups
+
+
+class TableRow(NamedTuple):
+    """A row of a table of scores: a test set, or the average of those of a metric."""
+
+    name: str
+    """With its metric, where there are several."""
+    metric: str
+    tests: Sequence[str]
+
+
+def table_rows(groups: Mapping[str, Sequence[str]], metrics: Sized | None = None) -> Iterator[TableRow]:
+    """Yield for each metric the rows of its test sets and, of several, that of their average.
+
+    Args:
+        groups: Metric -> test sets.
+        metrics: All metrics of the table; None: those of the tests.
+    """
+    for metric, names in groups.items():
+        mark = metric_mark(metric, metrics or groups)
+        yield from (TableRow(name + mark, metric, [name]) for name in names)
+        if len(names) > 1:
+            yield TableRow(AVERAGE + mark, metric, names)
 
 
 def best_start(result: Result, names: list[str]) -> str:
@@ -308,25 +331,23 @@ def drawn_intervals(evidence: Evidence) -> dict[str, IntervalRecord]:
 
     About 0.05 ms a thousand pairs, model and resample. Training with another seed is not in these intervals.
     """
-    result = evidence.result
-    shown = ["start", *forms_of(result)]
-    groups, found = tests_by_metric(result), {}
+    result, drawn = evidence.result, {}
+    forms, groups = forms_of(result), tests_by_metric(result)
+    shown = ["start", *forms]
     if not groups and result["dev"]:
         on_dev = draws_of([(evidence, model) for model in shown], None, result["metric"])
         return {} if on_dev is None else {DEV: row_intervals(on_dev, shown)}
     with progress.task("intervals of the tests", sum(map(len, groups.values()))) as advance:
         for metric, names in groups.items():
-            mark = metric_mark(metric, groups)
-            models = [best_start(result, names), *forms_of(result)]
-            draws = {}
+            models = [(evidence, model) for model in (best_start(result, names), *forms)]
             for name in names:
-                drawn = draws_of([(evidence, model) for model in models], name, metric)
-                if drawn is not None:
-                    draws[name] = drawn
-                    found[name + mark] = row_intervals(drawn, shown)
+                drawn[name] = draws_of(models, name, metric)
                 advance(1)
-            if len(names) > 1 and len(draws) == len(names):
-                found[AVERAGE + mark] = row_intervals(np.mean(list(draws.values()), axis=0), shown)
+    found = {}
+    for row in table_rows(groups):
+        draws = [each for name in row.tests if (each := drawn[name]) is not None]
+        if len(draws) == len(row.tests):
+            found[row.name] = row_intervals(np.mean(draws, axis=0), shown)
     return found
 
 

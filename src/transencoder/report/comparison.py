@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transencoder import progress
 from transencoder.errors import InputError, RunError
 from transencoder.metrics import N_RESAMPLES, interval
-from transencoder.records import AVERAGE, DEV, FORM_TITLES, Interval, Result
+from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
 from transencoder.report.figures import SEVERAL, write_plots
 from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of, write_html
@@ -29,12 +29,14 @@ from transencoder.report.words import (
 )
 from transencoder.results import (
     Evidence,
+    TableRow,
     draws_of,
     mean_over,
     metric_mark,
     of_ensemble,
     of_member,
     read_result,
+    table_rows,
     tests_by_metric,
 )
 from transencoder.runs import read_log
@@ -168,34 +170,29 @@ def _test_rows(
     runs: Sequence[Evidence], model: str, tests: dict[str, str], advance: Callable[[int], None]
 ) -> list[tuple[str, list[Cell]]]:
     """Return the tests' rows and, for several of a metric that all runs have, their average."""
-    rows, metrics = [], dict.fromkeys(tests.values())
-    of_runs = [run.result["scores"].get(model, {}) for run in runs]
-    for metric in metrics:
-        names, mark = [name for name, of in tests.items() if of == metric], metric_mark(metric, metrics)
-        is_same, draws = {}, {}
-        for name in names:
-            records = [run.result["data"]["tests"].get(name) for run in runs]
-            is_same[name] = _equal_the_first([record and record["fingerprint"] for record in records])
-            draws[name] = _differences(runs, is_same[name], model, name, metric)
-            scores = [found.get(name) for found in of_runs]
-            rows.append((name + mark, _cells(scores, is_same[name], draws[name])))
-            advance(1)
-        if len(names) > 1:
-            means = [mean_over(found, names) for found in of_runs]
-            all_same = [all(each) for each in zip(*is_same.values(), strict=True)]
-            rows.append((AVERAGE + mark, _cells(means, all_same, np.mean(list(draws.values()), axis=0))))
+    is_same, draws = {}, {}
+    for name, metric in tests.items():
+        is_same[name] = _equal_the_first([run.result["data"]["tests"].get(name) for run in runs])
+        draws[name] = _differences(runs, is_same[name], model, name, metric)
+        advance(1)
+    groups = {metric: [name for name, of in tests.items() if of == metric] for metric in tests.values()}
+    rows = []
+    for row in table_rows(groups):
+        scores = [mean_over(run.result["scores"].get(model, {}), row.tests) for run in runs]
+        all_same = [all(each) for each in zip(*(is_same[name] for name in row.tests), strict=True)]
+        rows.append((row.name, _cells(scores, all_same, np.mean([draws[name] for name in row.tests], axis=0))))
     return rows
 
 
 def _dev_row(runs: Sequence[Evidence], model: str) -> tuple[str, list[Cell]]:
     scores = [(run.result["dev"] or {}).get(model) for run in runs]
-    records = [run.result["data"]["dev"] for run in runs]
-    is_same = _equal_the_first([record and record["fingerprint"] for record in records])
+    is_same = _equal_the_first([run.result["data"]["dev"] for run in runs])
     return DEV, _cells(scores, is_same, np.full((len(runs), N_RESAMPLES), np.nan))
 
 
-def _equal_the_first(values: Sequence[object]) -> list[bool]:
-    return [value == values[0] for value in values]
+def _equal_the_first(records: Sequence[DataRecord | None]) -> list[bool]:
+    fingerprints = [record and record["fingerprint"] for record in records]
+    return [fingerprint == fingerprints[0] for fingerprint in fingerprints]
 
 
 def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, test: str, metric: str) -> Values:
@@ -279,17 +276,14 @@ def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dic
             groups[metric] = list(dict.fromkeys([*groups.get(metric, []), *names]))
     of_dev = dict.fromkeys(result["metric"] for _, result in runs)
     metrics = dict.fromkeys([*of_dev, *groups])
-    columns = ["dev" + "".join(metric_mark(metric, metrics) for metric in of_dev)]
-    for metric, names in groups.items():
-        titles = [*names, "average"] if len(names) > 1 else names
-        columns += [name + metric_mark(metric, metrics) for name in titles]
-    header = ("run", "form", *columns, "seed", "commit", "device", "minutes")
-    rows = [row for shown, result in runs for row in _run_rows(shown, result, groups)]
+    dev, columns = DEV + "".join(metric_mark(metric, metrics) for metric in of_dev), [*table_rows(groups, metrics)]
+    header = ("run", "form", dev, *(column.name for column in columns), "seed", "commit", "device", "minutes")
+    rows = [row for shown, result in runs for row in _run_rows(shown, result, columns)]
     notes = dict.fromkeys(f"`{shown}`: {note}" for shown, result in runs for note in notes_of(result))
     return metric_titles(metrics), markdown_table(header, rows), notes
 
 
-def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[tuple[str, ...]]:
+def _run_rows(shown: str, result: Result, columns: Sequence[TableRow]) -> list[tuple[str, ...]]:
     """Return the rows of the base model and the trained models, of each member and their ensemble."""
     environment = result["environment"]
     origin = (
@@ -307,11 +301,8 @@ def _run_rows(shown: str, result: Result, groups: dict[str, list[str]]) -> list[
         for form, title in _ROWS:
             if form != "start" and form not in view["best"] and form not in view["scores"]:
                 continue
-            scores = view["scores"].get(form, {})
-            cells = [number((view["dev"] or {}).get(form))]
-            for names in groups.values():
-                averages = [mean_over(scores, names)] if len(names) > 1 else []
-                cells += map(number, [*(scores.get(name) for name in names), *averages])
+            dev, scores = (view["dev"] or {}).get(form), view["scores"].get(form, {})
+            cells = map(number, [dev, *(mean_over(scores, column.tests) for column in columns)])
             rows.append((f"`{shown}`", f"{title}{whose}", *cells, *origin))
     return rows
 

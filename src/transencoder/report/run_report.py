@@ -28,14 +28,10 @@ from transencoder.results import (
     Evidence,
     Lesson,
     Sample,
-    best_start,
     drawn_intervals,
     forms_of,
     has_cycles,
-    mean_over,
-    metric_mark,
     read_result,
-    tests_by_metric,
     training_data,
 )
 from transencoder.runs import atomic_write_bytes, atomic_write_text
@@ -141,7 +137,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "title": title_of(result),
         "facts": run_facts(result),
         "forms": forms_of(result),
-        "summary": scores.summary_rows(result, rows),
+        "summary": [(scores.summary_title(row), row) for row in scores.summary_rows(result)],
         "rows": rows,
         "intervals": intervals,
         "gains": gains,
@@ -227,16 +223,18 @@ def model_card(result: Result, form: Form) -> str:
     Returns:
         Markdown with a YAML head, as the hub reads it.
     """
-    metrics, rows = _metrics(result, form)
     kind, record = training_data(result)
+    rows = scores.score_rows(result, with_dev=True)
     values = {
         "result": result,
         "form": form,
         "base_models": _base_models(result, form),
         "kind": kind,
         "record": record,
-        "metrics": metrics,
-        "rows": rows,
+        "metrics": metric_titles(row.metric for row in rows),
+        "rows": [
+            (row.name, number(row.start), number(row.trained[form]), gain(row.trained[form], row.start)) for row in rows
+        ],
         "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
         "notes": notes_of(result),
     }
@@ -251,19 +249,3 @@ def _base_models(result: Result, form: Form) -> list[str]:
     hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
     ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
     return [name for name in ids if _HUB_ID.fullmatch(name)]
-
-
-def _metrics(result: Result, form: Form) -> tuple[str, list[tuple[str, str, str, str]]]:
-    """Return what is measured, and rows of tests, their average and dev: base model, this model, gain."""
-    own, groups, dev = result["scores"].get(form, {}), tests_by_metric(result), result["dev"]
-    metrics = dict.fromkeys([*groups, result["metric"]] if dev or not groups else groups)
-    rows = []
-    for metric, names in groups.items():
-        start, mark = result["scores"].get(best_start(result, names), {}), metric_mark(metric, metrics)
-        rows += [(name + mark, start.get(name), own.get(name)) for name in names]
-        if len(names) > 1:
-            rows.append((f"average{mark}", mean_over(start, names), mean_over(own, names)))
-    if dev:
-        rows.append((f"dev{metric_mark(result['metric'], metrics)}", dev.get("start"), dev.get(form)))
-    cells = [(name, number(before), number(after), gain(after, before)) for name, before, after in rows]
-    return metric_titles(metrics), cells

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,16 @@ from transencoder.configs import Form
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
 from transencoder.report.words import gain, metric_title, metric_titles
-from transencoder.results import best_start, forms_of, mean_over, metric_mark, of_ensemble, of_member, tests_by_metric
+from transencoder.results import (
+    best_start,
+    forms_of,
+    mean_over,
+    metric_mark,
+    of_ensemble,
+    of_member,
+    table_rows,
+    tests_by_metric,
+)
 from transencoder.wording import ABSENT, number, plural
 
 BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
@@ -40,6 +49,9 @@ class ScoreRow:
     """One test set, the average, or the dev set; a score is a metric times 100, None where not measured."""
 
     name: str
+    metric: str
+    tests: Sequence[str]
+    """What it is the average of; empty: dev."""
     start: float | None
     trained: dict[Form, float | None]
     """Of each form that the run trained."""
@@ -73,39 +85,41 @@ class Unlabelled:
         return table
 
 
-def score_rows(result: Result) -> list[ScoreRow]:
-    """Return a row per test set and, for several of one metric, their average; without test sets the dev set's."""
-    groups = tests_by_metric(result)
-    rows = [row for metric, names in groups.items() for row in _rows(result, names, metric_mark(metric, groups))]
-    dev = result["dev"]
-    if not groups and dev:
+def score_rows(result: Result, *, with_dev: bool = False) -> list[ScoreRow]:
+    """Return a row per test set and, for several of one metric, their average; without test sets the dev set's.
+
+    Args:
+        result: The run's record.
+        with_dev: Whether the dev set, if there is one, has a row beside tests too.
+    """
+    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"]
+    has_dev = bool(dev) and (with_dev or not groups)
+    metrics = dict.fromkeys([*groups, *([result["metric"]] if has_dev else [])])
+    rows = []
+    for name, metric, tests in table_rows(groups, metrics):
+        start = scores.get(best_start(result, groups[metric]), {})
+        trained = {form: mean_over(scores.get(form, {}), tests) for form in forms_of(result)}
+        row = ScoreRow(name=name, metric=metric, tests=tests, start=mean_over(start, tests), trained=trained)
+        rows.append(row)
+    if dev and has_dev:
+        name, metric = DEV + metric_mark(result["metric"], metrics), result["metric"]
         trained = {form: dev.get(form) for form in forms_of(result)}
-        rows.append(ScoreRow(name=DEV, start=dev.get("start"), trained=trained))
+        rows.append(ScoreRow(name=name, metric=metric, tests=[], start=dev.get("start"), trained=trained))
     return rows
 
 
-def _rows(result: Result, names: list[str], mark: str) -> list[ScoreRow]:
-    """Return the rows of the test sets of one metric and of their average."""
-    before, scores = best_start(result, names), result["scores"]
-
-    def row(name: str, pick: Callable[[Mapping[str, float | None]], float | None]) -> ScoreRow:
-        trained = {form: pick(scores.get(form, {})) for form in forms_of(result)}
-        return ScoreRow(name=name + mark, start=pick(scores.get(before, {})), trained=trained)
-
-    rows = [row(name, lambda found, name=name: found.get(name)) for name in names]  # type: ignore[misc]
-    return [*rows, row(AVERAGE, lambda found: mean_over(found, names))] if len(names) > 1 else rows
+def summary_rows(result: Result) -> list[ScoreRow]:
+    """Return what is shown first: the average of each metric's tests, or the only test, or dev."""
+    return list({row.metric: row for row in score_rows(result)}.values())
 
 
 def member_rows(result: Result) -> list[ScoreRow]:
-    """Return for each member and their ensemble the average or the only test of each metric, or dev; [] for one."""
+    """Return for each member and their ensemble the summary's rows; [] for a run of one."""
     if "members" not in result or not score_rows(result):
         return []
     views = [(f"member {number}", of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
-    groups, found = tests_by_metric(result), []
-    for title, view in [*views, ("ensemble", of_ensemble(result))]:
-        last = [_rows(view, names, metric_mark(metric, groups))[-1] for metric, names in groups.items()]
-        found += [replace(row, name=f"{title}, {row.name}") for row in last or score_rows(view)]
-    return found
+    views.append(("ensemble", of_ensemble(result)))
+    return [replace(row, name=f"{title}, {row.name}") for title, view in views for row in summary_rows(view)]
 
 
 def score_header(result: Result) -> tuple[str, ...]:
@@ -184,15 +198,10 @@ def size_cells(sizes: SizeRecord) -> dict[str, Any]:
     return {"header": ("", whose, "student", ""), "rows": rows, "how": how}
 
 
-def summary_rows(result: Result, rows: Sequence[ScoreRow]) -> list[tuple[str, ScoreRow]]:
-    """Return what is shown first, with its title: the average of each metric's tests, or the only test, or dev."""
-    by_name, groups, found = {row.name: row for row in rows}, tests_by_metric(result), []
-    for metric, names in groups.items():
-        is_single = len(names) == 1
-        which = names[0] if is_single else f"Average of {plural(len(names), 'test')}"
-        row = by_name[(names[0] if is_single else AVERAGE) + metric_mark(metric, groups)]
-        found.append((f"{which}: {metric_title(metric)}", row))
-    return found or [(f"Dev: {metric_title(result['metric'])}", row) for row in rows[:1]]
+def summary_title(row: ScoreRow) -> str:
+    """Return the title of a row of the summary: what was measured, and how."""
+    which = row.tests[0] if len(row.tests) == 1 else f"Average of {plural(len(row.tests), 'test')}"
+    return f"{which if row.tests else 'Dev'}: {metric_title(row.metric)}"
 
 
 def unlabelled_of(result: Result) -> Unlabelled | None:

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 
 from transencoder.configs import Form
 from transencoder.metrics import includes_zero
-from transencoder.records import AVERAGE, DEV, FORM_TITLES, DataRecord, Interval, Result
+from transencoder.records import FORM_TITLES, DataRecord, Interval, Result
+from transencoder.report.scores import summary_rows
 from transencoder.report.words import missing_rows_line, no_difference, render
 from transencoder.results import (
     ENOUGH_AGREEMENT,
-    best_start,
     forms_of,
     looks_weak,
     mean_over,
@@ -69,7 +69,7 @@ def verdict_of(result: Result) -> Verdict:
 
     Without labels a run can be seen to have failed, not to have succeeded.
     """
-    compared = {form: next(comparisons(result, form)) for form in forms_of(result)}
+    compared = {form: found[0] for form in forms_of(result) if (found := comparisons(result, form))}
     of = {
         finding: [form for form, each in compared.items() if each.finding == finding]
         for finding in ("better", "open", "unmeasured")
@@ -112,24 +112,19 @@ def forgot_its_pairs(result: Result) -> bool:
     return agreement is None or agreement < ENOUGH_AGREEMENT
 
 
-def comparisons(result: Result, form: Form) -> Iterator[Comparison]:
+def comparisons(result: Result, form: Form) -> list[Comparison]:
     """Compare a form with the base model: once for each metric of the tests, on dev where there are none."""
-    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"] or {}
-
-    def interval(row: str) -> Interval | None:
-        intervals = result.get("intervals", {})
-        return intervals[row]["gains"].get(form) if row in intervals else None
-
-    for metric, names in groups.items():
-        mark = metric_mark(metric, groups)
-        yield Comparison(
-            f"on the tests{mark}",
-            mean_over(scores.get(best_start(result, names), {}), names),
-            mean_over(scores.get(form, {}), names),
-            interval((AVERAGE if len(names) > 1 else names[0]) + mark),
+    rows, intervals = summary_rows(result), result.get("intervals", {})
+    metrics = [row.metric for row in rows]
+    return [
+        Comparison(
+            f"on the tests{metric_mark(row.metric, metrics)}" if row.tests else "on dev",
+            row.start,
+            row.trained.get(form),
+            intervals[row.name]["gains"].get(form) if row.name in intervals else None,
         )
-    if not groups:
-        yield Comparison("on dev", dev.get("start"), dev.get(form), interval(DEV))
+        for row in rows
+    ]
 
 
 def notes_of(result: Result) -> list[str]:
