@@ -1,8 +1,7 @@
 """Hand-made results: a full one, and one of a run that had neither dev nor test sets."""
 
+import copy
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,30 +10,22 @@ import pytest
 from datasets import Dataset
 
 from transencoder.pairs import text_statistics
-from transencoder.records import Cycle, FormCycle, Result
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}
 
 
-def _part(first: float, stage: str) -> FormCycle:
-    return {
-        "dev": first + 2,
-        "curve": [(200, first), (400, first + 2), (600, first + 1.5)],
-        "seconds": 90.0,
-        "stage": stage,
-    }
+def _part(first, stage):
+    curve = [(200, first), (400, first + 2), (600, first + 1.5)]
+    return {"dev": first + 2, "curve": curve, "seconds": 90.0, "stage": stage}
 
 
-def _cycle(number: int) -> Cycle:
-    return {
-        "cycle": number,
-        "cross": _part(80.0 + number, f"cross{number}"),
-        "bi": _part(81.0 + number, f"bi{number}"),
-    }
+def _cycle(number):
+    parts = {"cross": _part(80.0 + number, f"cross{number}"), "bi": _part(81.0 + number, f"bi{number}")}
+    return {"cycle": number, **parts}
 
 
 @pytest.fixture
-def result() -> Result:
+def result():
     """Two cycles, a dev set, two test sets; the best cross-encoder is of cycle 1, the bi-encoder of 2."""
     return {
         "method": "trans-encoder",
@@ -82,7 +73,7 @@ def result() -> Result:
 
 
 @pytest.fixture
-def bare_result(result: Result) -> Result:
+def bare_result(result):
     """The same run with no dev set, no test set and no recipe name."""
     del result["recipe"]
     result["data"]["dev"], result["data"]["tests"] = None, {}
@@ -97,23 +88,15 @@ def bare_result(result: Result) -> Result:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[[str, Result | None], Path]:
+def make_run(tmp_path):
     """Write a run folder below `tmp_path/runs` as a run does; without a result it is unfinished."""
 
-    def make(name: str, result: Result | None) -> Path:
+    def make(name, result):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
-        log = [
-            {
-                "time": "2026-11-21T09:00:00",
-                "event": "stage_started",
-                "stage": "fit/cycle-1/cross",
-                "folder": "/secret",
-            }
-        ]
-        (folder / "log.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in log) + '{"time": "2026-11-', encoding="utf-8"
-        )
+        started = {"event": "stage_started", "stage": "fit/cycle-1/cross", "folder": "/secret"}
+        line = json.dumps({"time": "2026-11-21T09:00:00"} | started)
+        (folder / "log.jsonl").write_text(f'{line}\n{{"time": "2026-11-', encoding="utf-8")
         if result is not None:
             (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
         return folder
@@ -130,14 +113,14 @@ N_PAIRS = 48
 
 
 @pytest.fixture
-def kept_run(result: Result, make_run: Callable[[str, Result | None], Path]) -> Callable[..., Path]:
+def kept_run(result, make_run):
     """Makes a run whose stages are there: labels and scores of two cycles, gold of two tests, a sample.
 
     Of its training pairs the first three are hostile or run from right to left, and disagreed on the most.
     """
 
-    def make(name: str = "kept", seed: int = 0) -> Path:
-        record: Result = json.loads(json.dumps(result))
+    def make(name="kept", seed=0):
+        record = copy.deepcopy(result)
         rng = np.random.default_rng(seed)
         texts = [*HOSTILE, *((f"the {i}th door", f"a door of number {i}") for i in range(3, N_PAIRS))]
         record["texts"] = text_statistics(
@@ -164,9 +147,9 @@ def kept_run(result: Result, make_run: Callable[[str, Result | None], Path]) -> 
     return make
 
 
-def _labels_and_scores(record: Result, rng: np.random.Generator) -> dict[str, dict[str, object]]:
+def _labels_and_scores(record, rng):
     """Of each cycle the labels of both students, and the scores of all but the last bi-encoder."""
-    files: dict[str, dict[str, object]] = {}
+    files = {}
     for cycle in record["cycles"]:
         number = cycle["cycle"]
         for form in ("cross", "bi"):
@@ -177,9 +160,9 @@ def _labels_and_scores(record: Result, rng: np.random.Generator) -> dict[str, di
     return files
 
 
-def _tests(record: Result, rng: np.random.Generator) -> dict[str, dict[str, object]]:
+def _tests(record, rng):
     """Gold and scores of the tests: the cross-encoder follows gold, the bi-encoder says what the start says."""
-    files: dict[str, dict[str, object]] = {name: {} for name in ("gold", "scores/start", "scores/bi", "scores/cross")}
+    files = {name: {} for name in ("gold", "scores/start", "scores/bi", "scores/cross")}
     for test in record["data"]["tests"]:
         gold = rng.integers(0, 6, 60).astype(np.float64)
         noisy = (gold + rng.normal(0, 3, 60)).astype(np.float32)
@@ -189,10 +172,10 @@ def _tests(record: Result, rng: np.random.Generator) -> dict[str, dict[str, obje
     return files
 
 
-def _write_stage(folder: Path, files: dict[str, dict[str, object]], stage: dict[str, object]) -> None:
+def _write_stage(folder, files, stage):
     folder.mkdir(parents=True)
     (folder / "stage.json").write_text("{}")
-    for name, content in files.get(str(stage["name"]), {}).items():
+    for name, content in files.get(stage["name"], {}).items():
         if isinstance(content, pa.Table):
             pq.write_table(content, folder / name)
         elif isinstance(content, dict):

@@ -1,5 +1,6 @@
-"""The page that sets runs beside each other."""
+"""The page that sets runs beside each other, and the published results: each number beside its run."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import InputError, RunError
-from transencoder.report.comparison import read_runs, score_tables, write_comparison
+from transencoder.report.comparison import read_runs, results_page, score_tables, write_comparison
 
 
 @pytest.fixture
@@ -114,3 +115,56 @@ def test_runs_that_cannot_be_compared_are_refused(runs, make_run, tmp_path):
     with pytest.raises(RunError, match="not finished"):
         write_comparison([runs[0], make_run("unfinished", None)], output)
     assert not output.exists()
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Write the page of some runs, in a project's `results`, and give its text."""
+    return lambda *folders: results_page(folders, tmp_path / "results" / "README.md").read_text(encoding="utf-8")
+
+
+def test_each_number_stands_beside_its_run(result, make_run, published):
+    other = copy.deepcopy(result)
+    other["seed"], other["environment"] = 7, {"device": "NVIDIA H100"}
+    text = published(make_run("a", result), make_run("b", other))
+    assert text.count("\n## ") == 1 and "## trans-encoder/minilm-sts" in text
+    assert "| run | form | dev | sts12 | stsb | average | seed | commit | device | minutes |" in text
+    assert "| `runs/a` | base model | 81.80 | 70.00 | 80.00 | 75.00 | 2021 | 0123abc | cpu | 6.1 |" in text
+    assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 2021 | 0123abc | cpu | 6.1 |" in text
+    assert "| `runs/b` | cross-encoder | 83.00 | 69.00 | 82.00 | 75.50 | 7 | unknown | NVIDIA H100 | 6.1 |" in text
+    assert "- `runs/a`: The training pairs contain sentences of the test sets" in text
+
+
+def test_the_start_as_it_is_has_a_row_of_its_own(result, make_run, published):
+    result["scores"]["start_as_is"] = {"sts12": 70.5, "stsb": 80.5}
+    result["environment"]["commit"] = f"{'a' * 40}-dirty + {'b' * 40}"
+    text = published(make_run("a", result))
+    origin = f"2021 | {'a' * 10}-dirty + {'b' * 10} | cpu | 6.1 |"
+    assert f"| `runs/a` | base model as it is | – | 70.50 | 80.50 | 75.50 | {origin}" in text
+    assert "The base model scores 75.00 in the run's precision and length, 75.50 as it is" in text
+
+
+def test_recipes_have_tables_of_their_own(result, make_run, published):
+    unnamed = copy.deepcopy(result)
+    del unnamed["recipe"]
+    unnamed["scores"], unnamed["dev"] = {}, None
+    text = published(make_run("a", result), make_run("own", unnamed))
+    assert "## trans-encoder/minilm-sts" in text and "## own" in text
+    assert "| `runs/own` | base model | – | 2021 |" in text
+
+
+def test_runs_without_a_result_are_listed_as_such_and_no_path_of_the_machine_is_published(
+    result, make_run, published, tmp_path
+):
+    (make_run("c", result) / "result.json").write_text("{", encoding="utf-8")
+    text = published(make_run("a", result), make_run("b", None), *(tmp_path / "runs" / name for name in "cd"))
+    assert "`runs/b`: not finished; last event `stage_started` at 2026-11-21T09:00:00 (stage fit/cycle-1/cross)" in text
+    assert "`runs/c`: its result.json cannot be read" in text and "`runs/d`: no such folder" in text
+    outside = results_page([tmp_path / "runs" / "a"], tmp_path / "project" / "results" / "README.md").read_text("utf-8")
+    for page in (text, outside):
+        assert "/home/somebody" not in page and str(tmp_path) not in page and "/secret" not in page
+        assert "`runs/a`" in page
+
+
+def test_no_run_at_all_gives_a_page_that_says_what_it_is(published):
+    assert published().startswith("# Results")

@@ -1,107 +1,283 @@
-"""report.md and the curves of full, partial and unfinished runs."""
+"""report.html and report.md: what they say, that hostile text stays text, that all kinds of runs have one."""
 
-from collections.abc import Callable
+import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.records import Result
+from transencoder.report.figures import draw
 from transencoder.report.plots import curve_plots
-from transencoder.report.run_report import model_card, report_text, write_report
-from transencoder.report.verdict import notes_of
-
-MakeRun = Callable[[str, Result | None], Path]
+from transencoder.report.run_report import report_text, title_of, write_report
+from transencoder.results import read_result
 
 
-def markdown(folder: Path) -> str:
-    write_report(folder)
-    return (folder / "report.md").read_text(encoding="utf-8")
+class Page(HTMLParser):
+    """The tags of a page, with its attributes, and its visible text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(self.source)
+        self.headings = re.findall(r"<h2[^>]*>(.*?)</h2>", self.source)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data):
+        if self._inside not in ("style", "script"):
+            self.text += data
 
 
-def test_the_report_says_what_was_done_and_what_came_of_it(result: Result, make_run: MakeRun) -> None:
-    folder = make_run("a", result)
-    assert write_report(folder) == folder / "report.html"
+@pytest.fixture
+def page(kept_run):
+    return Page(write_report(kept_run()))
+
+
+@pytest.fixture
+def written(make_run):
+    """The page of a result, and the Markdown beside it."""
+
+    def write(result):
+        folder = make_run("a", result)
+        assert write_report(folder) == folder / "report.html"
+        return Page(folder / "report.html"), (folder / "report.md").read_text(encoding="utf-8")
+
+    return write
+
+
+def test_the_page_has_every_part(page):
+    assert page.headings == [
+        "Summary",
+        "Scores",
+        "Curves",
+        "Labels",
+        "Where the models disagree",
+        "Data",
+        "Time",
+        "Reproduce",
+    ]
+    for text in (
+        "trans-encoder/minilm-sts",
+        "Average of 2 tests: Spearman's rank correlation x 100",
+        "no significant difference",  # the bi-encoder, by its interval, although its score is higher
+        "better than the base model",
+        "Dev by cycle",
+        "Cycle 2, bi-encoder",
+        "Score against label",
+        "on 48 pairs",
+        "Rank correlations over the whole sample",
+        "37,077 rows of",
+        "96 of 96 (100 %)",
+        "Hebrew",
+        "Arabic",
+        "cycle-2/labels-for-bi",
+        "Settings that differ from the defaults",
+        "Peak learning rate",
+        "transencoder recipes run trans-encoder/minilm-sts --output NEW_FOLDER",
+        "The pairs file had 3 rows with the same sentence twice.",
+    ):
+        assert text.casefold() in page.text.casefold(), text
+
+
+@pytest.mark.draws
+def test_there_is_a_png_of_each_plot(kept_run):
+    page = Page(write_report(folder := kept_run()))
+    names = {path.name for path in (folder / "plots").iterdir()}
+    assert {"gains.png", "dev-by-cycle.png", "dev-bi.png", "dev-cross.png", "lengths.png"} <= names
+    assert {
+        f"{kind}-cycle-{cycle}-{form}.png"
+        for kind in ("labels", "calibration")
+        for cycle in (1, 2)
+        for form in ("bi", "cross")
+    } <= names
+    assert sum(tag == "figure" for tag, _ in page.tags) == len(names)
+    drawn = {name: (folder / "plots" / name).read_bytes() for name in names}
+    assert all(content.startswith(b"\x89PNG") for content in drawn.values())
+    (again,) = (plot for plot in curve_plots(read_result(folder)) if plot.name == "dev-bi")
+    draw(again, folder / "again.png")
+    assert (folder / "again.png").read_bytes() == drawn["dev-bi.png"]
+    assert write_report(folder).read_text(encoding="utf-8") == page.source
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", (folder / "report.md").read_text(encoding="utf-8"))
+    assert shown and all((folder / path).exists() for path in shown)
+
+
+@pytest.mark.draws
+def test_the_page_loads_nothing_and_says_so_to_the_browser(page):
+    assert not re.search(r"(?:src|href)=\"(?!#|data:,)", page.source)
+    assert "@import" not in page.source and not re.search(r"url\((?!#)|style=", page.source)
+    policy = next(values["content"] for tag, values in page.tags if values.get("http-equiv"))
+    assert policy.startswith("default-src 'none'; style-src 'sha256-") and "script-src 'sha256-" in policy
+
+
+def test_hostile_text_stays_text(page):
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert not [values for tag, values in page.tags if tag == "img" or any(name.startswith("on") for name in values)]
+    assert "<script>document.title = 'owned'</script>" in page.text
+    assert "\u202e" not in page.source and "\x07" not in page.source
+    assert "\ufffdrevo denrut\ufffd b \ufffd & c" in page.text
+
+
+def test_texts_run_in_their_own_direction_and_the_largest_disagreement_comes_first(page):
+    shown = re.findall(r'<p dir="auto" lang="">(.*?)</p>', page.source)
+    assert "متى يفتح المتجر؟" in shown and "מתי מגיע הרופא?" in shown
+    assert len(shown) == 2 * 48
+    rows = re.findall(r'<tr role="row"><th scope="row".*?</tr>', page.source, re.DOTALL)
+    spreads = [float(re.findall(r'data-value="([\d.]+)"', row)[-1]) for row in rows]
+    assert spreads == sorted(spreads, reverse=True) and spreads[0] > 90
+    assert all(any(text in row for row in rows[:3]) for text in ("owned", "المتجر", "הרופא"))
+
+
+@pytest.mark.draws
+def test_a_screen_reader_finds_its_way(page):
+    tags = [tag for tag, _ in page.tags]
+    assert all(tags.count(tag) == 1 for tag in ("h1", "main", "header", "nav", "footer"))
+    assert dict(page.tags)["html"]["lang"] == "en"
+    ids = [values["id"] for _, values in page.tags if "id" in values]
+    assert len(ids) == len(set(ids))
+    assert {values["aria-labelledby"] for tag, values in page.tags if tag == "section"} <= set(ids)
+    assert {values["href"][1:] for tag, values in page.tags if tag == "a"} <= set(ids)
+    assert tags.count("table") == tags.count("caption")
+    assert all(values.get("scope") in ("row", "col") for tag, values in page.tags if tag == "th")
+    drawings = [values for tag, values in page.tags if tag == "svg" and values.get("role") == "img"]
+    assert len(drawings) == tags.count("figure") and all(len(values["aria-label"]) > 40 for values in drawings)
+    assert all("role" in values or "aria-hidden" in values for tag, values in page.tags if tag == "svg")
+
+
+def test_a_run_of_an_earlier_version_says_what_is_missing(result, written):
+    page, _ = written(result)
+    assert "There are no intervals. This run was made by an earlier version" in page.text
+    assert "did not keep numbers about its training text" in page.text
+    assert "Where the models disagree" not in page.headings  # its stages have no labels at all
+    assert "+1.50" in page.text and "above the base model" in page.text
+
+
+def test_a_run_whose_stages_were_removed_says_so(kept_run):
+    folder = kept_run()
+    for stage in (folder / "stages").iterdir():
+        (stage / "stage.json").unlink()
+    page = Page(write_report(folder))
+    assert "This run kept the gold scores of its tests, but its stages were removed." in page.text
+    assert "This run kept its models' scores of single training pairs, but its stages were removed." in page.text
+    assert "Not shown: cross-encoder of cycle 1, bi-encoder of cycle 1" in " ".join(page.text.split())
+    assert "Run its command again" not in page.text  # that would train everything again
+
+
+def test_a_student_that_was_never_scored_is_named(kept_run):
+    folder = kept_run()
+    (sample,) = folder.glob("stages/sample-*/sample.parquet")
+    sample.write_bytes(b"no parquet")
+    page = Page(write_report(folder))
+    assert "Not shown: bi-encoder of cycle 2." in page.text and "Cycle 1, bi-encoder" in page.text
+
+
+def test_the_markdown_says_what_was_done_and_what_came_of_it(result, make_run):
+    write_report(folder := make_run("a", result))
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert text.startswith("# trans-encoder/minilm-sts\n")
-    assert "started from `sentence-transformers/all-MiniLM-L6-v2`" in text
-    assert "cycles 2, bi.learning_rate 5e-05, bi.batch_size 128, bi.epochs 3" in text and "seed 2021" in text
-    assert "| sts12 | 70.00 | 71.50 | +1.50 | 69.00 | -1.00 |" in text
-    assert "| cycle 1 | **83.00** | 84.00 |" in text and "| cycle 2 | 84.00 | **85.00** |" in text
-    assert "| labels/cycle-1/bi | 12.3 s | reused |" in text and "| whole run | 6.1 min |  |" in text
-    assert "37,077 rows of `pairs/sts-sickr`, fingerprint `abababababab`" in text
-    assert "transencoder recipes run trans-encoder/minilm-sts" in text and "`0123abc`" in text
-    assert "(transductive)" in text and "3 rows with the same sentence twice" in text
-    assert "![Dev by cycle](plots/dev-by-cycle.png)" in text
-    assert sorted(file.name for file in folder.iterdir()) == [
-        "log.jsonl",
-        "plots",
-        "report.html",
-        "report.md",
-        "result.json",
-    ]
+    for part in (
+        "started from `sentence-transformers/all-MiniLM-L6-v2`",
+        "cycles 2, bi.learning_rate 5e-05, bi.batch_size 128, bi.epochs 3",
+        "seed 2021",
+        "| sts12 | 70.00 | 71.50 | +1.50 | 69.00 | -1.00 |",
+        "| cycle 1 | **83.00** | 84.00 |",
+        "| cycle 2 | 84.00 | **85.00** |",
+        "| labels/cycle-1/bi | 12.3 s | reused |",
+        "| whole run | 6.1 min |  |",
+        "37,077 rows of `pairs/sts-sickr`, fingerprint `abababababab`",
+        "transencoder recipes run trans-encoder/minilm-sts",
+        "`0123abc`",
+        "(transductive)",
+        "3 rows with the same sentence twice",
+        "![Dev by cycle](plots/dev-by-cycle.png)",
+    ):
+        assert part in text, part
+    names = sorted(file.name for file in folder.iterdir())
+    assert names == ["log.jsonl", "plots", "report.html", "report.md", "result.json"]
 
 
-def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result: Result, make_run: MakeRun) -> None:
+def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result, make_run):
+    bare_result["notes"] = ["Targets may lie outside [0, 1]."]
     folder = make_run("a", bare_result)
     (folder / "curves.png").write_bytes(b"of an earlier version")
     (folder / "plots").mkdir()
-    text = markdown(folder)
+    page = Page(write_report(folder))
+    assert "is unknown without labels" in page.text and "No curve was recorded" in page.text
+    assert "Scores" not in page.headings and "None" not in page.text
+    text = (folder / "report.md").read_text(encoding="utf-8")
     assert "Nothing was measured" in text and "The run had no dev set." in text
-    assert "the last checkpoint of the last cycle was kept" in text
+    assert "the last checkpoint of the last cycle was kept" in text and "- Targets may lie outside [0, 1]." in text
     assert "- dev: none" in text and "- test: none" in text and "`recipe.toml` has every default" in text
     assert "transductive" not in text and "None" not in text and "![" not in text
     assert not (folder / "curves.png").exists() and not (folder / "plots").exists()
 
 
-def test_the_runs_own_notes_are_said_too(bare_result: Result, make_run: MakeRun) -> None:
-    bare_result["notes"] = ["Targets may lie outside [0, 1]."]
-    text = markdown(make_run("a", bare_result))
-    assert "There was no dev set" in text and "- Targets may lie outside [0, 1]." in text
+def test_dev_is_shown_where_there_are_no_tests(result, written):
+    result["scores"], result["data"]["tests"] = {}, {}
+    page, _ = written(result)
+    assert "Dev: Spearman's rank correlation x 100" in page.text and "81.80" in page.text
+    assert "Gains over the base model" not in page.text
 
 
-def test_an_undefined_metric_is_a_dash_and_a_note(result: Result, make_run: MakeRun) -> None:
+def test_a_page_of_a_method_without_cycles(result, written):
+    """As SimCSE's: sentences, one form, one training."""
+    result["method"], result["data"] = "simcse", result["data"] | {"sentences": result["data"].pop("pairs")}
+    result["cycles"] = [{"cycle": 1, "bi": result["cycles"][0]["bi"]}]
+    result["best"], result["dev"] = {"bi": result["best"]["bi"]}, {"start": 81.8, "bi": 84.0}
+    del result["scores"]["cross"]
+    page, _ = written(result)
+    assert page.headings == ["Summary", "Scores", "Curves", "Data", "Time", "Reproduce"]
+    assert "training sentences" in page.text and "cross-encoder" not in page.text
+
+
+def test_members_and_ensemble_have_their_table(result, written):
+    result["members"] = [{name: result[name] for name in ("cycles", "best", "dev", "scores", "analysis")}] * 2
+    result["ensemble"], result["member"] = {"dev": None, "scores": result["scores"]}, 1
+    result["config"]["members"] *= 2
+    page, _ = written(result)
+    assert "ensemble, average" in page.text and "Members and ensemble" in page.text
+
+
+@pytest.mark.draws
+def test_test_curves_and_odd_names(result, written):
+    name = '_$x$ "<b>測試</b>'
+    for scores in (result["data"]["tests"], *result["scores"].values()):
+        scores[name] = scores.pop("stsb")
+    result["analysis"] = {"bi": [(1, 200, {"sts12": 70.0, name: 80.0}), (2, 200, {"sts12": 71.0, name: None})]}
+    page, _ = written(result)
+    assert "Bi-encoder, tests by step" in page.text and name in page.text and ("b", {}) not in page.tags
+
+
+def test_half_a_character_does_not_stop_the_page(result, make_run):
+    result["notes"] = ["from \udcff.tsv"]
+    folder = make_run("a", result)
+    with pytest.raises(UnicodeEncodeError):  # report.md, which comes last
+        write_report(folder)
+    assert "from \ufffd.tsv" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_undefined_metric_is_a_dash_and_a_note(result, written):
     result["scores"]["cross"]["sts12"] = None
-    text = markdown(make_run("a", result))
+    page, text = written(result)
+    assert "not measured" in page.text
     assert "The cross-encoder gave every pair of a set the same score" in text
     assert "| sts12 | 70.00 | 71.50 | +1.50 | – | – |" in text
 
 
-def test_an_inductive_run_says_so(result: Result, make_run: MakeRun) -> None:
-    pairs = result["data"]["pairs"]
-    pairs["transductive"], pairs["excluded_rows"], pairs["missing_rows"] = False, 9000, 13358
-    text = markdown(make_run("a", result))
+def test_an_inductive_run_says_so(result):
+    result["data"]["pairs"] |= {"transductive": False, "excluded_rows": 9000, "missing_rows": 13358}
+    text = report_text(result)
     assert "9,000 pairs that contain a sentence of a test set were left out" in text
     assert "13,358 of the paper's training pairs are missing" in text
     assert "(transductive)" not in text
 
 
-def test_curves_are_as_they_were_recorded(result: Result) -> None:
-    plots = {plot.name: plot for plot in curve_plots(result)}
-    assert list(plots) == ["dev-by-cycle", "dev-cross", "dev-bi"]
-    bi = plots["dev-by-cycle"].marks[1]
-    assert bi.points == [(0.0, 81.8), (1.0, 84.0), (2.0, 85.0)]  # the start before the first cycle
-    assert "bi-encoder: from 81.8 to 85, at best 85." in plots["dev-by-cycle"].about
-    assert plots["dev-bi"].marks[1].points == [(200.0, 83.0), (400.0, 85.0), (600.0, 84.5)]
-
-
-def test_what_chose_in_devs_stead_is_drawn(result: Result) -> None:
-    for n, cycle in enumerate(result["cycles"], 1):
-        found = [(200, {"self_retrieval": 10.0 * n, "uniformity": 1.0}), (400, {"self_retrieval": 20.0 * n})]
-        cycle["bi"] |= {"curve": [], "dev": None, "chosen_by": "self_retrieval", "criteria": found, "step": 400}
-    result["criteria"] = {"start": {"self_retrieval": 15.0}}
-    plots = {plot.name: plot for plot in curve_plots(result)}
-    assert list(plots) == ["dev-by-cycle", "dev-cross", "criterion-bi"]
-    assert plots["criterion-bi"].title == "Bi-encoder, self retrieval on held-out pairs by step"
-    *lines, start = plots["criterion-bi"].marks
-    assert start.value == 15.0
-    assert [line.points for line in lines] == [
-        [(200.0, 10.0), (400.0, 20.0)],
-        [(200.0, 20.0), (400.0, 40.0)],
-    ]
-
-
-def test_what_held_out_pairs_say_is_set_beside_the_start(result: Result) -> None:
+def test_what_held_out_pairs_say_is_set_beside_the_start(result):
     found = {"self_retrieval": 90.0, "alignment": -0.5}
     result["criteria"] = {"start": found, "bi": found | {"self_retrieval": 91.5}, "cross": {"start_agreement": None}}
     result["data"]["pairs"]["held_out_rows"] = 1000
@@ -122,87 +298,16 @@ def test_what_held_out_pairs_say_is_set_beside_the_start(result: Result) -> None
     assert "Without labels" not in report_text(result | {"criteria": {"start": found}})  # dev chose: nothing to compare
 
 
-def test_test_curves_are_drawn_when_they_were_recorded(result: Result) -> None:
-    result["analysis"] = {
-        "bi": [
-            (1, 200, {"sts12": 70.0, "stsb": 80.0}),
-            (1, 400, {"sts12": 71.0, "stsb": 81.0}),
-            (2, 200, {"sts12": 71.5, "stsb": 82.0}),
-        ]
-    }
-    plots = [plot for plot in curve_plots(result) if plot.name.startswith("tests-")]
-    assert [plot.name for plot in plots] == ["tests-bi"]
-    assert plots[0].marks[0].points == [(200, 70.0), (400, 71.0), (600, 71.5)]
+def test_the_title_is_the_recipe_or_the_folder(result):
+    assert title_of(result) == "trans-encoder/minilm-sts"
+    del result["recipe"]
+    assert title_of(result) == "a"
+    result["config"] = {}
+    assert title_of(result) == "trans-encoder"
 
 
-def test_undefined_points_are_left_out_of_the_plot(result: Result) -> None:
-    for cycle in result["cycles"]:
-        for part in (cycle["bi"], cycle["cross"]):
-            part["curve"] = [(200, None), (400, float("nan"))]
-    assert [plot.name for plot in curve_plots(result)] == ["dev-by-cycle"]
-
-
-def test_an_unfinished_run_has_no_report(make_run: MakeRun) -> None:
+def test_an_unfinished_run_has_no_report(make_run):
     folder = make_run("a", None)
     with pytest.raises(RunError, match="not finished"):
         write_report(folder)
-    assert not (folder / "report.md").exists()
-
-
-def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
-    assert not any("bad rows" in note or "both orders" in note for note in notes_of(result))
-    result["data"]["pairs"]["bad_rows"] = 1200
-    result["config"] |= {"label_both_orders": True, "is_symmetric": True}
-    text = report_text(result)
-    assert "1,200 bad rows of the training pairs were skipped; bad-rows.tsv in" in text
-    assert "mean of its scores for both orders" in text and "mean of its scores for both orders" in model_card(
-        result, "cross"
-    )
-    result["config"]["is_symmetric"] = False
-    assert not any("both orders" in note for note in notes_of(result))
-
-
-@pytest.mark.parametrize(
-    ("own", "files"),
-    [
-        ({}, "bad-rows.tsv in"),
-        ({"extra": {}}, "bad-rows.tsv or bad-extra-rows.tsv in"),
-        ({"documents": {}}, "bad-rows.tsv or bad-documents.tsv in"),
-    ],
-)
-def test_bad_rows_lie_in_the_files_that_were_read(own, files, result):
-    """DeCLUTR's own text is a setting of the name documents, and no second file."""
-    result["config"]["documents"] = "documents.txt"
-    result["data"]["pairs"] |= {"bad_rows": 3} | own
-    assert f"3 bad rows of the training pairs were skipped; {files}" in " ".join(notes_of(result))
-
-
-def test_notes_say_which_model_is_worse_than_its_start(result):
-    """On the tests where there are some, else on dev."""
-    result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}
-    (note,) = [note for note in notes_of(result) if "worse" in note]
-    found = "The bi-encoder is worse than the base model on the tests (73.50 against 75.00)"
-    assert note == f"{found}: keep the base model in its place."
-    result["scores"] = {}
-    result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}
-    (note,) = [note for note in notes_of(result) if "worse" in note]
-    assert note.startswith("The cross-encoder is worse than the base model on dev (79.00 against 80.00)")
-
-
-def test_a_start_whose_embeddings_lie_close_together_looks_weak(result):
-    result["criteria"] = {"start": {"uniformity": 1.5, "view_preference": 50.0}}
-    (note,) = [note for note in notes_of(result) if "looks weak" in note]
-    assert "uniformity -1.50" in note and "train simcse" in note
-    for criteria in ({"start": {"uniformity": 2.5}}, {"start": {"uniformity": None}}):
-        assert not any("looks weak" in note for note in notes_of(result | {"criteria": criteria}))
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "is_said"),
-    [(-1.04, -0.16, True), (-1.04, -0.6, False), (-0.5, -0.3, False), (None, -0.1, False)],
-)
-def test_an_encoder_whose_embeddings_became_all_alike_seems_to_have_collapsed(before, after, is_said, result):
-    result["uniformity"] = {"start": before, "bi": after}
-    found = [note for note in notes_of(result) if "collapsed" in note]
-    assert bool(found) == is_said
-    assert not is_said or "(uniformity -0.16, before -1.04; even would be -4)" in found[0]
+    assert [path.name for path in folder.iterdir()] == ["log.jsonl"]

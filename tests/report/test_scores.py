@@ -1,12 +1,10 @@
 """The score table: rows, average, gains over the start, and what stands where nothing was measured."""
 
 import io
-from collections.abc import Callable
-from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from transencoder.records import Result
 from transencoder.report.comparison import results_page
 from transencoder.report.plots import curve_plots
 from transencoder.report.run_report import model_card
@@ -14,77 +12,64 @@ from transencoder.report.scores import score_cells, score_header, score_rows, su
 from transencoder.report.verdict import notes_of
 
 
-def shown(result: Result) -> str:
+def shown(result):
     console = Console(file=io.StringIO(), width=100)
     console.print(summary_table(result))
-    assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def table(result: Result) -> list[tuple[str, ...]]:
+def table(result):
     return [score_cells(row) for row in score_rows(result)]
 
 
-def test_one_row_per_test_set_and_the_average(result: Result) -> None:
+def test_one_row_per_test_set_and_the_average(result):
     assert score_header(result) == ("", "base model", "bi", "gain", "cross", "gain")
     assert table(result) == [
         ("sts12", "70.00", "71.50", "+1.50", "69.00", "-1.00"),
         ("stsb", "80.00", "80.25", "+0.25", "82.00", "+2.00"),
         ("average", "75.00", "75.88", "+0.88", "75.50", "+0.50"),
     ]
+    text = shown(result)
+    assert all(part in text for part in ("Spearman", "sts12", "71.50", "+1.50", "-1.00", "average", "75.88"))
 
 
-def test_a_gain_is_of_unrounded_numbers(result: Result) -> None:
+def test_a_gain_is_of_unrounded_numbers_and_one_test_set_has_no_average(result):
     result["scores"] = {"start": {"stsb": 80.004}, "bi": {"stsb": 80.016}}
     assert table(result) == [("stsb", "80.00", "80.02", "+0.01", "–", "–")]
 
 
-def test_one_test_set_has_no_average(result: Result) -> None:
-    result["scores"] = {form: {"stsb": scores["stsb"]} for form, scores in result["scores"].items()}
-    assert [row.name for row in score_rows(result)] == ["stsb"]
-
-
-def test_an_average_over_fewer_sets_is_not_given(result: Result) -> None:
+def test_an_average_over_fewer_sets_is_not_given(result):
     del result["scores"]["bi"]["stsb"]
     average = score_rows(result)[-1]
     assert average.trained["bi"] is None and average.start == 75.0
 
 
-def test_without_test_sets_the_dev_set_is_shown(result: Result) -> None:
-    result["scores"] = {}
-    assert [(row.name, row.start, row.trained) for row in score_rows(result)] == [
-        ("dev", 81.8, {"bi": 85.0, "cross": 83.0})
-    ]
-    result["scores"] = {"start": {}, "bi": {}, "cross": {}}
-    assert [row.name for row in score_rows(result)] == ["dev"]
+@pytest.mark.parametrize("scores", [{}, {"start": {}, "bi": {}, "cross": {}}])
+def test_without_test_sets_the_dev_set_is_shown(scores, result):
+    result["scores"] = scores
+    (row,) = score_rows(result)
+    assert (row.name, row.start, row.trained) == ("dev", 81.8, {"bi": 85.0, "cross": 83.0})
 
 
-def test_the_terminal_shows_the_same(result: Result) -> None:
-    text = shown(result)
-    assert "Spearman" in text
-    for part in ("sts12", "71.50", "+1.50", "-1.00", "average", "75.88"):
-        assert part in text
-
-
-def test_the_terminal_says_when_nothing_was_measured(bare_result: Result) -> None:
+def test_the_terminal_says_when_nothing_was_measured(bare_result):
     assert "nothing was measured" in shown(bare_result)
 
 
-def test_an_undefined_metric_is_shown_as_nan(result: Result) -> None:
+def test_an_undefined_metric_is_shown_as_nan(result):
     result["scores"]["cross"] = {"sts12": float("nan"), "stsb": 82.0}
     assert table(result)[0][4:] == ("nan", "nan")
     assert "nan" in shown(result)
 
 
-def test_gains_are_counted_from_the_better_start(result: Result) -> None:
+def test_gains_are_counted_from_the_better_start(result):
     result["scores"]["start_as_is"] = {"sts12": 69.0, "stsb": 82.0}
     assert [row.start for row in score_rows(result)] == [69.0, 82.0, 75.5]
     result["scores"]["start_as_is"] = {"sts12": 71.0, "stsb": 78.0}
     assert [row.start for row in score_rows(result)] == [70.0, 80.0, 75.0]
-    assert score_rows(result)[-1].name == "average"
 
 
-def with_map(result: Result) -> Result:
+@pytest.fixture
+def of_two_metrics(result):
     """The same run with two re-ranking tests more, on which the start as it is is better."""
     result["data"]["tests"]["stsb"]["metric"] = "spearman"  # sts12's record is of an earlier version: the run's
     for number, name in enumerate(("askubuntu", "scidocs")):
@@ -95,49 +80,45 @@ def with_map(result: Result) -> Result:
     return result
 
 
-def test_an_average_is_over_tests_of_one_metric(result: Result) -> None:
-    lines = [list(cells[:3]) for cells in table(with_map(result))]
-    assert lines == [
-        ["sts12 (spearman)", "70.00", "71.50"],
-        ["stsb (spearman)", "80.00", "80.25"],
-        ["average (spearman)", "75.00", "75.88"],
-        ["askubuntu (map)", "51.00", "54.00"],
-        ["scidocs (map)", "61.00", "64.00"],
-        ["average (map)", "56.00", "59.00"],
+def test_an_average_is_over_tests_of_one_metric(of_two_metrics):
+    assert [cells[:3] for cells in table(of_two_metrics)] == [
+        ("sts12 (spearman)", "70.00", "71.50"),
+        ("stsb (spearman)", "80.00", "80.25"),
+        ("average (spearman)", "75.00", "75.88"),
+        ("askubuntu (map)", "51.00", "54.00"),
+        ("scidocs (map)", "61.00", "64.00"),
+        ("average (map)", "56.00", "59.00"),
     ]
-    text = shown(result)
+    text = shown(of_two_metrics)
     assert "mean average precision x 100 (map)" in " ".join(text.split()) and "average (map)" in text
 
 
-def test_notes_speak_of_each_metric(result: Result) -> None:
-    notes = "\n".join(notes_of(with_map(result)))
+def test_notes_speak_of_each_metric(of_two_metrics):
+    notes = "\n".join(notes_of(of_two_metrics))
     assert "The base model scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
     assert "The base model scores 55.00 (map) in the run's precision and length, 56.00 as it is" in notes
     assert "The cross-encoder is worse than the base model on the tests (map) (54.00 against 56.00)" in notes
     assert "on the tests (spearman)" not in notes
 
 
-def test_the_card_and_the_page_mark_metrics_too(result: Result, make_run: Callable[..., Path], tmp_path: Path) -> None:
-    card = model_card(with_map(result), "bi")
+def test_the_card_the_page_and_the_curves_mark_metrics_too(of_two_metrics, make_run, tmp_path):
+    card = model_card(of_two_metrics, "bi")
     assert "Spearman's rank correlation x 100 (spearman) / mean average precision x 100 (map)." in card
     assert "| average (map) | 56.00 | 59.00 | +3.00 |" in card and "| dev (spearman) | 81.80 |" in card
-    page = results_page([make_run("a", result)], tmp_path / "results" / "README.md").read_text(encoding="utf-8")
+    page = results_page([make_run("a", of_two_metrics)], tmp_path / "results" / "README.md").read_text("utf-8")
     assert (
         "| run | form | dev (spearman) | sts12 (spearman) | stsb (spearman) | average (spearman) | askubuntu (map) "
         "| scidocs (map) | average (map) | seed |"
     ) in page
     assert "| `runs/a` | bi-encoder | 85.00 | 71.50 | 80.25 | 75.88 | 54.00 | 64.00 | 59.00 | 2021 |" in page
+    of_two_metrics["analysis"] = {"bi": [(1, 200, {"sts12": 70.0, "askubuntu": 50.0})]}
+    assert list(curve_plots(of_two_metrics))[-1].y.label == "Spearman × 100 / MAP × 100"
 
 
-def test_a_dev_set_of_another_metric_than_the_tests_is_marked(result: Result) -> None:
+def test_a_dev_set_of_another_metric_than_the_tests_is_marked(result):
     result["metric"] = "map"
     for record in result["data"]["tests"].values():
         record["metric"] = "spearman"
     assert table(result)[0][0] == "sts12" and "Spearman" in shown(result)
     card = model_card(result, "bi")
     assert "| sts12 (spearman) | 70.00 |" in card and "| dev (map) | 81.80 |" in card
-
-
-def test_a_test_curve_has_the_tests_metric(result: Result) -> None:
-    with_map(result)["analysis"] = {"bi": [(1, 200, {"sts12": 70.0, "askubuntu": 50.0})]}
-    assert list(curve_plots(result))[-1].y.label == "Spearman × 100 / MAP × 100"

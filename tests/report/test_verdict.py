@@ -1,8 +1,8 @@
-"""What a run says is to be done with its models."""
+"""What a run says is to be done with its models, and what to know before."""
 
 import pytest
 
-from transencoder.report.run_report import report_text
+from transencoder.report.run_report import model_card, report_text
 from transencoder.report.verdict import notes_of, verdict_of
 
 
@@ -14,34 +14,18 @@ def shifted(result, **by):
     return result
 
 
+ONLY_BI, ONLY_CROSS, KEEP = "use only the bi-encoder", "use only the cross-encoder", "keep the base model"
+OPEN = "no significant difference between the"
+
+
 @pytest.mark.parametrize(
     ("bi", "cross", "advice", "sentence"),
     [
-        (
-            1.5,
-            0.5,
-            "use it",
-            "Use them: on the tests the base model has 75.00, the bi-encoder +1.50 and the cross-encoder +0.50.",
-        ),
-        (1.5, -0.5, "use only the bi-encoder", "Use only the bi-encoder; do not use the cross-encoder: on the tests"),
-        (
-            -1.5,
-            0.5,
-            "use only the cross-encoder",
-            "Use only the cross-encoder and keep the base model for embeddings: ",
-        ),
-        (
-            -1.5,
-            -0.5,
-            "keep the base model",
-            "Keep the base model: on the tests the base model has 75.00, the bi-encoder -1.50 and",
-        ),
-        (
-            0.0,
-            -0.001,
-            "unknown",
-            "No significant difference between the bi-encoder and the cross-encoder and the base model on these tests: ",
-        ),
+        (1.5, 0.5, "use it", "Use them: on the tests the base model has 75.00, the bi-encoder +1.50 and the cross-enc"),
+        (1.5, -0.5, ONLY_BI, "Use only the bi-encoder; do not use the cross-encoder: on the tests"),
+        (-1.5, 0.5, ONLY_CROSS, "Use only the cross-encoder and keep the base model for embeddings: "),
+        (-1.5, -0.5, KEEP, "Keep the base model: on the tests the base model has 75.00, the bi-encoder -1.50 and"),
+        (0.0, -0.001, "unknown", f"N{OPEN[1:]} bi-encoder and the cross-encoder and the base model on these tests: "),
     ],
 )
 def test_the_tests_decide(result, bi, cross, advice, sentence):
@@ -55,43 +39,13 @@ def test_the_tests_decide(result, bi, cross, advice, sentence):
     ("bi", "cross", "advice", "sentence"),
     [
         ((0.2, 2.8), (0.1, 0.9), "use it", "Use them: "),
-        (
-            (-0.2, 3.2),
-            (0.1, 0.9),
-            "use only the cross-encoder",
-            "Use only the cross-encoder; no significant difference between the bi-encoder and the base",
-        ),
-        (
-            (0.2, 2.8),
-            (-0.1, 1.1),
-            "use only the bi-encoder",
-            "Use only the bi-encoder; no significant difference between the cross-encoder and ",
-        ),
-        (
-            (-0.2, 3.2),
-            (-0.1, 1.1),
-            "unknown",
-            "No significant difference between the bi-encoder and the cross-encoder and the ",
-        ),
-        (
-            (-0.2, 3.2),
-            (-1.1, -0.1),
-            "unknown",
-            "Do not use the cross-encoder; no significant difference between the bi-encoder",
-        ),
-        (
-            (-3.2, -0.2),
-            (-0.1, 1.1),
-            "unknown",
-            "Keep the base model for embeddings; no significant difference between the cross",
-        ),
-        ((-3.2, -0.2), (-1.1, -0.1), "keep the base model", "Keep the base model: "),
-        (
-            (0.0, 0.0),
-            (0.1, 0.9),
-            "use only the cross-encoder",
-            "Use only the cross-encoder; no significant difference between the bi-encoder and the base",
-        ),
+        ((-0.2, 3.2), (0.1, 0.9), ONLY_CROSS, f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
+        ((0.2, 2.8), (-0.1, 1.1), ONLY_BI, f"Use only the bi-encoder; {OPEN} cross-encoder and "),
+        ((-0.2, 3.2), (-0.1, 1.1), "unknown", f"N{OPEN[1:]} bi-encoder and the cross-encoder and the "),
+        ((-0.2, 3.2), (-1.1, -0.1), "unknown", f"Do not use the cross-encoder; {OPEN} bi-encoder"),
+        ((-3.2, -0.2), (-0.1, 1.1), "unknown", f"Keep the base model for embeddings; {OPEN} cross"),
+        ((-3.2, -0.2), (-1.1, -0.1), KEEP, "Keep the base model: "),
+        ((0.0, 0.0), (0.1, 0.9), ONLY_CROSS, f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
     ],
 )
 def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
@@ -104,14 +58,6 @@ def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
     assert said in verdict.sentence
     open_one = f"{said} (95 % of resamples between {bi[0]:+.2f} and {bi[1]:+.2f})"
     assert (open_one in verdict.sentence) == (bi[0] <= 0 <= bi[1])
-
-
-def test_without_tests_dev_decides(result):
-    result["scores"] = {}
-    result["dev"] = {"start": 80.0, "bi": 79.0, "cross": 81.0}
-    verdict = verdict_of(result)
-    assert verdict.advice == "use only the cross-encoder"
-    assert "the base model has 80.00, the bi-encoder -1.00 and the cross-encoder +1.00" in verdict.sentence
 
 
 def test_a_gain_on_dev_is_said_to_be_of_what_chose_and_may_be_chance(result):
@@ -160,24 +106,81 @@ def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded
 
 
 @pytest.mark.parametrize("agreement", [23.0, None])
-def test_a_cross_encoder_that_did_not_even_learn_its_own_pairs_is_left(bare_result, agreement):
-    """Of few pairs none are held out."""
-    bare_result["sample_agreement"] = {"bi": 90.0, "cross": agreement}
-    assert verdict_of(bare_result).sentence.startswith("Do not use the cross-encoder, which did not learn")
-    (note,) = [note for note in notes_of(bare_result) if "looks weak: even on pairs that it learned from" in note]
-    assert ("23.00" if agreement else "–") in note
-    bare_result["sample_agreement"]["cross"] = 75.0
-    assert verdict_of(bare_result).sentence.startswith("Whether these models are better than the base model is unknown")
-    assert not any("looks weak" in note for note in notes_of(bare_result))
-
-
-@pytest.mark.parametrize("agreement", [23.0, None])
-def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_result, agreement):
+@pytest.mark.parametrize(
+    ("record", "note"),
+    [
+        (lambda found: {"sample_agreement": {"bi": 90.0, "cross": found}}, "looks weak: even on pairs that it learned"),
+        (lambda found: {"criteria": {"start": {}, "bi": {}, "cross": {"teacher_agreement": found}}}, "looks weak"),
+    ],
+    ids=["few pairs, none held out", "held-out pairs"],
+)
+def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_result, record, note, agreement):
     """None: it says the same of all pairs."""
-    bare_result["criteria"] = {"start": {}, "bi": {}, "cross": {"teacher_agreement": agreement}}
+    bare_result |= record(agreement)
     verdict = verdict_of(bare_result)
-    assert verdict.advice == "unknown" and verdict.sentence.startswith("Do not use the cross-encoder")
-    (note,) = [note for note in notes_of(bare_result) if "looks weak" in note]
-    assert ("23.00" if agreement else "–") in note
-    bare_result["criteria"]["cross"]["teacher_agreement"] = 95.0
-    assert not any("looks weak" in note for note in notes_of(bare_result))
+    assert verdict.advice == "unknown"
+    assert verdict.sentence.startswith("Do not use the cross-encoder, which did not learn")
+    (found,) = [each for each in notes_of(bare_result) if note in each]
+    assert ("23.00" if agreement else "–") in found
+    bare_result |= record(95.0)
+    assert verdict_of(bare_result).sentence.startswith("Whether these models are better than the base model is unknown")
+    assert not any("looks weak" in each for each in notes_of(bare_result))
+
+
+def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
+    assert not any("bad rows" in note or "both orders" in note for note in notes_of(result))
+    result["data"]["pairs"]["bad_rows"] = 1200
+    result["config"] |= {"label_both_orders": True, "is_symmetric": True}
+    text = report_text(result)
+    assert "1,200 bad rows of the training pairs were skipped; bad-rows.tsv in" in text
+    assert "mean of its scores for both orders" in text and "mean of its scores for both orders" in model_card(
+        result, "cross"
+    )
+    result["config"]["is_symmetric"] = False
+    assert not any("both orders" in note for note in notes_of(result))
+
+
+@pytest.mark.parametrize(
+    ("own", "files"),
+    [
+        ({}, "bad-rows.tsv in"),
+        ({"extra": {}}, "bad-rows.tsv or bad-extra-rows.tsv in"),
+        ({"documents": {}}, "bad-rows.tsv or bad-documents.tsv in"),
+    ],
+)
+def test_bad_rows_lie_in_the_files_that_were_read(own, files, result):
+    """DeCLUTR's own text is a setting of the name documents, and no second file."""
+    result["config"]["documents"] = "documents.txt"
+    result["data"]["pairs"] |= {"bad_rows": 3} | own
+    assert f"3 bad rows of the training pairs were skipped; {files}" in " ".join(notes_of(result))
+
+
+def test_notes_say_which_model_is_worse_than_its_start(result):
+    """On the tests where there are some, else on dev."""
+    result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}
+    (note,) = [note for note in notes_of(result) if "worse" in note]
+    found = "The bi-encoder is worse than the base model on the tests (73.50 against 75.00)"
+    assert note == f"{found}: keep the base model in its place."
+    result["scores"] = {}
+    result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}
+    (note,) = [note for note in notes_of(result) if "worse" in note]
+    assert note.startswith("The cross-encoder is worse than the base model on dev (79.00 against 80.00)")
+
+
+def test_a_start_whose_embeddings_lie_close_together_looks_weak(result):
+    result["criteria"] = {"start": {"uniformity": 1.5, "view_preference": 50.0}}
+    (note,) = [note for note in notes_of(result) if "looks weak" in note]
+    assert "uniformity -1.50" in note and "train simcse" in note
+    for criteria in ({"start": {"uniformity": 2.5}}, {"start": {"uniformity": None}}):
+        assert not any("looks weak" in note for note in notes_of(result | {"criteria": criteria}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_said"),
+    [(-1.04, -0.16, True), (-1.04, -0.6, False), (-0.5, -0.3, False), (None, -0.1, False)],
+)
+def test_an_encoder_whose_embeddings_became_all_alike_seems_to_have_collapsed(before, after, is_said, result):
+    result["uniformity"] = {"start": before, "bi": after}
+    found = [note for note in notes_of(result) if "collapsed" in note]
+    assert bool(found) == is_said
+    assert not is_said or "(uniformity -0.16, before -1.04; even would be -4)" in found[0]

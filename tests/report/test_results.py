@@ -1,11 +1,39 @@
-"""Bootstrap intervals of a run, from what its stages keep."""
+"""Reading result.json, whole or not; bootstrap intervals of a run, from what its stages keep."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from transencoder.errors import RunError
 from transencoder.results import Evidence, drawn_intervals, draws_of, read_result
+
+
+def test_a_result_is_read_as_it_was_written(result, make_run):
+    assert json.dumps(read_result(make_run("a", result))) == json.dumps(result)
+
+
+def test_an_unfinished_run_is_named(make_run, tmp_path):
+    with pytest.raises(RunError, match="is not finished.*run the same command again"):
+        read_result(make_run("a", None))
+    with pytest.raises(RunError, match="no run folder at"):
+        read_result(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"method": "trans-', "is damaged"),
+        ('{"method": "trans-encoder"}', "lacks analysis, best, config"),
+        ("[]", "lacks"),
+    ],
+)
+def test_a_damaged_result_is_refused(text, message, make_run):
+    folder = make_run("a", None)
+    (folder / "result.json").write_text(text, encoding="utf-8")
+    with pytest.raises(RunError, match=message):
+        read_result(folder)
 
 
 @pytest.fixture
