@@ -26,12 +26,8 @@ def test_runs_are_found_at_any_level_and_summed_up(tmp_path, write_number):
         running = list_runs(tmp_path)
     done, half = list_runs(tmp_path)
     assert [summary.state for summary in running] == ["finished", "running"]
-    assert (done.folder, done.method, done.state, done.n_stages) == (
-        tmp_path / "a" / "b" / "done",
-        "trans-encoder",
-        "finished",
-        1,
-    )
+    assert done.folder == tmp_path / "a" / "b" / "done"
+    assert (done.method, done.state, done.n_stages) == ("trans-encoder", "finished", 1)
     assert (half.method, half.state, half.n_stages) == ("simcse", "unfinished", 1)
     assert half.started.startswith("20")
     assert half.disk_bytes == sum(path.stat().st_size for path in half.folder.rglob("*") if path.is_file())

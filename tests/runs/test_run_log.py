@@ -14,14 +14,8 @@ def test_a_line_is_readable_at_once(open_run):
         run.log("dev", step=3, score=np.float32(0.5), loss=float("nan"), path=run.folder, nested={1: {2}})
         last = json.loads((run.folder / "log.jsonl").read_text().splitlines()[-1])
     assert last.pop("time").startswith("20")
-    assert last == {
-        "event": "dev",
-        "step": 3,
-        "score": 0.5,
-        "loss": "nan",
-        "path": run.folder.as_posix(),
-        "nested": {"1": "{2}"},
-    }
+    written = {"step": 3, "score": 0.5, "loss": "nan", "path": run.folder.as_posix(), "nested": {"1": "{2}"}}
+    assert last == {"event": "dev"} | written
 
 
 def test_a_line_that_a_crash_cut_off_spoils_no_other(open_run):

@@ -1,6 +1,7 @@
 import json
 import logging
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -16,19 +17,13 @@ def events(folder) -> list[str]:
 
 def test_a_finished_stage_is_computed_once(open_run, write_number):
     compute = write_number(1)
-    with open_run() as run:
-        first = run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute)
-    with open_run() as run:
-        second = run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute)
+    records = []
+    for _ in range(2):
+        with open_run() as run:
+            records.append(run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute))
+    first, second = records
     assert compute.calls == 1
-    assert not first.reused and second.reused
-    assert (first.key, first.result, first.outputs, first.started, first.seconds) == (
-        second.key,
-        second.result,
-        second.outputs,
-        second.started,
-        second.seconds,
-    )
+    assert not first.reused and second == replace(first, reused=True)
     assert first.folder == run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}"
     assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
@@ -86,16 +81,6 @@ def test_the_result_is_the_same_fresh_and_reused(open_run):
             records.append(run.stage("a", config={}, compute=compute))
     assert records[0].result == records[1].result
     assert records[0].result["curve"] == [[1, 2.5]]
-
-
-def test_order_in_a_config_is_irrelevant_and_values_are_not(open_run, write_number):
-    compute = write_number(1)
-    with open_run() as run:
-        run.stage("a", config={"x": 1, "y": {"p": 2, "q": 3}}, compute=compute)
-        run.stage("a", config={"y": {"q": 3, "p": 2}, "x": 1}, compute=compute)
-        assert compute.calls == 1
-        run.stage("a", config={"x": 1, "y": {"p": 2, "q": 4}}, compute=compute)
-    assert compute.calls == 2
 
 
 def test_changing_a_late_stage_reuses_what_comes_before(open_run, write_number):
@@ -172,16 +157,16 @@ def test_seconds_add_up_over_attempts(open_run):
         pass
     key = stage_key("a", {}, [])
     entries = [
-        ("2026-01-01T00:00:00.000+00:00", "stage_started", key),
-        ("2026-01-01T00:00:50.000+00:00", "loss", None),  # then killed
-        ("2026-01-01T02:00:00.000+00:00", "run_opened", None),
-        ("2026-01-01T02:00:10.000+00:00", "stage_started", key),
-        ("2026-01-01T02:00:40.000+00:00", "stage_failed", key),
+        ("00:00:00", "stage_started", key),
+        ("00:00:50", "loss", None),  # then killed
+        ("02:00:00", "run_opened", None),
+        ("02:00:10", "stage_started", key),
+        ("02:00:40", "stage_failed", key),
     ]
-    lines = [
-        json.dumps({"time": time, "event": event, "key": key, "recipe_sha256": ""}) for time, event, key in entries
-    ]
-    (run.folder / "log.jsonl").write_text("\n".join(lines) + "\n")
+    with open(run.folder / "log.jsonl", "w") as log:
+        for time, event, own in entries:
+            entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own, "recipe_sha256": ""}
+            log.write(json.dumps(entry) + "\n")
     with open_run() as run:
         record = run.stage("a", config={}, compute=compute)
     assert 80 <= record.seconds < 90
