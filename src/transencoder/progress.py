@@ -32,6 +32,21 @@ def task(description: str, total: int) -> AbstractContextManager[Advance]:
     return _current.get()(description, total)
 
 
+def blocks(description: str, total: int, size: int) -> Iterator[slice]:
+    """Cut rows into blocks, and tell the progress of a loop over them.
+
+    Args:
+        description: What is done with them.
+        total: How many rows there are.
+        size: Rows of a block; the last may have fewer.
+    """
+    with task(description, total) as advance:
+        for start in range(0, total, size):
+            stop = min(start + size, total)
+            yield slice(start, stop)
+            advance(stop - start)
+
+
 @contextmanager
 def use(show: Show) -> Iterator[None]:
     """Show all progress told inside this context with `show`."""

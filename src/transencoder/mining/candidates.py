@@ -42,7 +42,7 @@ class Candidates:
 
 
 def score_candidates(corpora: Corpora, **found: np.ndarray) -> Candidates:
-    """Put together what all sources found, each pair once and no sentence with itself, and score it; in order of rows.
+    """Score what all sources found, each pair once and no sentence with itself, in order of rows.
 
     Args:
         corpora: Where the sentences lie.
@@ -66,10 +66,6 @@ def without_near_duplicates(found: Candidates, corpora: Corpora) -> tuple[Candid
     the base model, whose cosines may all be near 1, and it is strict: a sentence and its negation remain, or one with
     another subject, since such pairs teach. It costs a comparison for each candidate of about the same length; two
     sentences that no source brought together are not compared, and cannot become a pair.
-
-    Args:
-        found: The candidates.
-        corpora: Where the sentences lie.
 
     Returns:
         The others, and how many sentences, or pairs, were left out.
@@ -103,14 +99,7 @@ def spread(
     """Draw pairs evenly from 20 strata of the base model's scores.
 
     The scarcest stratum draws first, then the others, each its share of what is still wanted: where one has too few,
-    the others give more. Within a stratum chance decides.
-
-    Args:
-        found: n candidates.
-        corpora: Where their sentences lie.
-        n_pairs: How many are wanted.
-        max_per_sentence: Pairs that a sentence may be in.
-        random: Draws.
+    the others give more. Within a stratum chance decides. No sentence is in more than `max_per_sentence` pairs.
 
     Returns:
         int (at most n_pairs,), rows of the candidates, in random order; and the strata.
@@ -131,12 +120,9 @@ def spread(
 
 def _cosines(one: np.ndarray, other: np.ndarray, corpora: Corpora) -> np.ndarray:
     cosines = np.empty(len(one), np.float32)
-    with progress.task("score candidates", len(one)) as advance:
-        for start in range(0, len(one), _BLOCK_PAIRS):
-            rows = slice(start, start + _BLOCK_PAIRS)
-            sides = corpora.first.embeddings[one[rows]], corpora.second.embeddings[other[rows]]
-            cosines[rows] = np.clip(np.einsum("ij,ij->i", *sides), -1.0, 1.0)
-            advance(len(sides[0]))
+    for rows in progress.blocks("score candidates", len(one), _BLOCK_PAIRS):
+        sides = corpora.first.embeddings[one[rows]], corpora.second.embeddings[other[rows]]
+        cosines[rows] = np.clip(np.einsum("ij,ij->i", *sides), -1.0, 1.0)
     return cosines
 
 
@@ -144,16 +130,12 @@ def _are_near(found: Candidates, corpora: Corpora) -> np.ndarray:
     one, other = corpora.first.n_characters[found.first], corpora.second.n_characters[found.second]
     is_near: np.ndarray = np.abs(one - other) <= (1 - _LEAST_SIMILARITY) * np.maximum(one, other)
     maybe = np.flatnonzero(is_near)
-    with progress.task("compare candidates", len(maybe)) as advance:
-        for start in range(0, len(maybe), _BLOCK_PAIRS):
-            rows = maybe[start : start + _BLOCK_PAIRS]
-            sides = [
-                [plain_words(text) for text in corpus.texts[numbers[rows]]["text"]]
-                for corpus, numbers in ((corpora.first, found.first), (corpora.second, found.second))
-            ]
-            similarity = cpdist(*sides, scorer=Levenshtein.normalized_similarity, score_cutoff=_LEAST_SIMILARITY)
-            is_near[rows] = similarity >= _LEAST_SIMILARITY
-            advance(len(rows))
+    for block in progress.blocks("compare candidates", len(maybe), _BLOCK_PAIRS):
+        rows = maybe[block]
+        firsts = list(map(plain_words, corpora.first.texts[found.first[rows]]["text"]))
+        seconds = list(map(plain_words, corpora.second.texts[found.second[rows]]["text"]))
+        similarity = cpdist(firsts, seconds, scorer=Levenshtein.normalized_similarity, score_cutoff=_LEAST_SIMILARITY)
+        is_near[rows] = similarity >= _LEAST_SIMILARITY
     return is_near
 
 

@@ -44,23 +44,17 @@ class Distinct:
 def distinct(sentences: Dataset) -> Distinct:
     """Keep the first sentence of each group of those with the same words, in their order.
 
-    Texts are compared by 64-bit hashes: that two of a million different ones agree has a probability of 3e-8. 20 bytes
-    of memory a sentence.
-
-    Args:
-        sentences: Texts in `text`.
+    Texts, in `text`, are compared by 64-bit hashes: that two of a million different ones agree has a probability of
+    3e-8. 20 bytes of memory a sentence.
     """
     texts, words = np.empty(len(sentences), np.uint64), np.empty(len(sentences), np.uint64)
     n_characters = np.empty(len(sentences), np.int32)
-    with progress.task("compare sentences", len(sentences)) as advance:
-        for start in range(0, len(sentences), _BLOCK_ROWS):
-            block = sentences[start : start + _BLOCK_ROWS]["text"]
-            rows = slice(start, start + len(block))
-            plain = [plain_words(text) for text in block]
-            texts[rows] = text_hashes(block)
-            words[rows] = text_hashes(plain)
-            n_characters[rows] = [len(text) for text in plain]
-            advance(len(block))
+    for rows in progress.blocks("compare sentences", len(sentences), _BLOCK_ROWS):
+        block = sentences[rows]["text"]
+        plain = [plain_words(text) for text in block]
+        texts[rows] = text_hashes(block)
+        words[rows] = text_hashes(plain)
+        n_characters[rows] = [len(text) for text in plain]
     kept = np.sort(np.unique(words, return_index=True)[1])
     n_exact = len(sentences) - len(np.unique(texts))
     return Distinct(

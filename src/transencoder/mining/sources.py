@@ -1,6 +1,7 @@
 """Three sources of candidates: neighbours in the base model's space, texts that share rare words, and chance.
 
-Each is a function: rows of sentences in, pairs of rows out.
+Each is a function: corpora and anchors in, which are rows of the first corpus, int (n,); pairs of rows of both corpora
+out, int32 (m, 2).
 """
 
 import logging
@@ -51,12 +52,9 @@ def neighbours(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
     index = _index(corpora.second.embeddings)
     n_found = min(int(RANKS[-1]) + 1, len(corpora.second))
     pairs = []
-    with progress.task("find neighbours", len(anchors)) as advance:
-        for start in range(0, len(anchors), _BLOCK_ROWS):
-            rows = anchors[start : start + _BLOCK_ROWS]
-            _, found = index.search(corpora.first.embeddings[rows], n_found)
-            pairs.append(at_ranks(rows, found, are_one=corpora.are_one))
-            advance(len(rows))
+    for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
+        _, found = index.search(corpora.first.embeddings[anchors[block]], n_found)
+        pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
     return np.concatenate(pairs)
 
 
@@ -66,58 +64,35 @@ def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
     Terms that occur more than 1,000 times and more often than once in 100 sentences are left out, whatever the
     language: they say little and cost the most. So an anchor costs at most its terms times a hundredth of the
     sentences. Memory: about 50 bytes a term while the index is made, 12 afterwards.
-
-    Args:
-        corpora: The anchors are in the first, the second is searched.
-        anchors: int (n,), rows of the first.
-
-    Returns:
-        int32 (m, 2): rows of both.
     """
     vocabulary: dict[str, int] = {}
-    counted = _without_frequent(
-        _counted(corpora.second.texts, lambda term: vocabulary.setdefault(term, len(vocabulary)))
-    )
+    counted = _counted(corpora.second.texts, lambda term: vocabulary.setdefault(term, len(vocabulary)))
+    counted = _without_frequent(counted)
     if corpora.are_one:
         queries = counted[anchors]
     else:
         queries = _counted(corpora.first.texts.select(anchors), lambda term: vocabulary.get(term, -1), len(vocabulary))
     weights = _weights(counted)
     pairs = []
-    with progress.task("search words", len(anchors)) as advance:
-        for start in range(0, len(anchors), _BLOCK_QUERIES):
-            rows = anchors[start : start + _BLOCK_QUERIES]
-            found = _best(queries[start : start + _BLOCK_QUERIES] @ weights)
-            pairs.append(at_ranks(rows, found, are_one=corpora.are_one))
-            advance(len(rows))
+    for block in progress.blocks("search words", len(anchors), _BLOCK_QUERIES):
+        found = _best(queries[block] @ weights)
+        pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
     return np.concatenate(pairs)
 
 
 def random_pairs(corpora: Corpora, anchors: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Pair each anchor with 8 others, as many as the other sources give at most.
-
-    Args:
-        corpora: The anchors are in the first, the others in the second.
-        anchors: int (n,), rows of the first.
-        random: Draws them.
-
-    Returns:
-        int32 (8 n, 2).
-    """
+    """Pair each anchor with 8 others, as many as the other sources give at most."""
     others = random.integers(len(corpora.second), size=len(anchors) * len(RANKS), dtype=np.int32)
     return np.stack([np.repeat(anchors, len(RANKS)).astype(np.int32), others], axis=1)
 
 
 def at_ranks(anchors: np.ndarray, found: np.ndarray, *, are_one: bool) -> np.ndarray:
-    """Pair each anchor with those found for it that are at `RANKS`.
+    """Pair each anchor with those at `RANKS` of what was found for it.
 
     Args:
         anchors: int (n,), rows of the first corpus.
         found: int (n, k), rows of the second corpus, the best first; -1: none.
         are_one: Whether the corpora are one: a sentence then finds itself first.
-
-    Returns:
-        int32 (m, 2).
     """
     places = RANKS - (0 if are_one else 1)
     others = found[:, places[places < found.shape[1]]]
@@ -138,24 +113,18 @@ def _index(embeddings: np.ndarray) -> Any:
         logger.info("%d sentences: neighbours are searched in %d of %d cells", n_rows, _CELLS_SEARCHED, n_cells)
         step = max(1, n_rows // (_TRAINING_ROWS_A_CELL * n_cells))
         index.train(np.ascontiguousarray(embeddings[::step]))
-    with progress.task("index neighbours", n_rows) as advance:
-        for start in range(0, n_rows, _BLOCK_ROWS):
-            block = embeddings[start : start + _BLOCK_ROWS]
-            index.add(block)
-            advance(len(block))
+    for block in progress.blocks("index neighbours", n_rows, _BLOCK_ROWS):
+        index.add(embeddings[block])
     return index
 
 
 def _counted(texts: Dataset, number: Callable[[str], int], n_terms: int | None = None) -> csr_matrix:
     """Count the terms of each text, (texts, terms)."""
     flat, ends = array("i"), array("q", [0])
-    with progress.task("read words", len(texts)) as advance:
-        for start in range(0, len(texts), _BLOCK_ROWS):
-            block = texts[start : start + _BLOCK_ROWS]["text"]
-            for text in block:
-                flat.extend(found for found in map(number, terms(text)) if found >= 0)
-                ends.append(len(flat))
-            advance(len(block))
+    for block in progress.blocks("read words", len(texts), _BLOCK_ROWS):
+        for text in texts[block]["text"]:
+            flat.extend(found for found in map(number, terms(text)) if found >= 0)
+            ends.append(len(flat))
     numbers = np.frombuffer(flat, np.int32)
     width = n_terms or int(numbers.max(initial=-1)) + 1
     return csr_matrix((np.ones(len(flat), np.float32), numbers, np.frombuffer(ends, np.int64)), (len(texts), width))

@@ -130,18 +130,16 @@ def text_statistics(rows: Dataset) -> TextStatistics:
     hashes = np.empty((len(rows), len(columns)), np.uint64)
     characters, lengths = np.zeros(_N_CODE_POINTS, np.int64), np.zeros(_LONGEST + 1, np.int64)
     longest = 0
-    with progress.task("count the text", len(rows)) as advance:
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            block = rows[start : start + _BLOCK_ROWS]
-            for position, column in enumerate(columns):
-                texts: list[str] = block[column]
-                hashes[start : start + len(texts), position] = text_hashes(texts)
-                sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-                lengths += np.bincount(np.minimum(sizes, _LONGEST), minlength=_LONGEST + 1)
-                longest = max(longest, int(sizes.max(initial=0)))
-                code_points = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
-                characters += np.bincount(code_points, minlength=_N_CODE_POINTS)
-            advance(len(block[columns[0]]))
+    for part in progress.blocks("count the text", len(rows), _BLOCK_ROWS):
+        block = rows[part]
+        for position, column in enumerate(columns):
+            texts: list[str] = block[column]
+            hashes[part, position] = text_hashes(texts)
+            sizes = np.fromiter(map(len, texts), np.int64, len(texts))
+            lengths += np.bincount(np.minimum(sizes, _LONGEST), minlength=_LONGEST + 1)
+            longest = max(longest, int(sizes.max(initial=0)))
+            code_points = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
+            characters += np.bincount(code_points, minlength=_N_CODE_POINTS)
     edges, counts = _histogram(lengths)
     letters, others = _scripts(characters)
     _, times = np.unique(hashes, return_counts=True)

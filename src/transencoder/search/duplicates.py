@@ -133,14 +133,12 @@ def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.nd
     n, k = len(embeddings), min(N_NEIGHBOURS, len(embeddings) - 1)
     scores = allocate(folder / "scores.npy", np.float32, (n, k))
     rows = allocate(folder / "rows.npy", np.int32, (n, k))
-    with progress.task("compare sentences", n) as advance:
-        for start in range(0, n, _BLOCK):
-            found_scores, found = vectors.search(embeddings[start : start + _BLOCK], k + 1)
-            own = np.arange(start, start + len(found))[:, None]
-            others = np.argsort(found == own, axis=1, kind="stable")[:, :k]
-            scores[start : start + len(found)] = np.take_along_axis(found_scores, others, 1)
-            rows[start : start + len(found)] = np.take_along_axis(found, others, 1)
-            advance(len(found))
+    for block in progress.blocks("compare sentences", n, _BLOCK):
+        found_scores, found = vectors.search(embeddings[block], k + 1)
+        own = np.arange(block.start, block.stop)[:, None]
+        others = np.argsort(found == own, axis=1, kind="stable")[:, :k]
+        scores[block] = np.take_along_axis(found_scores, others, 1)
+        rows[block] = np.take_along_axis(found, others, 1)
     return scores, rows
 
 

@@ -99,14 +99,12 @@ class SearchIndex:
     def _found(
         self, queries: Sequence[str], top_k: int, reranker: Scorer | None, n_candidates: int
     ) -> Iterator[list[Hit]]:
-        with progress.task("search", len(queries)) as advance:
-            for start in range(0, len(queries), _QUERIES_AT_ONCE):
-                some = list(queries[start : start + _QUERIES_AT_ONCE])
-                found = self._retrieve(some, n_candidates if reranker else top_k)
-                if reranker:
-                    found = _reranked(some, found, reranker)
-                yield from (hits[:top_k] for hits in found)
-                advance(len(some))
+        for block in progress.blocks("search", len(queries), _QUERIES_AT_ONCE):
+            some = list(queries[block])
+            found = self._retrieve(some, n_candidates if reranker else top_k)
+            if reranker:
+                found = _reranked(some, found, reranker)
+            yield from (hits[:top_k] for hits in found)
 
     def _retrieve(self, queries: list[str], n: int) -> list[list[Hit]]:
         cosines, rows = self.vectors.search(self.embedder.queries(queries), n)

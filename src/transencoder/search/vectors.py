@@ -116,40 +116,33 @@ def make_vectors(embeddings: np.ndarray, precision: VectorPrecision = "float32")
     n, width = embeddings.shape
     if precision == "binary":
         bits = faiss.IndexBinaryFlat(8 * math.ceil(width / 8))
-        _add(bits, (np.asarray(quantize_embeddings(block, "ubinary")) for block in _blocks(embeddings)), n)
+        for block in _blocks(embeddings, "index embeddings"):
+            bits.add(np.asarray(quantize_embeddings(block, "ubinary")))
         return Vectors(bits, precision)
     n_lists = int(_LISTS_A_ROOT * math.sqrt(n)) if n > EXACT_UP_TO else 0
     kind = {"float32": "Flat", "int8": "SQ8"}[precision]
     index = faiss.index_factory(width, f"IVF{n_lists},{kind}" if n_lists else kind, faiss.METRIC_INNER_PRODUCT)
     if n_lists:
         _find_clusters(index, embeddings, n_lists)
-    if precision == "int8":
-        _add(index, _in_steps(index, embeddings), n)
-    else:
-        _add(index, _blocks(embeddings), n)
+    for block in _in_steps(index, embeddings) if precision == "int8" else _blocks(embeddings, "index embeddings"):
+        index.add(block)
     return Vectors(index, precision, _tuned(index, embeddings, n_lists) if n_lists else None)
 
 
-def _blocks(embeddings: np.ndarray) -> Iterator[np.ndarray]:
-    return (np.ascontiguousarray(embeddings[i : i + _BLOCK]) for i in range(0, len(embeddings), _BLOCK))
-
-
-def _add(index: Any, blocks: Iterator[np.ndarray], n: int) -> None:
-    with progress.task("index embeddings", n) as advance:
-        for block in blocks:
-            index.add(block)
-            advance(len(block))
+def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
+    for block in progress.blocks(description, len(embeddings), _BLOCK):
+        yield np.ascontiguousarray(embeddings[block])
 
 
 def _in_steps(index: Any, embeddings: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the embeddings as their bytes say them; the index, told the same ranges, keeps them in the same bytes."""
     low, high = embeddings[0].copy(), embeddings[0].copy()
-    for block in _blocks(embeddings):
+    for block in _blocks(embeddings, "find ranges"):
         np.minimum(low, block.min(axis=0), out=low)
         np.maximum(high, block.max(axis=0), out=high)
     faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
     index.is_trained = True
-    for block in _blocks(embeddings):
+    for block in _blocks(embeddings, "index embeddings"):
         codes = np.asarray(quantize_embeddings(block, "uint8", ranges=np.stack([low, high])))
         yield (low + (codes + np.float32(0.5)) * ((high - low) / np.float32(255))).astype(np.float32)
 

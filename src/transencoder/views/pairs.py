@@ -246,13 +246,11 @@ def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> Comparison:
         scorers: By name, those that tell how close the meaning is.
     """
     total = total_of_squares = 0  # whole numbers, whose sums are exact
-    with progress.task("compare views", len(pairs)) as advance:
-        for start in range(0, len(pairs), _BLOCK_ROWS):
-            rows = pairs[start : start + _BLOCK_ROWS]
-            distances = cpdist(rows["sentence1"], rows["sentence2"], scorer=Levenshtein.distance).tolist()
-            total += sum(distances)
-            total_of_squares += sum(distance**2 for distance in distances)
-            advance(len(distances))
+    for block in progress.blocks("compare views", len(pairs), _BLOCK_ROWS):
+        rows = pairs[block]
+        distances = cpdist(rows["sentence1"], rows["sentence2"], scorer=Levenshtein.distance).tolist()
+        total += sum(distances)
+        total_of_squares += sum(distance**2 for distance in distances)
     variance = (total_of_squares * len(pairs) - total**2) / len(pairs) ** 2
     return Comparison(
         n_pairs=len(pairs),
