@@ -4,15 +4,10 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from tests.losses.batches import embedded, read, tensors
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector, queue_info_nce, similarity_divergence
 
-FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
-SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
 TEMPERATURES = (0.5, 0.4)
-
-
-def sides(model):
-    return [dict(model.preprocess(texts)) for texts in (FIRST, SECOND)]
 
 
 def draw(n=3, dim=4):
@@ -25,65 +20,49 @@ def comparison(size=8, dim=4, **settings):
     return ViewComparison(dim, size, *TEMPERATURES, **settings)
 
 
-def queues_after(references, size=8, dim=4):
-    """Both queues of `comparison` once the references have entered them."""
-    return [
-        torch.cat([normalize(reference), queue.rows[len(reference) :]])
-        for queue, reference in zip(comparison(size, dim).queues, references, strict=True)
-    ]
-
-
-def test_each_view_learns_the_others_distribution():
-    (z1, z2), (r1, r2) = draw()
-    d1, d2 = queues_after((r1, r2))
-    slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
-    torch.testing.assert_close(comparison()((z1, z2), (r1, r2)), slow / 2)
-
-
-def test_identical_views_learn_their_own():
-    (z1, z2), (r1, r2) = draw()
-    d1, d2 = queues_after((r1, r2))
-    slow = similarity_divergence(z1, r1, d1, *TEMPERATURES) + similarity_divergence(z2, r2, d2, *TEMPERATURES)
-    torch.testing.assert_close(comparison(comparison="identical")((z1, z2), (r1, r2)), slow / 2)
-
-
-def test_contrast_looks_for_the_other_view():
-    (z1, z2), (r1, r2) = draw()
-    d1, d2 = queues_after((r1, r2))
-    slow = queue_info_nce(z1, d2, torch.arange(3), 0.5) + queue_info_nce(z2, d1, torch.arange(3), 0.5)
-    torch.testing.assert_close(comparison(objective="contrastive")((z1, z2), (r1, r2)), slow / 2)
-
-
-def test_one_queue_holds_both_views():
-    (z1, z2), (r1, r2) = draw()
-    one = comparison(n_queues=1)
-    queue = torch.cat([normalize(r1), normalize(r2), one.queues[0].rows[6:]])
-    slow = similarity_divergence(z1, r2, queue, *TEMPERATURES) + similarity_divergence(z2, r1, queue, *TEMPERATURES)
-    torch.testing.assert_close(one((z1, z2), (r1, r2)), slow / 2)
-    one = comparison(n_queues=1, objective="contrastive")
-    slow = queue_info_nce(z1, queue, torch.arange(3, 6), 0.5) + queue_info_nce(z2, queue, torch.arange(3), 0.5)
-    torch.testing.assert_close(one((z1, z2), (r1, r2)), slow / 2)
-
-
-def test_a_queue_that_is_not_renewed_stays():
-    (z1, z2), (r1, r2) = draw()
-    frozen = comparison(renew=False)
-    d1, d2 = (queue.rows.clone() for queue in frozen.queues)
-    slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
-    torch.testing.assert_close(frozen((z1, z2), (r1, r2)), slow / 2)
-    assert torch.equal(frozen.queues[0].rows, d1)
-
-
-@pytest.mark.parametrize("objective", ["distribution", "contrastive"])
-def test_without_queues_the_batch_stands_in(objective):
-    (z1, z2), (r1, r2) = draw()
-    found = comparison(size=0, objective=objective)((z1, z2), (r1, r2))
-    d1, d2 = normalize(r1), normalize(r2)
-    if objective == "contrastive":
-        slow = queue_info_nce(z1, d2, torch.arange(3), 0.5) + queue_info_nce(z2, d1, torch.arange(3), 0.5)
+def slow(settings, online, references):
+    """The loss by its two terms: each view, its target, and the vectors that both are compared with."""
+    if settings.get("size") == 0:
+        queues, own = [normalize(each) for each in references], [torch.arange(3)] * 2
     else:
-        slow = similarity_divergence(z1, r2, d2, *TEMPERATURES) + similarity_divergence(z2, r1, d1, *TEMPERATURES)
-    torch.testing.assert_close(found, slow / 2)
+        queues, own = [queue.rows for queue in comparison(**settings).queues], [torch.arange(3)] * 2
+        if settings.get("n_queues") == 1:
+            queues = [torch.cat([normalize(torch.cat(references)), queues[0][6:]])] * 2
+            own = [torch.arange(3), torch.arange(3, 6)]
+        elif settings.get("renew", True):
+            queues = [torch.cat([normalize(r), queue[3:]]) for r, queue in zip(references, queues, strict=True)]
+    targets = list(zip(references, queues, own, strict=True))
+    if settings.get("comparison") != "identical":
+        targets.reverse()
+    total = 0.0
+    for z, (reference, queue, places) in zip(online, targets, strict=True):
+        if settings.get("objective") == "contrastive":
+            total += queue_info_nce(z, queue, places, 0.5)
+        else:
+            total += similarity_divergence(z, reference, queue, *TEMPERATURES)
+    return total / 2
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"comparison": "identical"},
+        {"objective": "contrastive"},
+        {"n_queues": 1},
+        {"n_queues": 1, "objective": "contrastive"},
+        {"renew": False},
+        {"size": 0},
+        {"size": 0, "objective": "contrastive"},
+    ],
+)
+def test_each_view_learns_what_the_settings_say_by_its_terms(settings):
+    online, references = draw()
+    compared = comparison(**settings)
+    before = [queue.rows.clone() for queue in compared.queues]
+    torch.testing.assert_close(compared(online, references), slow(settings, online, references))
+    for queue, rows in zip(compared.queues, before, strict=True):
+        assert torch.equal(queue.rows, rows) == (not settings.get("renew", True))
 
 
 @pytest.mark.parametrize("temperatures", [(0.0, 0.1), (0.1, -1.0), (float("nan"), 0.1)])
@@ -106,9 +85,9 @@ def test_what_contradicts_itself_is_refused(bi):
 def test_the_module_compares_projected_views_with_plain_ones(bi):
     projector = mlp_projector(32, expansion=2)
     loss = SCTLoss(bi, comparison(dim=32), projector)
-    first, second = (torch.from_numpy(bi.encode(texts)) for texts in (FIRST, SECOND))
+    first, second = tensors(*embedded(bi))
     slow = comparison(dim=32)((projector(first), projector(second)), (first, second))
-    torch.testing.assert_close(loss(sides(bi)), slow, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss(read(bi)), slow, rtol=1e-4, atol=1e-5)
     assert loss.get_config_dict() == {"own": {"temperature": 0.5, "reference_temperature": 0.4}}
     assert not [name for name in bi.state_dict() if "projector" in name or "queue" in name]
 
@@ -118,13 +97,13 @@ def test_with_a_teacher_both_losses_are_added(bi):
     taught = mlp_projector(32, 6, expansion=2, n_layers=1)
     torch.manual_seed(3)
     teacher = torch.randn(4, 2, 6)
-    first, second = (torch.from_numpy(bi.encode(texts)) for texts in (FIRST, SECOND))
+    first, second = tensors(*embedded(bi))
     own = comparison(dim=32)((first, second), (first, second))
     distilled = comparison(dim=6)((taught(first), taught(second)), (teacher[:, 0], teacher[:, 1]))
     both = SCTLoss(bi, comparison(dim=32), teacher=comparison(dim=6), teacher_projector=taught)
-    torch.testing.assert_close(both(sides(bi), teacher), own + distilled, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(both(read(bi), teacher), own + distilled, rtol=1e-4, atol=1e-5)
     alone = SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)
-    torch.testing.assert_close(alone(sides(bi), teacher), distilled, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(alone(read(bi), teacher), distilled, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [0, 8])
@@ -142,10 +121,10 @@ def test_evaluation_leaves_queues_and_follower_as_they_are(bi):
         bi.get_parameter("0.model.embeddings.word_embeddings.weight").add_(1.0)
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     with torch.no_grad():
-        without = loss(sides(bi))
+        without = loss(read(bi))
     assert all(torch.equal(value, before[name]) for name, value in loss.state_dict().items())
     assert without.isfinite()
-    loss(sides(bi))
+    loss(read(bi))
     assert not torch.equal(loss.state_dict()["own.queues.0.rows"], before["own.queues.0.rows"])
 
 
@@ -162,7 +141,7 @@ def test_a_queue_must_hold_what_a_batch_brings():
 def test_a_teachers_labels_have_its_width(bi, labels):
     taught = mlp_projector(32, 6, expansion=2, n_layers=1)
     with pytest.raises(ValueError, match=r"its embeddings, \(4, 2, 6\)"):
-        SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)(sides(bi), labels)
+        SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)(read(bi), labels)
 
 
 def test_a_follower_lags_behind(bi):
@@ -171,7 +150,7 @@ def test_a_follower_lags_behind(bi):
     before = bi.state_dict()[name].clone()
     with torch.no_grad():
         bi.get_parameter(name).add_(1.0)
-    loss(sides(bi)).backward()
+    loss(read(bi)).backward()
     torch.testing.assert_close(loss.follower.state_dict()[name], before + 0.25)
     assert all(value.grad is None for value in loss.follower.parameters())
     assert any("follower" in each for each in loss.state_dict())

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
+from tests.losses.batches import read
 from tests.rounding import model_rounding
 from transencoder.losses.features import embed, embed_pairs
 
@@ -27,10 +27,6 @@ class CountingModel(torch.nn.Module):
         return self.model(features)
 
 
-def read(model: SentenceTransformer, *sides: list[str]) -> list[dict[str, object]]:
-    return [dict(model.preprocess(side)) for side in sides]
-
-
 @pytest.mark.parametrize(("left", "right"), [(SHORT, LONG), (LONG, SHORT), (SHORT, SHORT)])
 def test_one_forward_for_both_sides_equals_two(bi, left, right):
     sides = read(bi, left, right)
@@ -45,41 +41,38 @@ def test_one_forward_for_both_sides_equals_two(bi, left, right):
         torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, two))
 
 
-def test_prompts_of_two_lengths_that_pooling_leaves_out(tiny_bi_encoder):
+def test_prompts_of_two_lengths_that_pooling_leaves_out(bi):
     """Was: the first side's prompt length was used for both."""
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-    model[1] = Pooling(32, pooling_mode="mean", include_prompt=False)
-    sides = [model.preprocess(SHORT, prompt="balo: "), model.preprocess(LONG, prompt="dalo felo kama: ")]
+    bi[1] = Pooling(32, pooling_mode="mean", include_prompt=False)
+    sides = [bi.preprocess(SHORT, prompt="balo: "), bi.preprocess(LONG, prompt="dalo felo kama: ")]
     with torch.no_grad():
-        joined = embed_pairs(model, [dict(side) for side in sides])
-        apart = [model(dict(side))["sentence_embedding"] for side in sides]
+        joined = embed_pairs(bi, [dict(side) for side in sides])
+        apart = [bi(dict(side))["sentence_embedding"] for side in sides]
     for one, two in zip(joined, apart, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(model, two))
+        torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, two))
 
 
 MIXED = [f"balo {'dama ' * (i % 12)}" for i in range(70)]
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_in_parts_of_like_length_the_embeddings_are_the_same(tiny_bi_encoder, side):
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-    model.tokenizer.padding_side = side
+def test_in_parts_of_like_length_the_embeddings_are_the_same(bi, side):
+    bi.tokenizer.padding_side = side
     if side == "left":  # there padding moves BERT's positions whatever the batch
-        torch.nn.init.zeros_(model.transformers_model.embeddings.position_embeddings.weight)
-    counting, features = CountingModel(model), read(model, MIXED)[0]
+        torch.nn.init.zeros_(bi.transformers_model.embeddings.position_embeddings.weight)
+    counting, features = CountingModel(bi), read(bi, MIXED)[0]
     with torch.no_grad():
         in_parts = embed(counting, dict(features))
-        alone = torch.cat([model(read(model, [text])[0])["sentence_embedding"] for text in MIXED])
+        alone = torch.cat([bi(read(bi, [text])[0])["sentence_embedding"] for text in MIXED])
     assert counting.rows == [32, 32, 6]
-    torch.testing.assert_close(in_parts, alone, rtol=0, atol=model_rounding(model, alone))
+    torch.testing.assert_close(in_parts, alone, rtol=0, atol=model_rounding(bi, alone))
     assert sum(counting.tokens) < 0.85 * features["input_ids"].numel()
 
 
 @pytest.mark.parametrize("texts", [SHORT, ["balo dama"] * 70])
-def test_small_batches_and_texts_of_one_length_go_through_whole(tiny_bi_encoder, texts):
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
-    counting = CountingModel(model)
-    embed(counting, read(model, texts)[0])
+def test_small_batches_and_texts_of_one_length_go_through_whole(bi, texts):
+    counting = CountingModel(bi)
+    embed(counting, read(bi, texts)[0])
     assert counting.rows == [len(texts)]
 
 
@@ -93,14 +86,13 @@ def test_where_there_is_no_mask_the_batch_goes_through_whole():
     assert embed(Flash(), {"input_ids": torch.zeros(1, 400)}).shape == (400, 1)
 
 
-def test_gradients_flow_from_every_part(tiny_bi_encoder):
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu").eval()
+def test_gradients_flow_from_every_part(bi):
     gradients = []
     for embed_all in (embed, lambda model, features: model(features)["sentence_embedding"]):
-        model.zero_grad()
-        embeddings = embed_all(model, read(model, MIXED)[0])
+        bi.zero_grad()
+        embeddings = embed_all(bi, read(bi, MIXED)[0])
         embeddings.square().mul(torch.arange(70.0)[:, None]).sum().backward()
-        gradients.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+        gradients.append([p.grad.clone() for p in bi.parameters() if p.grad is not None])
     scale = max(each.abs().max().item() for each in gradients[1])
     for one, two in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(model, scale))
+        torch.testing.assert_close(one, two, rtol=0, atol=model_rounding(bi, scale))

@@ -12,30 +12,8 @@ from sentence_transformers import (
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 from transformers import AutoModel, AutoModelForMaskedLM
 
+from transencoder import losses
 from transencoder.encoders import language_model_head
-from transencoder.losses import (
-    CKDLoss,
-    ClippedCosineCrossEntropyLoss,
-    ConGenLoss,
-    ContrastiveTensionLoss,
-    CosineCrossEntropyLoss,
-    CosineRegressionLoss,
-    DeCLUTRLoss,
-    DiffCSELoss,
-    DualViewLoss,
-    InBatchContrastiveTensionLoss,
-    InfoNCELoss,
-    InstanceQueue,
-    LogCoshLoss,
-    LogitRegressionLoss,
-    NTXentLoss,
-    SCTLoss,
-    SoftCrossEntropyLoss,
-    ViewComparison,
-    WeightedInfoNCELoss,
-    mlp_projector,
-    tanh_projector,
-)
 
 WIDTH = 32
 
@@ -43,31 +21,39 @@ WIDTH = 32
 def diffcse(model, folder):
     generator, discriminator = AutoModelForMaskedLM.from_pretrained(folder), AutoModel.from_pretrained(folder)
     ids = {"mask_token_id": model.tokenizer.mask_token_id, "special_ids": model.tokenizer.all_special_ids}
-    return DiffCSELoss(model, generator, discriminator, **ids, weight=1.0, projector=tanh_projector(WIDTH))
+    return losses.DiffCSELoss(
+        model, generator, discriminator, **ids, weight=1.0, projector=losses.tanh_projector(WIDTH)
+    )
 
 
 def declutr(model, folder):
     head, tokenizer = language_model_head(folder, model)
     ids = {"mask_token_id": tokenizer.mask_token_id, "special_ids": tokenizer.all_special_ids}
-    return DeCLUTRLoss(model, n_positives=1, head=head, mask_ratio=0.5, **ids)
+    return losses.DeCLUTRLoss(model, n_positives=1, head=head, mask_ratio=0.5, **ids)
 
 
 LOSSES = {
-    "cosine regression": lambda model, _: CosineRegressionLoss(model),
-    "log cosh": lambda model, _: LogCoshLoss(model),
-    "cosine cross-entropy": lambda model, _: CosineCrossEntropyLoss(model),
-    "clipped cosine cross-entropy": lambda model, _: ClippedCosineCrossEntropyLoss(model),
-    "info_nce": lambda model, _: InfoNCELoss(model, projector=tanh_projector(WIDTH)),
-    "nt_xent": lambda model, _: NTXentLoss(model),
-    "contrastive tension": lambda model, _: ContrastiveTensionLoss(model),
-    "contrastive tension in batch": lambda model, _: InBatchContrastiveTensionLoss(model),
+    "cosine regression": lambda model, _: losses.CosineRegressionLoss(model),
+    "log cosh": lambda model, _: losses.LogCoshLoss(model),
+    "cosine cross-entropy": lambda model, _: losses.CosineCrossEntropyLoss(model),
+    "clipped cosine cross-entropy": lambda model, _: losses.ClippedCosineCrossEntropyLoss(model),
+    "info_nce": lambda model, _: losses.InfoNCELoss(model, projector=losses.tanh_projector(WIDTH)),
+    "nt_xent": lambda model, _: losses.NTXentLoss(model),
+    "contrastive tension": lambda model, _: losses.ContrastiveTensionLoss(model),
+    "contrastive tension in batch": lambda model, _: losses.InBatchContrastiveTensionLoss(model),
     "declutr": declutr,
     "diffcse": diffcse,
-    "sct": lambda model, _: SCTLoss(model, ViewComparison(WIDTH, 64, 0.05, 0.04), mlp_projector(WIDTH)),
-    "congen": lambda model, _: ConGenLoss(model, InstanceQueue(64, 24), 0.07, 0.05, torch.nn.Linear(WIDTH, 24)),
-    "ckd": lambda model, _: CKDLoss(model, InstanceQueue(64, 24), torch.nn.Linear(WIDTH, 24)),
-    "dual view": lambda model, _: DualViewLoss(model, 2),
-    "weighted info_nce": lambda model, folder: WeightedInfoNCELoss(model, SentenceTransformer(folder, device="cpu")),
+    "sct": lambda model, _: losses.SCTLoss(
+        model, losses.ViewComparison(WIDTH, 64, 0.05, 0.04), losses.mlp_projector(WIDTH)
+    ),
+    "congen": lambda model, _: losses.ConGenLoss(
+        model, losses.InstanceQueue(64, 24), 0.07, 0.05, torch.nn.Linear(WIDTH, 24)
+    ),
+    "ckd": lambda model, _: losses.CKDLoss(model, losses.InstanceQueue(64, 24), torch.nn.Linear(WIDTH, 24)),
+    "dual view": lambda model, _: losses.DualViewLoss(model, 2),
+    "weighted info_nce": lambda model, folder: losses.WeightedInfoNCELoss(
+        model, SentenceTransformer(folder, device="cpu")
+    ),
 }
 """Loss -> made from a bi-encoder and the folder of the masked language model under it."""
 
@@ -127,7 +113,7 @@ def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_enco
     assert not [each for each in still if "pooler" not in each]
 
 
-@pytest.mark.parametrize("loss", [SoftCrossEntropyLoss, LogitRegressionLoss])
+@pytest.mark.parametrize("loss", [losses.SoftCrossEntropyLoss, losses.LogitRegressionLoss])
 def test_a_cross_encoder_moves(loss, tiny_bi_encoder, tiny_pairs, options):
     model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
     before = {name: value.clone() for name, value in model.named_parameters()}

@@ -6,26 +6,10 @@ from sentence_transformers import SentenceTransformer
 from torch import distributed as dist
 from torch import multiprocessing
 
-from transencoder import distributed
+from tests.losses.batches import FIRST, SECOND, read
+from transencoder import distributed, losses
 from transencoder.checkpoints import own_parameters
-from transencoder.losses import (
-    CKDLoss,
-    ConGenLoss,
-    ContrastiveTensionLoss,
-    DeCLUTRLoss,
-    InBatchContrastiveTensionLoss,
-    InfoNCELoss,
-    InstanceQueue,
-    NTXentLoss,
-    SCTLoss,
-    ViewComparison,
-    WeightedInfoNCELoss,
-    mlp_projector,
-    tanh_projector,
-)
 
-FIRST = ["balo", "bama dalo", "gelo kama", "felo"]
-SECOND = ["balo lelo", "dalo", "kama memo", "felo felo"]
 LABELS = [1.0, 0.0, 0.0, 1.0]
 
 
@@ -33,29 +17,29 @@ def loss_of(name: str, folder: str) -> torch.nn.Module:
     model = SentenceTransformer(folder, device="cpu").eval()
     torch.manual_seed(0)
     if name == "info_nce":
-        return InfoNCELoss(model, 0.5, tanh_projector(32))
+        return losses.InfoNCELoss(model, 0.5, losses.tanh_projector(32))
     if name == "declutr":
-        return DeCLUTRLoss(model, n_positives=1, temperature=0.5)
+        return losses.DeCLUTRLoss(model, n_positives=1, temperature=0.5)
     if name in ("weighted", "elementwise"):
         complement = SentenceTransformer(folder, device="cpu")
         settings = {"threshold": 0.9, "noise_ratio": 0.0, "form": name}
-        return WeightedInfoNCELoss(model, complement, 0.5, projector=tanh_projector(32), **settings)
+        return losses.WeightedInfoNCELoss(model, complement, 0.5, projector=losses.tanh_projector(32), **settings)
     if name == "in_batch":
-        return InBatchContrastiveTensionLoss(model, 0.5)
+        return losses.InBatchContrastiveTensionLoss(model, 0.5)
     if name in ("distribution", "contrastive"):
-        compared = ViewComparison(32, 16, 0.5, 0.4, objective=name)
-        return SCTLoss(model, compared, mlp_projector(32, expansion=2, n_layers=1))
+        compared = losses.ViewComparison(32, 16, 0.5, 0.4, objective=name)
+        return losses.SCTLoss(model, compared, losses.mlp_projector(32, expansion=2, n_layers=1))
     if name == "congen":
-        return ConGenLoss(model, InstanceQueue(16, 6), 0.5, 0.4, torch.nn.Linear(32, 6))
+        return losses.ConGenLoss(model, losses.InstanceQueue(16, 6), 0.5, 0.4, torch.nn.Linear(32, 6))
     if name == "ckd":
-        return CKDLoss(model, InstanceQueue(16, 6), torch.nn.Linear(32, 6))
-    return NTXentLoss(model, 0.5) if name == "nt_xent" else ContrastiveTensionLoss(model)
+        return losses.CKDLoss(model, losses.InstanceQueue(16, 6), torch.nn.Linear(32, 6))
+    return losses.NTXentLoss(model, 0.5) if name == "nt_xent" else losses.ContrastiveTensionLoss(model)
 
 
 def gradients(loss: torch.nn.Module, rows: slice) -> dict[str, torch.Tensor]:
-    sides = [dict(loss.model.preprocess(side[rows])) for side in (FIRST, SECOND)]
+    sides = read(loss.model, FIRST[rows], SECOND[rows])
     taught = torch.randn(4, 2, 6, generator=torch.Generator().manual_seed(1))
-    labels = taught if isinstance(loss, CKDLoss | ConGenLoss) else torch.tensor(LABELS)
+    labels = taught if isinstance(loss, losses.CKDLoss | losses.ConGenLoss) else torch.tensor(LABELS)
     loss(sides, labels[rows]).backward()
     return {name: value.grad for name, value in loss.named_parameters() if value.grad is not None}
 

@@ -23,7 +23,6 @@ _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 """In the names of a transformer's weights."""
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
-
 _JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
 """Files that the libraries read; there may be others beside them."""
 
@@ -51,8 +50,7 @@ def fetch(
         cache_folder: Where hub downloads go; None: the hub's usual folder.
 
     Raises:
-        InputError: No such folder or id, its weights are not safetensors, its files are damaged or do not fit
-            together, or a run has no such model.
+        InputError: There is no such model, its weights are not safetensors, or its files are damaged.
     """
     resolved = resolve_model(name)
     folder = Path(resolved)
@@ -86,12 +84,7 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
-    """Count the numbers in a model folder's safetensors files, read from their headers.
-
-    Args:
-        folder: The model.
-        layers: Count these of its transformer layers, from 0; empty: all.
-    """
+    """Count a model's parameters by its safetensors headers; of its transformer layers only those, from 0, if given."""
     total = 0
     for path in folder.rglob("*.safetensors"):
         with safe_open(path, "pt") as file:
@@ -128,14 +121,13 @@ def classes_of(folder: Path) -> tuple[str, ...]:
 @contextmanager
 def without_load_reports() -> Iterator[None]:
     """Silence both libraries, which warn at length of new parts; loading a model in another form makes some."""
-    loggers = [logging.getLogger(name) for name in ("transformers", "sentence_transformers")]
-    levels = [each.level for each in loggers]
-    for each in loggers:
+    levels = {each: each.level for each in map(logging.getLogger, ("transformers", "sentence_transformers"))}
+    for each in levels:
         each.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        for each, level in zip(loggers, levels, strict=True):
+        for each, level in levels.items():
             each.setLevel(level)
 
 
@@ -197,7 +189,6 @@ def _refused(what: str) -> Iterator[None]:
 
 
 def _short_reason(error: Exception) -> str:
-    """Return what a library's error says first."""
     lines = str(error).strip().splitlines()
     return lines[0][:200].rstrip(". ") if lines else type(error).__name__
 

@@ -39,9 +39,6 @@ def load_bi(
         pooling: Pooling to use; None: the model's own, mean for a plain one.
         prompts: Saved with it, as `encode_query` and `encode_document` use them.
         device: Where it goes; None: the best there is.
-
-    Raises:
-        InputError: A pooling for a model that has none, or more tokens than the model has positions.
     """
     with without_load_reports(), torch.random.fork_rng():
         torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
@@ -60,16 +57,7 @@ def load_bi(
 def load_trained(
     folder: Path, device: str | None = None, *, max_length: int | None = None
 ) -> SentenceTransformer | CrossEncoder:
-    """Load a saved model in the form that it was saved in, its weights in fp32.
-
-    Args:
-        folder: The model.
-        device: Where it goes; None: the best there is.
-        max_length: Tokens of a text or pair; None: the model's own.
-
-    Raises:
-        InputError: More tokens than the model has positions.
-    """
+    """Load a saved model in the form that it was saved in, its weights in fp32, with a length of its own or this."""
     model: SentenceTransformer | CrossEncoder
     model = (CrossEncoder if is_cross(folder) else SentenceTransformer)(str(folder), device=device)
     model.float()
@@ -95,7 +83,7 @@ def load_cross(
         head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
             A cross-encoder keeps the head it was saved with.
         seed: Decides the new parts.
-        device: Where it goes; None: the best there is.
+        device: As in `load_bi`.
         class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
         new_head: Give a cross-encoder that was saved with a head another one, whatever its outputs were.
 
@@ -200,13 +188,6 @@ def language_model_head(folder: Path, student: SentenceTransformer) -> tuple[Pre
 
     Called with `inputs_embeds`, the student's token embeddings (batch, tokens, dim), it gives logits over the
     vocabulary. Where the two share the table of word embeddings, as in BERT, it is the student's.
-
-    Args:
-        folder: The student's start: a plain pretrained model with its language-modelling head.
-        student: A bi-encoder made of it.
-
-    Raises:
-        InputError: `folder` is no masked language model.
     """
     model, tokenizer = load_masked(folder)
     setattr(model, model.base_model_prefix, _AsGiven())
@@ -282,9 +263,6 @@ def check_length(folder: Path, length: int | None, setting: str, typed: str) -> 
         length: Tokens of a text or pair; None: the model's own.
         setting: Where the length is from.
         typed: The model as the user named it.
-
-    Raises:
-        InputError: The model reads fewer tokens, or is of a kind that transformers does not have.
     """
     if length is None:
         return
@@ -294,11 +272,11 @@ def check_length(folder: Path, length: int | None, setting: str, typed: str) -> 
         raise InputError(f"{typed} is no model that transformers can make by itself ({error}); give another") from error
     with torch.device("meta"):
         model: nn.Module = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
-    if length > (limit := n_positions(model)):
+    if length > (limit := _n_positions(model)):
         raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
 
 
-def n_positions(model: nn.Module) -> float:
+def _n_positions(model: nn.Module) -> float:
     """Return how many positions a model has; no bound where they are relative or there is no transformer."""
     tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     table = next((table for table in tables if isinstance(table, nn.Embedding)), None)
@@ -308,9 +286,8 @@ def n_positions(model: nn.Module) -> float:
 
 
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:
-    """Make a model cut texts at a length; None: it stays as it is."""
     if max_length is None:
         return
-    if max_length > (limit := n_positions(model)):
+    if max_length > (limit := _n_positions(model)):
         raise InputError(f"max_length is {max_length}, but {folder} reads at most {limit} tokens; give at most that")
     model.max_seq_length = max_length

@@ -51,10 +51,6 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
         folder: A sentence-transformers model, or a plain one; what is written is of the same form, in fp32.
         layers: Which layers to keep, from 0, in rising order.
         output: The folder to write, which is not there yet.
-
-    Raises:
-        InputError: A layer that the model does not have, layers that cannot be taken apart, or an `output`
-            that is there or cannot be written.
     """
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
@@ -67,7 +63,11 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
             f"{folder} has layers of several kinds ({', '.join(kinds)}), which cannot be taken apart; "
             "give a model whose layers are all alike, such as BERT"
         )
-    modules = _layers_of(plain, folder)
+    n_layers = plain.config.num_hidden_layers
+    lists = (module for module in backbone(plain).modules() if isinstance(module, nn.ModuleList))
+    modules = next((each for each in lists if len(each) == n_layers), None)
+    if modules is None:
+        raise InputError(f"{folder} has no list of {n_layers} layers to choose from (they may share their weights)")
     for i in reversed(range(len(modules))):
         if i not in layers:
             del modules[i]
@@ -85,15 +85,7 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
 
 
 def check_layers(folder: Path, layers: Sequence[int]) -> None:
-    """Refuse layers that a model does not have, without loading it.
-
-    Args:
-        folder: The model.
-        layers: Which to keep, from 0, in rising order.
-
-    Raises:
-        InputError: There is no such layer, or one is named twice.
-    """
+    """Refuse layers that a model does not have, or that are not in rising order, without loading it."""
     n_layers = AutoConfig.from_pretrained(folder).num_hidden_layers
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= n_layers:
         raise InputError(
@@ -113,24 +105,8 @@ def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrained
     return plain, plain
 
 
-def _layers_of(model: PreTrainedModel, folder: Path) -> nn.ModuleList:
-    n_layers = model.config.num_hidden_layers
-    lists = (module for module in backbone(model).modules() if isinstance(module, nn.ModuleList))
-    found = next((each for each in lists if len(each) == n_layers), None)
-    if found is None:
-        raise InputError(f"{folder} has no list of {n_layers} layers to choose from (they may share their weights)")
-    return found
-
-
 def check_prunable(folder: Path) -> None:
-    """Refuse a tokenizer whose vocabulary cannot be cut.
-
-    Args:
-        folder: The model.
-
-    Raises:
-        InputError: It is neither WordPiece nor Unigram: byte-pair encoding goes through pieces that no text is left in.
-    """
+    """Refuse a model whose vocabulary cannot be cut: byte-pair encoding goes through pieces that no text is left in."""
     kind = _table(AutoTokenizer.from_pretrained(folder))["model"].get("type")
     if kind not in ("WordPiece", "Unigram"):
         raise InputError(
@@ -150,9 +126,6 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
         texts: The corpus, in lists of any length.
         n_texts: How many there are in all.
         output: The folder to write, which is not there yet.
-
-    Raises:
-        InputError: The tokenizer's vocabulary cannot be cut.
     """
     check_prunable(folder)
     model, plain = _load(folder)
@@ -271,15 +244,9 @@ def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
 
 
 def add_projection(model: SentenceTransformer, dimension: int, *, tanh: bool = False) -> SentenceTransformer:
-    """Add a new linear layer, before the layer that makes embeddings unit vectors where there is one.
+    """Add to a bi-encoder a new linear layer, with tanh or without, and return it.
 
-    Args:
-        model: The bi-encoder, changed in place.
-        dimension: Of its new embeddings.
-        tanh: Whether tanh follows.
-
-    Returns:
-        The model.
+    It stands before the layer that makes embeddings unit vectors, where there is one.
     """
     activation = nn.Tanh() if tanh else nn.Identity()
     layer = Dense(width_of(model), dimension, activation_function=activation).to(model.device)
@@ -295,9 +262,6 @@ def fresh_tokenizer(
     Args:
         texts: Gives chunks of texts, each time anew.
         n_vocabulary: Word pieces to have, special tokens included; fewer where the texts have not so many.
-
-    Raises:
-        InputError: The vocabulary is too small for the texts' characters.
     """
     normalizer = normalizers.BertNormalizer(lowercase=True)
     found = {character for chunk in texts() for text in chunk for character in normalizer.normalize_str(text)}
@@ -327,15 +291,7 @@ def fresh_tokenizer(
 def fresh_masked(
     n_vocabulary: int, *, n_layers: int, width: int, max_length: int, seed: int
 ) -> transformers.BertForMaskedLM:
-    """Make a BERT with random weights and its language-modelling head.
-
-    Args:
-        n_vocabulary: Tokens that it knows.
-        n_layers: Transformer layers.
-        width: Of its embeddings, a multiple of 64.
-        max_length: Tokens that it has positions for.
-        seed: Decides the weights.
-    """
+    """Make a BERT with random weights and its language-modelling head; its width is a multiple of 64."""
     config = transformers.BertConfig(
         vocab_size=n_vocabulary,
         hidden_size=width,
@@ -352,10 +308,7 @@ def fresh_masked(
 def encoding_speeds(models: Mapping[str, Any], sentences: Sequence[str], repeats: int = 3) -> dict[str, float]:
     """Measure sentences a second of each model's own `encode`, in turns, so that a busy machine slows all of them.
 
-    Args:
-        models: By name, SentenceTransformers or what has the same method.
-        sentences: What they encode, `repeats` + 1 times: the first time does not count.
-        repeats: Of which the median is taken.
+    The sentences are encoded `repeats` + 1 times; the first time does not count, of the others the median is taken.
     """
     texts = list(sentences)
     seconds: dict[str, list[float]] = {name: [] for name in models}

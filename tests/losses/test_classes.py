@@ -7,14 +7,10 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, SoftmaxLoss
 
+from tests.losses.batches import FIRST, SECOND, embedded, read, tensors
 from transencoder.losses import CosineRegressionLoss, DualViewLoss, annealed, class_divergence
 
-FIRST, SECOND = ["balo", "bama dalo", "gelo kama", "felo"], ["balo lelo", "dalo", "kama memo", "felo felo"]
 N_CLASSES = 3
-
-
-def sides(model):
-    return [dict(model.preprocess(side)) for side in (FIRST, SECOND)]
 
 
 def distributions(n, n_pairs=4, seed=0):
@@ -50,10 +46,10 @@ def test_the_annealed_loss_is_the_papers(bi, gold_share, n_teachers):
     y, taught = gold(), distributions(n_teachers)
     loss = DualViewLoss(bi, N_CLASSES)
     loss.gold_share = gold_share
-    u, v = (torch.from_numpy(bi.encode(side)) for side in (FIRST, SECOND))
+    u, v = tensors(*embedded(bi))
     logits = loss.classifier(torch.cat([u, v, (u - v).abs()], dim=1)).detach().numpy()
     expected = slow_annealed(logits, y, taught, gold_share)
-    assert loss(sides(bi), joined(y, taught)).item() == pytest.approx(expected, rel=1e-4)
+    assert loss(read(bi), joined(y, taught)).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_its_gradient_is_that_of_the_slow_statement(check_gradient):
@@ -69,16 +65,16 @@ def test_with_gold_alone_it_is_sentence_transformers_softmax_loss(bi):
     theirs.classifier.load_state_dict(loss.classifier.state_dict())
     y = gold()
     classes = torch.from_numpy(y.argmax(1))
-    expected = theirs(sides(bi), classes)
-    torch.testing.assert_close(loss(sides(bi), classes), expected)
-    torch.testing.assert_close(loss(sides(bi), torch.from_numpy(y)), expected)
+    expected = theirs(read(bi), classes)
+    torch.testing.assert_close(loss(read(bi), classes), expected)
+    torch.testing.assert_close(loss(read(bi), torch.from_numpy(y)), expected)
     loss.gold_share = 1.0
-    torch.testing.assert_close(loss(sides(bi), joined(y, distributions(1))), expected)
+    torch.testing.assert_close(loss(read(bi), joined(y, distributions(1))), expected)
 
 
 def test_with_gold_scores_alone_it_is_sentence_transformers_cosine_similarity_loss(bi):
     scores = torch.tensor([0.1, 0.9, 0.5, 1.0])
-    torch.testing.assert_close(CosineRegressionLoss(bi)(sides(bi), scores), CosineSimilarityLoss(bi)(sides(bi), scores))
+    torch.testing.assert_close(CosineRegressionLoss(bi)(read(bi), scores), CosineSimilarityLoss(bi)(read(bi), scores))
 
 
 def test_one_teachers_fixed_weight_has_the_gradient_of_the_fixed_mix(bi):
@@ -91,7 +87,7 @@ def test_one_teachers_fixed_weight_has_the_gradient_of_the_fixed_mix(bi):
         gradients = []
         for loss in (weighted, mixed):
             bi.zero_grad()
-            loss(sides(bi), labels).backward()
+            loss(read(bi), labels).backward()
             gradients.append(
                 [loss.classifier.weight.grad, *(p.grad.clone() for p in bi.parameters() if p.grad is not None)]
             )
@@ -105,7 +101,7 @@ def test_three_teachers_fixed_weight_is_another_gradient(bi):
     mixed.classifier.load_state_dict(weighted.classifier.state_dict())
     mixed.gold_share = 0.5
     for loss in (weighted, mixed):
-        loss(sides(bi), labels).backward()
+        loss(read(bi), labels).backward()
     assert not torch.allclose(weighted.classifier.weight.grad, mixed.classifier.weight.grad, rtol=0.05)
 
 
@@ -122,7 +118,7 @@ def test_graded_targets_are_annealed_too(bi, n_teachers):
     mixed = [np.where(np.isnan(y), q, 0.25 * y + 0.75 * q) for q in taught] if n_teachers else [y]
     expected = sum(((cosines - each) ** 2).mean() for each in mixed)
     labels = torch.from_numpy(np.stack([y, *taught], axis=1))
-    assert loss(sides(bi), labels).item() == pytest.approx(expected, rel=1e-4)
+    assert loss(read(bi), labels).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_at_1_the_targets_are_gold_to_the_bit():
@@ -133,18 +129,18 @@ def test_at_1_the_targets_are_gold_to_the_bit():
 
 def test_a_target_that_is_no_number_is_refused(bi):
     with pytest.raises(ValueError, match=r"allowed is \[0, 1\]"):
-        CosineRegressionLoss(bi)(sides(bi), torch.tensor([0.1, float("nan"), 0.2, 0.3]))
+        CosineRegressionLoss(bi)(read(bi), torch.tensor([0.1, float("nan"), 0.2, 0.3]))
     taught = torch.tensor([[float("nan"), 0.5]] * 3 + [[0.2, float("nan")]])
     with pytest.raises(ValueError, match=r"allowed is \[0, 1\]"):
-        CosineRegressionLoss(bi)(sides(bi), taught)
+        CosineRegressionLoss(bi)(read(bi), taught)
 
 
 def test_what_does_not_fit_is_refused(bi):
     loss = DualViewLoss(bi, N_CLASSES)
     with pytest.raises(ValueError, match="labels range from 0 to 3; classes are 0 to 2"):
-        loss(sides(bi), torch.tensor([0, 1, 2, 3]))
+        loss(read(bi), torch.tensor([0, 1, 2, 3]))
     with pytest.raises(ValueError, match="labels are 4 wide, no multiple of the 3 classes"):
-        loss(sides(bi), torch.rand(4, 4))
+        loss(read(bi), torch.rand(4, 4))
     with pytest.raises(ValueError, match="n_classes is 1"):
         DualViewLoss(bi, 1)
     with pytest.raises(ValueError, match=r"soft_share is 1.5; it must be in \[0, 1\]"):
