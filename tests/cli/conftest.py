@@ -4,9 +4,11 @@ import logging
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from transencoder.cli import main
+from transencoder.labels import Teacher
 
 RECIPE = """method = "trans-encoder"
 pairs = "a.tsv"
@@ -20,9 +22,11 @@ cross_start = "y"
 
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch, tmp_path):
-    """No line is wrapped, and the current directory is empty."""
+    """No line is wrapped, the current directory is empty, data are looked for and kept below it."""
     monkeypatch.setenv("COLUMNS", "1000")
-    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("TRANSENCODER_CACHE", str(tmp_path / "cache"))
+    for name in ("RANK", "TRANSENCODER_DATA"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     yield
     assert logging.getLogger("transencoder").level == logging.NOTSET
@@ -38,6 +42,72 @@ def run(capsys):
         return code, output.out, output.err
 
     return run_command
+
+
+@pytest.fixture
+def done(run):
+    """Run a command that must succeed; returns its stdout."""
+
+    def run_command(*argv):
+        code, out, err = run(*argv)
+        assert code == 0, err
+        return out
+
+    return run_command
+
+
+@pytest.fixture
+def refused(run):
+    """Check that a command is refused as bad input, with a message on stderr alone."""
+
+    def check(message, *argv):
+        code, out, err = run(*argv)
+        assert (code, out) == (2, ""), err
+        assert message in err and "Traceback" not in err
+
+    return check
+
+
+@pytest.fixture
+def sentences(tmp_path, tiny_sentences):
+    """A file of the tiny sentences, one a line."""
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(tiny_sentences["text"]) + "\n")
+    return path
+
+
+@pytest.fixture
+def cross(tiny_plm, tmp_path):
+    """Folder of a random cross-encoder."""
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    torch.manual_seed(0)
+    CrossEncoder(tiny_plm, num_labels=1, device="cpu").save_pretrained(str(tmp_path / "cross"))
+    return tmp_path / "cross"
+
+
+SCORES = {"long": [0.25, 0.5, 1.0], "short": [0.75, 0.5, 1.0 / 3.0]}
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """Models `long` and `short`, which give three pairs their scores; returns the names of those that were loaded."""
+    names = []
+
+    def load_teacher(name, scoring, where, token_folder):
+        names.append(name)
+        return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: np.float32(SCORES[name])))
+
+    monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
+    return names
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n")
+    return path
 
 
 @pytest.fixture

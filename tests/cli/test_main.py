@@ -1,0 +1,231 @@
+"""What every command has in common: its help, its exit codes, what it logs and shows."""
+
+import argparse
+import io
+import logging
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+
+import pytest
+from rich.console import Console
+
+from transencoder import progress
+from transencoder.cli import _parser, terminal
+from transencoder.errors import InputError, RunError
+from transencoder.methods import METHODS
+from transencoder.settings import nested_settings, settings_of
+
+HEAVY = "torch sentence_transformers transformers datasets pyarrow pandas scipy sklearn matplotlib faiss bm25s".split()
+
+
+def commands(parser=None, words=()):
+    parser = parser or _parser()
+    yield words
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from commands(inner, (*words, name))
+
+
+def test_all_commands_are_there():
+    groups = {
+        "": "train evaluate score label search duplicates pairs mine views truncate export push recipes runs report "
+        "results demo",
+        "train ": "trans-encoder simcse mirror-bert contrastive-tension declutr mlm diffcse dclr sct congen ckd dvbert "
+        "embedding-mse",
+        "search ": "build query evaluate",
+        "recipes ": "list show run",
+        "runs ": "list clean",
+    }
+    expected = {group + name for group, names in groups.items() for name in names.split()}
+    assert {" ".join(words) for words in commands() if words} == expected
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_help_says_what_each_option_is(words, run):
+    code, out, err = run(*words, "--help")
+    assert (code, err) == (0, "")
+    parser = _parser()
+    for word in words:
+        parser = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction)).choices[word]
+    assert parser.description
+    for action in parser._actions:
+        assert action.help or isinstance(action, argparse._SubParsersAction), action.option_strings
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_field_of_a_method_is_a_flag_with_its_docstring_as_help_and_its_default(method, run):
+    _, out, _ = run("train", method, "--help")
+    lists = [each for each in settings_of(METHODS[method]).values() if each.is_nested and each.is_list]
+    inner = {name: setting for each in lists for name, setting in settings_of(each.kind).items()}
+    for name, setting in (nested_settings(METHODS[method]) | inner).items():
+        assert f"--{name.replace('_', '-')}" in out
+        assert setting.help
+        assert f"{setting.help} (" in out, name
+    assert "(default: auto)" in out
+    assert "(required)" in out
+
+
+def test_help_and_recipes_import_nothing_heavy():
+    calls = [[*words, "--help"] for words in commands()]
+    calls += [["recipes", "list"], ["recipes", "show", "minilm-sts", "--full"]]
+    code = f"""
+import sys
+from transencoder.cli import main
+for call in {calls!r}:
+    assert main(call) == 0, call
+assert not set({HEAVY!r}) & set(sys.modules), set({HEAVY!r}) & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_module_runs_as_a_program():
+    done = subprocess.run([sys.executable, "-m", "transencoder", "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout[:13]) == (0, "transencoder ")
+
+
+def failing(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+TRAIN = ("train", "trans-encoder", "--pairs", "a.tsv", "--start", "x", "--output", "runs/mine")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (InputError("a.tsv:3: [red]bad[/red]"), 2, "transencoder: a.tsv:3: [red]bad[/red]\n"),
+        (RunError("locked"), 3, "transencoder: locked\n"),
+        (KeyboardInterrupt(), 130, "nothing is left half done: run the same command again\n"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
+    training.train = failing(error)
+    found, out, err = run(*TRAIN)
+    assert (found, out) == (code, "")
+    assert err.endswith(message)
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("typed", ["begun", "$RUNS/begun"])
+def test_a_run_stopped_by_ctrl_c_says_where_it_goes_on(typed, run, training, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNS", str(tmp_path))
+
+    def stop(config, recipe=None):
+        (tmp_path / "begun").mkdir()
+        raise KeyboardInterrupt
+
+    training.train = stop
+    code, _, err = run(*TRAIN[:-1], typed if "$" in typed else str(tmp_path / typed))
+    assert code == 130
+    assert err == f"transencoder: stopped by Ctrl-C; run the same command again: it goes on from {tmp_path / 'begun'}\n"
+
+
+def test_an_unexpected_error_shows_where_it_happened(run, training):
+    training.train = failing(ZeroDivisionError("oh"))
+    code, _, err = run(*TRAIN)
+    assert code == 1
+    assert all(text in err for text in ("Traceback", "ZeroDivisionError: oh", "mistake of transencoder"))
+
+
+def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
+    training.plan = failing(KeyboardInterrupt())
+    code, _, err = run(*TRAIN, "--dry-run")
+    assert code == 130 and "goes on from" not in err
+
+
+@pytest.mark.parametrize("typed", [(), ("trian",), ("train",), ("train", "simce"), ("runs", "lst"), ("score", "x")])
+def test_a_command_that_is_not_there_or_not_whole_is_code_2(typed, refused):
+    refused("usage: transencoder", *typed)
+
+
+@pytest.mark.parametrize(
+    ("option", "shown"),
+    [("", {"warning", "info"}), ("--quiet", {"warning"}), ("--verbose", {"warning", "info", "debug", "other"})],
+)
+def test_logs_go_to_stderr_as_much_as_asked(option, shown, run, training):
+    def log(config, recipe=None):
+        logging.getLogger("transencoder.fit").debug("say debug")
+        logging.getLogger("transencoder.fit").info("say info")
+        logging.getLogger("transencoder.fit").warning("say warning")
+        logging.getLogger("urllib3").info("say other")
+        raise InputError("end")
+
+    training.train = log
+    _, _, err = run(*TRAIN, *option.split())
+    assert {word for word in ("warning", "info", "debug", "other") if f"say {word}" in err} == shown
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monkeypatch):
+    monkeypatch.setattr("transencoder.progress._SECONDS_BETWEEN_LINES", 0.0)
+
+    def work(config, recipe=None):
+        with progress.task("label pairs", total=4) as advance:
+            advance(1)
+            advance(3)
+        raise InputError("end")
+
+    training.train = work
+    _, _, err = run(*TRAIN)
+    assert "label pairs: 1 of 4, about" in err
+    assert err.count("label pairs") == 1
+    assert "label pairs" not in run(*TRAIN, "--quiet")[2]
+
+
+def test_progress_is_told_to_nobody_by_default_and_to_the_one_in_use():
+    told = []
+
+    def record(description, total):
+        told.append((description, total))
+        return nullcontext(told.append)
+
+    with progress.task("nothing", 3) as advance:
+        advance(3)
+    with progress.use(record), progress.task("a", total=2) as advance:
+        advance(2)
+    assert told == [("a", 2), 2]
+
+
+@pytest.mark.parametrize("typed", [("recipes", "show", "minilm-sts"), ("--version",)])
+def test_a_reader_that_has_seen_enough_is_no_error(typed):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        command = [sys.executable, "-m", "transencoder", *typed]
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 120)  # 120: Python could not flush what argparse printed
+
+
+def test_bars_show_the_time_left_and_vanish():
+    stream = io.StringIO()
+    bars = terminal._Bars(Console(file=stream, force_terminal=True, width=100))
+    with bars.show("label pairs", 10) as advance, bars.show("encode sentences", 4) as inner:
+        advance(5)
+        inner(4)
+        assert bars._bars.live.is_started
+    assert not bars._bars.live.is_started
+    assert "label pairs" in stream.getvalue()
+    assert "0:00:00" in stream.getvalue()
+
+
+@pytest.mark.parametrize(("n_bytes", "shown"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2 * 10**9, "2.0 GB")])
+def test_sizes_are_shown_in_the_unit_that_fits(n_bytes, shown):
+    assert terminal.size(n_bytes) == shown
+
+
+def test_other_libraries_are_quiet_unless_asked_or_set_otherwise(monkeypatch):
+    monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
+    monkeypatch.delenv("HF_HUB_DISABLE_PROGRESS_BARS", raising=False)
+    with terminal.session(is_verbose=False, is_quiet=False):
+        assert os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] == "1"
+        assert os.environ["TRANSFORMERS_VERBOSITY"] == "info"
+    assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ
+    with terminal.session(is_verbose=True, is_quiet=False):
+        assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ

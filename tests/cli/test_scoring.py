@@ -1,0 +1,160 @@
+"""What models say of pairs, with models that look at the length of the texts."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+
+from transencoder import BiScorer, CrossScorer, read_pairs
+from transencoder.cli.files import write_pairs
+from transencoder.errors import InputError
+
+PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
+
+
+def test_score_writes_tsv_to_stdout(done, loaded, pairs, monkeypatch):
+    expected = "sentence1\tsentence2\tscore\na\tbb\t0.25\nccc\td\t0.5\nee\tffff\t1.0\n"
+    assert done("score", "long", "--pairs", pairs) == expected
+    assert loaded == ["long"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PAIRS.encode())))
+    assert done("score", "long", "--pairs", "-") == expected
+
+
+def jsonl_scores(path):
+    return [json.loads(line)["score"] for line in path.read_text().splitlines()]
+
+
+def csv_scores(path):
+    return [float(row["score"]) for row in csv.DictReader(path.read_text().splitlines())]
+
+
+def parquet_scores(path):
+    return pq.read_table(path)["score"].to_pylist()
+
+
+@pytest.mark.parametrize("read", [jsonl_scores, csv_scores, parquet_scores])
+def test_score_writes_the_mean_of_several_models_in_the_format_of_the_name(read, done, loaded, pairs, tmp_path):
+    output = tmp_path / f"out.{read.__name__.partition('_')[0]}"
+    assert done("score", "long", "short", "--pairs", pairs, "--output", output) == ""
+    np.testing.assert_array_equal(np.float32(read(output)), np.float32([0.5, 0.5, 2 / 3]))
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--output", "out.txt"), "'out.txt'. Its name must end in .tsv or .csv or .jsonl or .parquet"),
+        (("--output", "no/out.tsv"), "there is no folder no"),
+        (("--pairs", "none.tsv"), "none.tsv"),
+    ],
+)
+def test_score_refuses_before_a_model_is_loaded(typed, message, refused, loaded, pairs):
+    refused(message, "score", "long", "--pairs", pairs, *typed)
+    assert loaded == []
+
+
+def test_a_model_that_is_given_twice_is_refused(refused, loaded, pairs):
+    refused("the models are long, long; give each once", "score", "long", "long", "--pairs", pairs)
+    assert loaded == []
+
+
+def test_score_refuses_texts_that_tsv_cannot_hold_before_it_scores(refused, loaded, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"query": "a", "document": "b\nc"}) + "\n")
+    refused("a text holds a tab or a line end", "score", "long", "--pairs", "rows.jsonl")
+    assert loaded == []
+
+
+def test_score_knows_queries_and_documents_by_their_header(done, loaded, pairs):
+    pairs.write_text("query\tdocument\nhow to zip\tzip it\nx\ty\nz\tz\n")
+    assert done("score", "long", "--pairs", pairs).splitlines()[1] == "how to zip\tzip it\t0.25"
+
+
+def test_bad_rows_go_to_the_file_that_was_named(done, loaded, pairs, tmp_path):
+    pairs.write_text(PAIRS.replace("ee\tffff\t5", "alone\nee\tffff\t5"))
+    out = done("score", "long", "--pairs", pairs, "--skip-bad-rows", "--bad-rows-file", tmp_path / "bad.tsv")
+    assert out.count("\n") == 4
+    bad = (tmp_path / "bad.tsv").read_text()
+    assert "pairs.tsv:4" in bad and "alone" in bad
+
+
+@pytest.mark.parametrize("command", ["score", "label"])
+def test_the_file_that_is_read_is_not_overwritten(command, refused, loaded, pairs, tmp_path):
+    rows = tmp_path / "rows.parquet"
+    read_pairs(pairs).to_parquet(rows)
+    before = rows.read_bytes()
+    refused("which is the file that is read", command, "long", "--pairs", rows, "--output", rows)
+    assert rows.read_bytes() == before
+
+
+def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
+    rows = Dataset.from_dict({"sentence1": ["a", "b\tc"], "sentence2": ["d", "e"]})
+    with pytest.raises(InputError, match=r"tab or a line end.*'b\\tc'.*\.jsonl"):
+        write_pairs(rows, str(tmp_path / "out.tsv"))
+    assert list(tmp_path.iterdir()) == []
+    write_pairs(rows, str(tmp_path / "out.jsonl"))
+    assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])["sentence1"] == "b\tc"
+
+
+def test_a_file_that_cannot_be_written_is_the_users_to_solve(refused, loaded, pairs, tmp_path):
+    (tmp_path / "out.tsv").mkdir()
+    refused("out.tsv cannot be written (Is a directory)", "score", "long", "--pairs", pairs, "--output", "out.tsv")
+
+
+def test_label_writes_pseudo_labels_that_datasets_reads(done, refused, loaded, pairs, tmp_path):
+    command, output = ("label", "long", "short", "--pairs", pairs, "--output"), tmp_path / "labels.parquet"
+    assert "3 pairs labelled by long, short, policy clip" in done(*command, output, "--policy", "clip")
+    labels = Dataset.from_parquet(str(output), cache_dir=str(tmp_path / "c"))
+    np.testing.assert_allclose(labels["label"][:], [0.5, 0.5, 2.0 / 3.0], rtol=1e-6)
+    assert labels.column_names == ["sentence1", "sentence2", "label"]
+    raw = pq.read_table(tmp_path / "labels.raw.parquet")
+    expected = {"long": [0.25, 0.5, 1.0], "short": [0.75, 0.5, 1.0 / 3.0]}
+    assert raw.to_pydict() == {name: np.float32(scores).tolist() for name, scores in expected.items()}
+    done(*command, output, "--weights", 3, 1)
+    np.testing.assert_allclose(pq.read_table(output)["label"].to_numpy(), [0.375, 0.5, 2.5 / 3], rtol=1e-6)
+    refused("--weights has 1 numbers for 2 models", *command, output, "--weights", 3)
+    refused("Its name must end in .parquet", *command, "labels.tsv")
+
+
+@pytest.mark.parametrize(
+    ("more", "both_orders", "prompt"),
+    [((), False, None), (("--both-orders",), True, None), (("--prompt", "bo "), False, "bo ")],
+)
+def test_real_models_score_as_in_python_each_in_its_own_form(
+    more, both_orders, prompt, done, pairs, cross, tiny_bi_encoder
+):
+    bi, cross_encoder = SentenceTransformer(tiny_bi_encoder, device="cpu"), CrossEncoder(str(cross), device="cpu")
+    for name, scorer in (
+        (tiny_bi_encoder, BiScorer(bi, precision="fp32", prompt=prompt)),
+        (cross, CrossScorer(cross_encoder, precision="fp32", both_orders=both_orders, prompt=prompt)),
+    ):
+        typed = ("--pairs", pairs, "--device", "cpu", "--precision", "fp32", *more)
+        scores = [float(line.split("\t")[2]) for line in done("score", name, *typed, "--quiet").splitlines()[1:]]
+        np.testing.assert_allclose(np.float32(scores), scorer.score(read_pairs(pairs)), rtol=1e-6)
+
+
+def test_a_prompt_by_its_name_is_that_text(done, refused, pairs, tmp_path, tiny_bi_encoder):
+    model = SentenceTransformer(tiny_bi_encoder, prompts={"query": "balo bama: "}, device="cpu")
+    model.save_pretrained(str(tmp_path / "prompted"), create_model_card=False)
+    score = ("score", tmp_path / "prompted", "--pairs", pairs, "--device", "cpu")
+    by_name, by_text, without = (
+        done(*score, *more) for more in (("--prompt-name", "query"), ("--prompt", "balo bama: "), ())
+    )
+    assert by_name == by_text != without
+    documents = done(*score, "--document-prompt-name", "query")
+    assert documents == done(*score, "--prompt", "", "--document-prompt", "balo bama: ") not in (by_name, without)
+    refused("no prompt 'qury'; it has query", *score, "--prompt-name", "qury")
+
+
+def test_a_cross_encoder_has_no_prompt_for_one_side(refused, pairs, cross):
+    message = "reads both texts at once: --document-prompt is not for it"
+    refused(message, "score", cross, "--pairs", pairs, "--device", "cpu", "--document-prompt", "x")
+
+
+def test_a_model_that_is_not_there_is_the_users_to_solve(refused, pairs, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused("has no .safetensors file", "score", tmp_path / "empty", "--pairs", pairs)
