@@ -8,37 +8,16 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from transencoder import progress
+from transencoder import progress, results
 from transencoder.errors import InputError, RunError
 from transencoder.metrics import N_RESAMPLES, interval
 from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
+from transencoder.report import words
 from transencoder.report.figures import SEVERAL, write_plots
 from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of, write_html
 from transencoder.report.verdict import notes_of
-from transencoder.report.words import (
-    NONE,
-    all_settings,
-    data_sets,
-    environment_of,
-    markdown_table,
-    metric_titles,
-    render,
-    short_commit,
-    write_page,
-)
-from transencoder.results import (
-    Evidence,
-    TableRow,
-    draws_of,
-    mean_over,
-    metric_mark,
-    of_ensemble,
-    of_member,
-    read_result,
-    table_rows,
-    tests_by_metric,
-)
+from transencoder.results import Evidence, TableRow
 from transencoder.runs import read_log
 from transencoder.wording import number, shown_source
 
@@ -87,29 +66,29 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
     """
     path = _checked(run_folders, Path(output))
     runs = read_runs(run_folders)
-    results = [run.result for run in runs]
-    plots = list(plots_together({f"run {number}": result for number, result in enumerate(results, 1)}))
+    compared = [run.result for run in runs]
+    plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
     metrics = [
-        record.get("metric", result["metric"]) for result in results for record in result["data"]["tests"].values()
+        record.get("metric", result["metric"]) for result in compared for record in result["data"]["tests"].values()
     ]
     values = {
         "names": _names([run.folder for run in runs]),
-        "titles": [title_of(result) for result in results],
-        "facts": [run_facts(result) for result in results],
+        "titles": [title_of(result) for result in compared],
+        "facts": [run_facts(result) for result in compared],
         "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
         "tables": score_tables(runs),
-        "metrics": metric_titles(metrics or [result["metric"] for result in results]),
+        "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
         "differences": [
-            ("settings", "Settings that differ", differing_settings(results)),
-            ("data", "Data that differ", differing(results, data_sets)),
-            ("environment", "Environments that differ", differing(results, environment_of)),
+            ("settings", "Settings that differ", differing_settings(compared)),
+            ("data", "Data that differ", differing(compared, words.data_sets)),
+            ("environment", "Environments that differ", differing(compared, words.environment_of)),
         ],
         "plots": plots,
         "plot_folder": f"{path.stem}-plots",
     }
     try:
         values["drawings"] = write_plots(plots, path.with_name(f"{path.stem}-plots"))
-        write_html(path, render("comparison.html.jinja", values))
+        write_html(path, words.render("comparison.html.jinja", values))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
     return path
@@ -136,7 +115,7 @@ def read_runs(folders: Iterable[str | Path]) -> list[Evidence]:
     Raises:
         RunError: One is not finished, or its result is damaged.
     """
-    return [Evidence(Path(folder), read_result(folder)) for folder in folders]
+    return [Evidence(Path(folder), results.read_result(folder)) for folder in folders]
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -177,8 +156,8 @@ def _test_rows(
         advance(1)
     groups = {metric: [name for name, of in tests.items() if of == metric] for metric in tests.values()}
     rows = []
-    for row in table_rows(groups):
-        scores = [mean_over(run.result["scores"].get(model, {}), row.tests) for run in runs]
+    for row in results.table_rows(groups):
+        scores = [results.mean_over(run.result["scores"].get(model, {}), row.tests) for run in runs]
         all_same = [all(each) for each in zip(*(is_same[name] for name in row.tests), strict=True)]
         rows.append((row.name, _cells(scores, all_same, np.mean([draws[name] for name in row.tests], axis=0))))
     return rows
@@ -200,7 +179,7 @@ def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, 
     found = np.full((len(runs), N_RESAMPLES), np.nan)
     kept = [i for i, run in enumerate(runs) if is_same[i] and run.scores(model, test) is not None]
     is_comparable = kept[:1] == [0] and len(kept) > 1
-    drawn = draws_of([(runs[i], model) for i in kept], test, metric) if is_comparable else None
+    drawn = results.draws_of([(runs[i], model) for i in kept], test, metric) if is_comparable else None
     if drawn is not None:
         found[kept[1:]] = drawn[1:] - drawn[0]
     return found
@@ -225,21 +204,23 @@ def _cells(scores: Sequence[float | None], is_same: Sequence[bool], draws: Value
     return cells
 
 
-def differing_settings(results: Sequence[Result]) -> list[Row]:
+def differing_settings(compared: Sequence[Result]) -> list[Row]:
     """Return settings that are not the same in all runs, but for the folders they write to and take stages from."""
 
     def settings(result: Result) -> list[tuple[str, str]]:
-        named = [(name.replace("members.", "members[1]."), value) for name, value in all_settings(result["config"])]
+        named = [
+            (name.replace("members.", "members[1]."), value) for name, value in words.all_settings(result["config"])
+        ]
         return [("method", result["method"]), *(each for each in named if each[0] not in ("output", "reuse_from"))]
 
-    return differing(results, settings)
+    return differing(compared, settings)
 
 
-def differing(results: Sequence[Result], values: Callable[[Result], Iterable[tuple[str, str]]]) -> list[Row]:
+def differing(compared: Sequence[Result], values: Callable[[Result], Iterable[tuple[str, str]]]) -> list[Row]:
     """Return what is not the same in all runs, and each run's value."""
-    tables = [dict(values(result)) for result in results]
+    tables = [dict(values(result)) for result in compared]
     names = dict.fromkeys(name for table in tables for name in table)
-    rows = [(name, [table.get(name, NONE) for table in tables]) for name in names]
+    rows = [(name, [table.get(name, words.NONE) for table in tables]) for name in names]
     return [row for row in rows if len(set(row[1])) > 1]
 
 
@@ -259,28 +240,29 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
     for folder in (Path(folder) for folder in run_folders):
         shown = _shown_folder(folder, path.parent)
         try:
-            result = read_result(folder)
+            result = results.read_result(folder)
         except RunError:
             unfinished.append((shown, _state(folder)))
             continue
         recipes.setdefault(result.get("recipe") or folder.resolve().name, []).append((shown, result))
     sections = [(recipe, *_recipe_section(runs)) for recipe, runs in recipes.items()]
-    return write_page(path, render("results.md.jinja", {"sections": sections, "unfinished": unfinished}))
+    return words.write_page(path, words.render("results.md.jinja", {"sections": sections, "unfinished": unfinished}))
 
 
 def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dict[str, None]]:
     """Return what is measured, the lines of the table, and the notes of a recipe's runs."""
     groups: dict[str, list[str]] = {}
     for _, result in runs:
-        for metric, names in tests_by_metric(result).items():
+        for metric, names in results.tests_by_metric(result).items():
             groups[metric] = list(dict.fromkeys([*groups.get(metric, []), *names]))
     of_dev = dict.fromkeys(result["metric"] for _, result in runs)
     metrics = dict.fromkeys([*of_dev, *groups])
-    dev, columns = DEV + "".join(metric_mark(metric, metrics) for metric in of_dev), [*table_rows(groups, metrics)]
+    columns = list(results.table_rows(groups, metrics))
+    dev = DEV + "".join(results.metric_mark(metric, metrics) for metric in of_dev)
     header = ("run", "form", dev, *(column.name for column in columns), "seed", "commit", "device", "minutes")
     rows = [row for shown, result in runs for row in _run_rows(shown, result, columns)]
     notes = dict.fromkeys(f"`{shown}`: {note}" for shown, result in runs for note in notes_of(result))
-    return metric_titles(metrics), markdown_table(header, rows), notes
+    return words.metric_titles(metrics), words.markdown_table(header, rows), notes
 
 
 def _run_rows(shown: str, result: Result, columns: Sequence[TableRow]) -> list[tuple[str, ...]]:
@@ -288,21 +270,21 @@ def _run_rows(shown: str, result: Result, columns: Sequence[TableRow]) -> list[t
     environment = result["environment"]
     origin = (
         str(result["seed"]),
-        short_commit(environment.get("commit")),
+        words.short_commit(environment.get("commit")),
         environment.get("device", "unknown"),
         f"{result['seconds'] / 60:.1f}",
     )
     views = [("", result)]
     if "members" in result:
-        views = [(f", member {i}", of_member(result, i)) for i in range(1, len(result["members"]) + 1)]
-        views.append((", ensemble", of_ensemble(result)))
+        views = [(f", member {i}", results.of_member(result, i)) for i in range(1, len(result["members"]) + 1)]
+        views.append((", ensemble", results.of_ensemble(result)))
     rows = []
     for whose, view in views:
         for form, title in _ROWS:
             if form != "start" and form not in view["best"] and form not in view["scores"]:
                 continue
             dev, scores = (view["dev"] or {}).get(form), view["scores"].get(form, {})
-            cells = map(number, [dev, *(mean_over(scores, column.tests) for column in columns)])
+            cells = map(number, [dev, *(results.mean_over(scores, column.tests) for column in columns)])
             rows.append((f"`{shown}`", f"{title}{whose}", *cells, *origin))
     return rows
 

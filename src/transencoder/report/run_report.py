@@ -8,32 +8,15 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from transencoder import results
 from transencoder.configs import Form
 from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
-from transencoder.report import plots, scores
+from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
-from transencoder.report.words import (
-    all_settings,
-    changed_settings,
-    environment_of,
-    gain,
-    metric_titles,
-    render,
-    starts_of,
-)
-from transencoder.results import (
-    Evidence,
-    Lesson,
-    Sample,
-    drawn_intervals,
-    forms_of,
-    has_cycles,
-    read_result,
-    training_data,
-)
+from transencoder.results import Evidence, Lesson, Sample
 from transencoder.runs import atomic_write_bytes, atomic_write_text
 from transencoder.wording import number
 
@@ -56,13 +39,13 @@ def write_report(run_folder: str | Path) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     folder = Path(run_folder)
-    result = read_result(folder)
+    result = results.read_result(folder)
     evidence = Evidence(folder, result)
     if "intervals" not in result:  # of an earlier version
-        result["intervals"] = drawn_intervals(evidence)
+        result["intervals"] = results.drawn_intervals(evidence)
     values, drawn = _page(evidence)
     values["drawings"] = write_plots(drawn, folder / PLOTS)
-    write_html(folder / "report.html", render("run.html.jinja", values))
+    write_html(folder / "report.html", words.render("run.html.jinja", values))
     (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
     atomic_write_text(folder / "report.md", report_text(result))
     return folder / "report.html"
@@ -91,10 +74,10 @@ def report_text(result: Result) -> str:
         "dev_rows": dev_rows,
         "curves": list(plots.curve_plots(result)),
         "plot_folder": PLOTS,
-        "mined": training_data(result)[1].get("mined"),
+        "mined": results.training_data(result)[1].get("mined"),
         "stage_rows": [*stages, ("whole run", duration(result["seconds"]), "")],
     }
-    return render("report.md.jinja", values)
+    return words.render("report.md.jinja", values)
 
 
 def _common(result: Result) -> Values:
@@ -118,7 +101,7 @@ def _dev_rows(result: Result) -> tuple[list[Form], list[tuple[str, ...]]]:
         for form in forms:
             shown = number(cycle[form]["dev"] if form in cycle else None)
             cells.append(f"**{shown}**" if result["best"][form]["cycle"] == cycle["cycle"] else shown)
-        rows.append((f"cycle {cycle['cycle']}" if has_cycles(result) else "trained", *cells))
+        rows.append((f"cycle {cycle['cycle']}" if results.has_cycles(result) else "trained", *cells))
     return forms, rows
 
 
@@ -129,14 +112,14 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     rows, curves = scores.score_rows(result), [*plots.curve_plots(result)]
     is_tested = any(result["scores"].values())
     gains = plots.gain_plot(rows, intervals) if is_tested else None
-    mined, sample = training_data(result)[1].get("mined"), evidence.sample()
+    mined, sample = results.training_data(result)[1].get("mined"), evidence.sample()
     histogram = plots.mined_plot(mined) if mined else None
     lengths = plots.length_plot(result["texts"]) if "texts" in result else None
     is_comparable = sample is not None and len(sample.scores) > 1 and len(sample.rows) > 1
     values = _common(result) | {
         "title": title_of(result),
         "facts": run_facts(result),
-        "forms": forms_of(result),
+        "forms": results.forms_of(result),
         "summary": [(scores.summary_title(row), row) for row in scores.summary_rows(result)],
         "rows": rows,
         "intervals": intervals,
@@ -153,9 +136,9 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "mined": mined,
         "mined_plot": histogram,
         "longest_stage": max([stage["seconds"] for stage in result["stages"]], default=0.0) or 1.0,
-        "environment": environment_of(result),
-        "changed": changed_settings(result),
-        "settings": all_settings(result["config"]),
+        "environment": words.environment_of(result),
+        "changed": words.changed_settings(result),
+        "settings": words.all_settings(result["config"]),
     }
     drawn = [gains, *curves, *(plot for *_, both in lessons for plot in both), lengths, histogram]
     return values, [plot for plot in drawn if plot is not None]
@@ -165,7 +148,7 @@ def run_facts(result: Result) -> list[tuple[str, str]]:
     """Return what tells a run from others, each with its title."""
     return [
         ("Method", result["method"]),
-        ("Base model", " + ".join(starts_of(result)) or "none"),
+        ("Base model", " + ".join(words.starts_of(result)) or "none"),
         ("Seed", str(result["seed"])),
         ("Took", duration(result["seconds"])),
         ("Finished", f"{result['finished'][:16].replace('T', ' ')} UTC"),
@@ -223,7 +206,7 @@ def model_card(result: Result, form: Form) -> str:
     Returns:
         Markdown with a YAML head, as the hub reads it.
     """
-    kind, record = training_data(result)
+    kind, record = results.training_data(result)
     rows = scores.score_rows(result, with_dev=True)
     values = {
         "result": result,
@@ -231,14 +214,15 @@ def model_card(result: Result, form: Form) -> str:
         "base_models": _base_models(result, form),
         "kind": kind,
         "record": record,
-        "metrics": metric_titles(row.metric for row in rows),
+        "metrics": words.metric_titles(row.metric for row in rows),
         "rows": [
-            (row.name, number(row.start), number(row.trained[form]), gain(row.trained[form], row.start)) for row in rows
+            (row.name, number(row.start), number(row.trained[form]), words.gain(row.trained[form], row.start))
+            for row in rows
         ],
         "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
         "notes": notes_of(result),
     }
-    return render("card.md.jinja", values)
+    return words.render("card.md.jinja", values)
 
 
 def _base_models(result: Result, form: Form) -> list[str]:

@@ -9,20 +9,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from transencoder import results
 from transencoder.configs import Form
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
 from transencoder.report.words import gain, metric_title, metric_titles
-from transencoder.results import (
-    best_start,
-    forms_of,
-    mean_over,
-    metric_mark,
-    of_ensemble,
-    of_member,
-    table_rows,
-    tests_by_metric,
-)
 from transencoder.wording import ABSENT, number, plural
 
 BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
@@ -92,18 +83,18 @@ def score_rows(result: Result, *, with_dev: bool = False) -> list[ScoreRow]:
         result: The run's record.
         with_dev: Whether the dev set, if there is one, has a row beside tests too.
     """
-    groups, scores, dev = tests_by_metric(result), result["scores"], result["dev"]
+    groups, scores, dev = results.tests_by_metric(result), result["scores"], result["dev"]
     has_dev = bool(dev) and (with_dev or not groups)
     metrics = dict.fromkeys([*groups, *([result["metric"]] if has_dev else [])])
     rows = []
-    for name, metric, tests in table_rows(groups, metrics):
-        start = scores.get(best_start(result, groups[metric]), {})
-        trained = {form: mean_over(scores.get(form, {}), tests) for form in forms_of(result)}
-        row = ScoreRow(name=name, metric=metric, tests=tests, start=mean_over(start, tests), trained=trained)
+    for name, metric, tests in results.table_rows(groups, metrics):
+        start = scores.get(results.best_start(result, groups[metric]), {})
+        trained = {form: results.mean_over(scores.get(form, {}), tests) for form in results.forms_of(result)}
+        row = ScoreRow(name=name, metric=metric, tests=tests, start=results.mean_over(start, tests), trained=trained)
         rows.append(row)
     if dev and has_dev:
-        name, metric = DEV + metric_mark(result["metric"], metrics), result["metric"]
-        trained = {form: dev.get(form) for form in forms_of(result)}
+        name, metric = DEV + results.metric_mark(result["metric"], metrics), result["metric"]
+        trained = {form: dev.get(form) for form in results.forms_of(result)}
         rows.append(ScoreRow(name=name, metric=metric, tests=[], start=dev.get("start"), trained=trained))
     return rows
 
@@ -117,14 +108,14 @@ def member_rows(result: Result) -> list[ScoreRow]:
     """Return for each member and their ensemble the summary's rows; [] for a run of one."""
     if "members" not in result or not score_rows(result):
         return []
-    views = [(f"member {number}", of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
-    views.append(("ensemble", of_ensemble(result)))
+    views = [(f"member {number}", results.of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
+    views.append(("ensemble", results.of_ensemble(result)))
     return [replace(row, name=f"{title}, {row.name}") for title, view in views for row in summary_rows(view)]
 
 
 def score_header(result: Result) -> tuple[str, ...]:
     """Return the titles of the columns that `score_cells` fills."""
-    return ("", "base model", *(title for form in forms_of(result) for title in (form, _GAIN)))
+    return ("", "base model", *(title for form in results.forms_of(result) for title in (form, _GAIN)))
 
 
 def score_cells(row: ScoreRow) -> tuple[str, ...]:
@@ -153,22 +144,22 @@ def _coloured(cell: str) -> Text:
     return Text(cell, style="green" if cell.startswith("+") else "red")
 
 
-def runs_table(results: Mapping[str, Result]) -> Table:
+def runs_table(runs: Mapping[str, Result]) -> Table:
     """Make a table of runs of one recipe: dev and the tests' average of each form, mean and deviation."""
-    first = next(iter(results.values()))
+    first = next(iter(runs.values()))
     table = Table(title=shown_metrics(first))
     table.add_column("", no_wrap=True)
     values = {}
-    for form in forms_of(first):
-        values[f"{form} dev"] = [(result["dev"] or {}).get(form) for result in results.values()]
-        for metric, names in tests_by_metric(first).items():
+    for form in results.forms_of(first):
+        values[f"{form} dev"] = [(result["dev"] or {}).get(form) for result in runs.values()]
+        for metric, names in results.tests_by_metric(first).items():
             title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
-            values[title] = [mean_over(result["scores"].get(form, {}), names) for result in results.values()]
+            values[title] = [results.mean_over(result["scores"].get(form, {}), names) for result in runs.values()]
     for title in values:
         table.add_column(title, justify="right", no_wrap=True)
-    for i, name in enumerate(results):
+    for i, name in enumerate(runs):
         table.add_row(name, *(number(column[i]) for column in values.values()))
-    if len(results) > 1:
+    if len(runs) > 1:
         table.add_section()
         for title, of in (("mean", statistics.mean), ("standard deviation", statistics.stdev)):
             table.add_row(title, *(ABSENT if None in column else number(of(column)) for column in values.values()))  # type: ignore[type-var]
@@ -177,7 +168,7 @@ def runs_table(results: Mapping[str, Result]) -> Table:
 
 def shown_metrics(result: Result) -> str:
     """Say what the table's numbers are."""
-    return metric_titles(tests_by_metric(result) or [result["metric"]])
+    return metric_titles(results.tests_by_metric(result) or [result["metric"]])
 
 
 def size_cells(sizes: SizeRecord) -> dict[str, Any]:
@@ -206,7 +197,7 @@ def summary_title(row: ScoreRow) -> str:
 
 def unlabelled_of(result: Result) -> Unlabelled | None:
     """Return the criteria of a run; None where no trained model has any."""
-    found, forms = result.get("criteria", {}), forms_of(result)
+    found, forms = result.get("criteria", {}), results.forms_of(result)
     if not any(form in found for form in forms):
         return None
     chosen_by = result["selection"]["criteria"] if "selection" in result else {}

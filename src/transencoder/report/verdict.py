@@ -6,22 +6,12 @@ The words are in verdict.txt.jinja and notes.txt.jinja.
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from transencoder import results
 from transencoder.configs import Form
 from transencoder.metrics import includes_zero
 from transencoder.records import FORM_TITLES, DataRecord, Interval, Result
 from transencoder.report.scores import summary_rows
 from transencoder.report.words import missing_rows_line, no_difference, render
-from transencoder.results import (
-    ENOUGH_AGREEMENT,
-    forms_of,
-    looks_weak,
-    mean_over,
-    metric_mark,
-    tests_by_metric,
-    training_data,
-    weak_cross_notes,
-    weak_start_notes,
-)
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep the base model", "unknown"]
 Finding = Literal["better", "worse", "open", "unmeasured"]
@@ -69,7 +59,7 @@ def verdict_of(result: Result) -> Verdict:
 
     Without labels a run can be seen to have failed, not to have succeeded.
     """
-    compared = {form: found[0] for form in forms_of(result) if (found := comparisons(result, form))}
+    compared = {form: found[0] for form in results.forms_of(result) if (found := comparisons(result, form))}
     of = {
         finding: [form for form, each in compared.items() if each.finding == finding]
         for finding in ("better", "open", "unmeasured")
@@ -89,7 +79,7 @@ def verdict_of(result: Result) -> Verdict:
         "open_forms": of["open"],
         "no_difference": no_difference,
         "retrieval": (before, after),
-        "cross_is_weak": looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
+        "cross_is_weak": results.looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
     }
     sentence = render("verdict.txt.jinja", values)
     return Verdict(advice, sentence[0].upper() + sentence[1:])
@@ -108,8 +98,8 @@ def forgot_its_pairs(result: Result) -> bool:
 
     Known of runs without dev that had too few pairs to hold any out.
     """
-    agreement = result.get("sample_agreement", {}).get("cross", ENOUGH_AGREEMENT)
-    return agreement is None or agreement < ENOUGH_AGREEMENT
+    agreement = result.get("sample_agreement", {}).get("cross", results.ENOUGH_AGREEMENT)
+    return agreement is None or agreement < results.ENOUGH_AGREEMENT
 
 
 def comparisons(result: Result, form: Form) -> list[Comparison]:
@@ -118,7 +108,7 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
     metrics = [row.metric for row in rows]
     return [
         Comparison(
-            f"on the tests{metric_mark(row.metric, metrics)}" if row.tests else "on dev",
+            f"on the tests{results.metric_mark(row.metric, metrics)}" if row.tests else "on dev",
             row.start,
             row.trained.get(form),
             intervals[row.name]["gains"].get(form) if row.name in intervals else None,
@@ -129,13 +119,13 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
 
 def notes_of(result: Result) -> list[str]:
     """Return what to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    kind, record = training_data(result)
+    kind, record = results.training_data(result)
     criteria, scores = result.get("criteria", {}), result["scores"]
     values = {
         "result": result,
         "kind": kind,
         "record": record,
-        "forms": forms_of(result),
+        "forms": results.forms_of(result),
         "n_members": len(result["config"].get("members") or []),
         "bad_files": _bad_files(result, record),
         "missing_rows": missing_rows_line(record),
@@ -146,7 +136,10 @@ def notes_of(result: Result) -> list[str]:
         "worse": [
             (form, each) for form in FORM_TITLES for each in comparisons(result, form) if each.finding == "worse"
         ],
-        "weak": [*weak_start_notes(criteria.get("start", {})), *weak_cross_notes(criteria.get("cross", {}))],
+        "weak": [
+            *results.weak_start_notes(criteria.get("start", {})),
+            *results.weak_cross_notes(criteria.get("cross", {})),
+        ],
         "forgot_its_pairs": forgot_its_pairs(result),
         "collapse": _collapse(result.get("uniformity", {})),
     }
@@ -164,16 +157,16 @@ def _bad_files(result: Result, record: DataRecord) -> list[str]:
 
 def _had_a_choice(result: Result) -> bool:
     """Check whether some form was evaluated more than once."""
-    parts = {form: [cycle[form] for cycle in result["cycles"] if form in cycle] for form in forms_of(result)}
+    parts = {form: [cycle[form] for cycle in result["cycles"] if form in cycle] for form in results.forms_of(result)}
     return any(sum(len(part.get("criteria", ())) for part in of_form) > 1 for of_form in parts.values())
 
 
 def _start_scores(result: Result) -> Iterator[tuple[str, float | None, float | None]]:
     """Return for each metric its mark and the base model's averages, as it is and as the run reads it."""
-    found, groups = result["scores"], tests_by_metric(result)
+    found, groups = result["scores"], results.tests_by_metric(result)
     for metric, names in groups.items() if "start_as_is" in found else ():
-        own, run = (mean_over(found[name], names) for name in ("start_as_is", "start"))
-        yield metric_mark(metric, groups), own, run
+        own, run = (results.mean_over(found[name], names) for name in ("start_as_is", "start"))
+        yield results.metric_mark(metric, groups), own, run
 
 
 def _collapse(found: Mapping[str, float | None]) -> tuple[float, float] | None:

@@ -1,13 +1,12 @@
 """Run folders: stages done once, records that are whole or absent, and resumption by running again."""
 
-from transencoder.runs.canonical import canonical_json, stage_key, stage_seed
-from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text
+from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text, canonical_json
 from transencoder.runs.folder import is_run, read_result, wait_until_free, warn_of_absent
 from transencoder.runs.listing import clean_run, list_runs
 from transencoder.runs.log import describe_environment, read_log
 from transencoder.runs.records import StageRecord, finished_stage
 from transencoder.runs.run import Ranks, Run
-from transencoder.runs.stages import Cost, Executor, Planner, Stage, implied, made_of, setting
+from transencoder.runs.stages import Cost, Executor, Planner, Stage, implied, made_of, setting, stage_key, stage_seed
 
 __all__ = [
     "Cost",

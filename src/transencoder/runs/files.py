@@ -1,18 +1,28 @@
-"""Files and folders that are whole or not there whenever the process is killed, and what a full disk is told by."""
+"""What is written: one JSON form per value, files that are whole or not there, and what a full disk is told by.
 
+A key depends on what a config says and not on how it was written; a file is whole whenever the process is killed.
+"""
+
+import dataclasses
 import errno
 import hashlib
 import json
+import math
+import numbers
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from enum import Enum
+from pathlib import Path, PurePath
+from typing import TypeAlias
 
-from transencoder.errors import RunError, TransencoderError
+from transencoder.errors import InputError, RunError, TransencoderError
 from transencoder.files import TEMPORARY, draft_of, sync, whole_file
-from transencoder.runs.canonical import plain
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 _ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 # Rust (safetensors, tokenizers) and C++ (torch, arrow) hand on the system's words, not its number.
@@ -21,6 +31,83 @@ _WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os e
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
+
+
+def canonical_json(value: object, what: str = "") -> str:
+    """Return the one JSON text of a value: sorted names, no spaces, ASCII.
+
+    `1` and `1.0` stay two values: a config should hold the type that its field declares.
+
+    Raises:
+        InputError: when a part has no JSON form; the message names the part, `what` being its root.
+    """
+    return json.dumps(plain(value, what), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def plain(value: object, where: str = "") -> Json:
+    """Turn a value into dict, list, str, int, float, bool and None, keeping the order of names.
+
+    Tuples become lists, paths their text, numpy scalars Python numbers, dataclasses and enums their content. `where` is
+    how an error names the value, for instance `config.learning_rate`.
+
+    Raises:
+        InputError: for NaN, infinities, names that are not strings, and objects of any other type.
+    """
+    value = _unwrapped(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str | PurePath):
+        return str(value) if isinstance(value, str) else value.as_posix()
+    if isinstance(value, numbers.Real):
+        return int(value) if isinstance(value, numbers.Integral) else _finite(float(value), where)
+    if isinstance(value, Mapping):
+        return {_name(name, where): plain(part, f"{where}.{name}".strip(".")) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part, f"{where}[{position}]") for position, part in enumerate(value)]
+    raise InputError(
+        f"{where or 'the value'} is a {type(value).__name__} ({value!r:.80}); only text, numbers, booleans, "
+        "None, paths, lists and mappings can be recorded; turn it into one of these."
+    )
+
+
+def readable(value: object) -> Json:
+    """Turn a value into JSON parts for the log, which never refuses: what has no JSON form becomes text."""
+    value = _unwrapped(value)
+    if isinstance(value, Mapping):
+        return {str(name): readable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [readable(part) for part in value]
+    try:
+        return plain(value)
+    except InputError:
+        return str(value)
+
+
+def _unwrapped(value: object) -> object:
+    """Take a numpy scalar, an enum or a dataclass down to what it holds."""
+    numpy = sys.modules.get("numpy")  # whoever holds a numpy scalar has imported numpy
+    if numpy is not None and isinstance(value, numpy.generic):
+        value = value.item()
+    if isinstance(value, Enum):
+        return _unwrapped(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value
+
+
+def _finite(number: float, where: str) -> float:
+    if not math.isfinite(number):
+        raise InputError(f"{where or 'the value'} is {number}; only finite numbers can be recorded; correct it.")
+    return number + 0.0  # -0.0 and 0.0 are one number
+
+
+def _name(name: object, where: str) -> str:
+    if not isinstance(name, str):
+        raise InputError(
+            f"{where or 'the mapping'} has the name {name!r} ({type(name).__name__}); names must be strings; "
+            f"write {str(name)!r}."
+        )
+    return str(name)
 
 
 def atomic_json(path: str | Path, value: object) -> None:
@@ -115,11 +202,9 @@ def disk_full_explained(folder: Path) -> Iterator[None]:
 
 
 def disk_full_error(error: BaseException, folder: Path) -> RunError | None:
-    """Return the `RunError` for an error that a full disk caused, or None for any other error.
+    """Return the `RunError` for an error that a full disk caused, its causes looked at too, or None for any other.
 
-    Args:
-        error: what was raised; its causes are looked at too.
-        folder: where the run was writing, blamed unless the error or the free space says otherwise.
+    The folder, where the run was writing, is blamed unless the error or the free space says otherwise.
     """
     if isinstance(error, TransencoderError) or not isinstance(error, Exception):
         return None

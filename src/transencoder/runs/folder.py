@@ -19,8 +19,7 @@ from typing import Any
 
 from transencoder.errors import InputError, RunError, RunInUseError
 from transencoder.files import TEMPORARY, sync
-from transencoder.runs.canonical import canonical_json
-from transencoder.runs.files import atomic_json, atomic_write_text, remove_folder, remove_temporary
+from transencoder.runs.files import atomic_json, atomic_write_text, canonical_json, remove_folder, remove_temporary
 from transencoder.runs.log import LOG_NAME, changes, now, write_log
 from transencoder.runs.records import RECORD_NAME, STAGES_NAME
 from transencoder.wording import plural
@@ -164,11 +163,9 @@ def read_environment(folder: Path) -> dict[str, Any]:
 
 
 def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
-    """Return a run's result, or None when there is none or it is not the result of the run's recipe.
+    """Return a run's result, or None when there is none or it is not that of the recipe with this hash.
 
-    Args:
-        folder: the run folder.
-        expected_hash: the hash of the recipe; that of the folder's own recipe when not given.
+    Without a hash the recipe is the folder's own.
     """
     folder = Path(folder)
     try:
@@ -217,15 +214,8 @@ def take_folder(folder: Path) -> int:
     return take_lock(folder)
 
 
-def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str] = ()) -> None:
-    """Write a locked run's recipe and environment, and set another recipe's result aside.
-
-    Args:
-        folder: the run folder.
-        recipe_toml: the whole config.
-        environment: what the run runs on, and its method.
-        outputs: what belongs to a result besides its record: files and folders of the run folder.
-    """
+def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str]) -> None:
+    """Write a locked run's recipe and environment, and set another recipe's result, with its outputs, aside."""
     (folder / STAGES_NAME).mkdir(exist_ok=True)
     for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_temporary(parent)
@@ -244,12 +234,8 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
 def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     """Move a result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
 
-    The record goes last: with it the move is whole, and only then may the next one replace it.
-
-    Args:
-        folder: the run folder.
-        outputs: what belongs to a result besides its record.
-        reason: what is said of the result, such as "is another recipe's".
+    The record goes last: with it the move is whole, and only then may the next one replace it. The reason is what is
+    said of the result, such as "is another recipe's".
     """
     result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
     if (previous / RESULT_NAME).exists():

@@ -7,16 +7,8 @@ from typing import Literal
 
 from transencoder.errors import InputError, RunError
 from transencoder.files import TEMPORARY
+from transencoder.runs import folder as run_folder
 from transencoder.runs.files import folder_bytes, remove_folder, remove_temporary
-from transencoder.runs.folder import (
-    is_locked,
-    is_run,
-    own_recipe_hash,
-    read_environment,
-    read_result,
-    release_lock,
-    take_lock,
-)
 from transencoder.runs.log import read_log, write_log
 from transencoder.runs.records import CHECKPOINTS_NAME, RECORD_NAME, STAGES_NAME
 
@@ -57,7 +49,7 @@ def list_runs(root: str | Path) -> list[RunSummary]:
 
 def _find_runs(folder: Path, depth: int) -> Iterator[Path]:
     try:
-        if is_run(folder):
+        if run_folder.is_run(folder):
             yield folder
             return
         children = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -68,12 +60,12 @@ def _find_runs(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def _summary(folder: Path) -> RunSummary:
-    environment, entries = read_environment(folder), read_log(folder)
-    state: State = "finished" if read_result(folder) is not None else "unfinished"
+    environment, entries = run_folder.read_environment(folder), read_log(folder)
+    state: State = "finished" if run_folder.read_result(folder) is not None else "unfinished"
     return RunSummary(
         folder=folder,
         method=environment.get("method"),
-        state="running" if is_locked(folder) else state,
+        state="running" if run_folder.is_locked(folder) else state,
         started=entries[0]["time"] if entries else environment.get("time"),
         n_stages=len(list((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}"))),
         disk_bytes=folder_bytes(folder),
@@ -106,9 +98,9 @@ def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = F
         RunError: when the folder is no run, or a process is working on it.
     """
     folder = Path(folder)
-    if not is_run(folder):
+    if not run_folder.is_run(folder):
         raise RunError(f"{folder} is not a run; runs have a recipe.toml and an environment.json; list them first.")
-    lock = take_lock(folder)
+    lock = run_folder.take_lock(folder)
     try:
         doomed = list(_doomed_folders(folder, everything))
         names = tuple(str(path.relative_to(folder)) for path in doomed)
@@ -120,7 +112,7 @@ def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = F
                     remove_folder(path)
             remove_temporary(folder / STAGES_NAME)
     finally:
-        release_lock(lock)
+        run_folder.release_lock(lock)
     return CleanSummary(names=names, bytes_freed=bytes_freed)
 
 
@@ -138,11 +130,11 @@ def _doomed_folders(folder: Path, everything: bool) -> Iterator[Path]:
 
 def _used_stage_keys(folder: Path) -> set[str]:
     """Return the keys of the stages that the result names or, without one, that the recipe has asked for."""
-    result = read_result(folder)
+    result = run_folder.read_result(folder)
     if result is not None:
         return {stage["key"] for stage in result.get("stages", [])}
     try:
-        own_hash = own_recipe_hash(folder)
+        own_hash = run_folder.own_recipe_hash(folder)
     except (OSError, ValueError, InputError):
         return set()
     keys, is_own = set(), False

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transencoder.errors import InputError
-from transencoder.runs.canonical import plain, readable
-from transencoder.runs.files import disk_full_explained
+from transencoder.runs.files import disk_full_explained, plain, readable
 
 LOG_NAME = "log.jsonl"
 
@@ -28,13 +27,7 @@ _PACKAGES = (
     "numpy",
     "scipy",
 )
-_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TOKENIZERS_PARALLELISM",
-    "WORLD_SIZE",
-)
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TOKENIZERS_PARALLELISM", "WORLD_SIZE")
 _ROOT = Path(__file__).resolve().parents[3]
 _COMPARED = ("python", "platform", "versions", "threads", "git", "details")
 
@@ -65,11 +58,7 @@ def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's log, oldest first; a line that a crash cut off is left out.
-
-    Args:
-        folder: the run folder. A run without a log gives an empty list.
-    """
+    """Return the entries of a run's log, oldest first, none without a log; a line that a crash cut off is left out."""
     path = Path(folder) / LOG_NAME
     if not path.exists():
         return []
@@ -110,8 +99,7 @@ def interrupted_seconds(entries: list[dict[str, Any]], key: str) -> float:
 def describe_environment(details: Mapping[str, object] | None = None) -> dict[str, Any]:
     """Return what the run runs on, as JSON parts; nothing is imported for it.
 
-    Args:
-        details: what only the caller knows, for instance the device and torch's number of threads.
+    `details` are what only the caller knows, for instance the device and torch's number of threads.
     """
     return {
         "time": now(),

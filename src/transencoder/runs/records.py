@@ -11,10 +11,11 @@ from typing import Any, TypedDict
 
 from transencoder.errors import InputError, RunError
 from transencoder.files import TEMPORARY, sync
-from transencoder.runs.canonical import Json, plain
 from transencoder.runs.files import (
+    Json,
     atomic_json,
     files_under,
+    plain,
     remove_folder,
     remove_temporary,
     sha256_of,
@@ -85,19 +86,7 @@ def write_record(
     seconds: float,
     environment: Mapping[str, Any],
 ) -> StageRecord:
-    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done.
-
-    Args:
-        folder: The stage's.
-        name: Its name.
-        key: Its key.
-        config: What it was asked.
-        inputs: Keys of what it was made of.
-        result: What came out besides its files.
-        started: When it began, ISO time in UTC.
-        seconds: How long it took.
-        environment: What it ran on.
-    """
+    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
     content = {
         "format": 1,
         "name": name,
@@ -135,25 +124,13 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
 
 
 def finished_stage(run_folder: Path, name: str, key: str) -> Path | None:
-    """Return the folder of a stage that is done, its files unchecked, or None where it is not there.
-
-    Args:
-        run_folder: The run's.
-        name: The stage's name.
-        key: Its key, 64 hex digits.
-    """
+    """Return the folder of a stage that is done, its files unchecked, or None where it is not there."""
     folder = run_folder / STAGES_NAME / stage_folder_name(name, key)
     return folder if (folder / RECORD_NAME).is_file() else None
 
 
 def borrow(source: Path, folder: Path, key: str) -> StageRecord | None:
-    """Copy a stage that is finished in another run, every file checked, or return None where it is not.
-
-    Args:
-        source: Its folder there.
-        folder: Where it is to be here.
-        key: Its key.
-    """
+    """Copy a stage that is finished in another run, every file checked, or return None where it is not."""
     try:
         if read_record(source, key) is None:
             return None

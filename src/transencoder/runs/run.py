@@ -3,15 +3,14 @@
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transencoder.errors import RunError
 from transencoder.runs import folder as run_folder
-from transencoder.runs.canonical import plain, stage_key
-from transencoder.runs.files import atomic_json, disk_full_error, disk_full_explained, remove_folder
+from transencoder.runs.files import atomic_json, disk_full_error, disk_full_explained, plain, remove_folder
 from transencoder.runs.log import describe_environment, interrupted_seconds, now, read_log, write_log
 from transencoder.runs.records import (
     STAGES_NAME,
@@ -23,19 +22,11 @@ from transencoder.runs.records import (
     stage_folder_name,
     write_record,
 )
+from transencoder.runs.stages import stage_key
 
 Value = TypeVar("Value")
 
 _logger = logging.getLogger(__name__)
-
-
-def no_barrier() -> None:
-    """Wait for nobody: the process is on its own."""
-
-
-def no_broadcast(value: Value) -> Value:
-    """Return the value: the process is on its own."""
-    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +41,9 @@ class Ranks:
     """
 
     rank: int = 0
-    barrier: Callable[[], None] = no_barrier
+    barrier: Callable[[], None] = field(default=lambda: None)
     """Returns when every rank has called it."""
-    broadcast: Callable[[Any], Any] = no_broadcast
+    broadcast: Callable[[Any], Any] = field(default=lambda value: value)
     """Returns rank 0's value on every rank; all ranks call it."""
 
     def from_first(self, action: Callable[[], Value]) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -9,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from transencoder.runs.canonical import stage_key, stage_seed
+from transencoder.runs.files import canonical_json
 from transencoder.runs.records import StageRecord, stage_folder_name
 
 WorkT = TypeVar("WorkT")
@@ -167,6 +168,27 @@ class Stage(ABC, Generic[WorkT]):
 def _version(kind: type[Stage[Any]]) -> int:
     """Return the code version of a kind of stage, or of the kind that it is a variant of."""
     return next(VERSIONS[base.__name__] for base in kind.__mro__ if base.__name__ in VERSIONS)
+
+
+def stage_key(name: str, config: Mapping[str, object], inputs: Sequence[str] = ()) -> str:
+    """Return the address of a stage: the sha256 (64 hex digits) of its name, config and inputs.
+
+    Args:
+        name: the stage's name, for instance `cycle-1/cross`.
+        config: everything that changes the stage's outcome, the version of the code that matters included.
+        inputs: keys of earlier stages and fingerprints of data, in a fixed order.
+
+    Raises:
+        InputError: when the config holds something that has no JSON form, a NaN for instance.
+    """
+    text = canonical_json({"name": name, "config": config, "inputs": list(inputs)})
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def stage_seed(seed: int, name: str) -> int:
+    """Derive a stage's own seed, in [0, 2**31), from the run's seed and the stage's name."""
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") % 2**31
 
 
 class Executor(Protocol):
