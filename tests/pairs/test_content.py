@@ -1,4 +1,4 @@
-"""Fingerprints, duplicates and memory."""
+"""Fingerprints, duplicates, a text in numbers, and memory."""
 
 import gzip
 import random
@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset, Value, concatenate_datasets
 
 from transencoder.errors import InputError
-from transencoder.pairs import drop_duplicates, find_duplicates, fingerprint
+from transencoder.pairs import drop_duplicates, find_duplicates, fingerprint, text_statistics
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -34,19 +34,13 @@ def test_fingerprint_does_not_depend_on_chunks_order_of_columns_or_arrow_types()
     assert fingerprint(concatenate_datasets([whole.select(range(13)), whole.select(range(13, 9000))])) == expected
     assert fingerprint(whole.select_columns(["score", "sentence2", "sentence1"])) == expected
     assert fingerprint(whole.select(range(8999, -1, -1)).select(range(8999, -1, -1))) == expected
-    assert fingerprint(whole.cast_column("sentence1", _feature("large_string"))) == expected
+    assert fingerprint(whole.cast_column("sentence1", Value("large_string"))) == expected
     encoded = whole.data.table.set_column(0, "sentence1", whole.data.table.column(0).dictionary_encode())
     assert fingerprint(Dataset(encoded.cast(encoded.schema))) == expected
 
 
 def test_numbers_are_the_same_as_whole_numbers():
     assert fingerprint(Dataset.from_dict({"score": [1, 0]})) == fingerprint(Dataset.from_dict({"score": [1.0, -0.0]}))
-
-
-def _feature(dtype):
-    from datasets import Value
-
-    return Value(dtype)
 
 
 CHANGES = {
@@ -84,18 +78,10 @@ def test_fingerprint_refuses_what_it_cannot_tell_apart():
 def test_drop_duplicates_keeps_the_first_and_the_order():
     source = random.Random(1)
     pairs = [(str(source.randrange(60)), str(source.randrange(60))) for _ in range(9000)]
-    dataset = Dataset.from_dict(
-        {
-            "sentence1": [a for a, _ in pairs],
-            "sentence2": [b for _, b in pairs],
-            "score": [float(i) for i in range(9000)],
-        }
-    )
-    first = {}
-    for row, pair in enumerate(pairs):
-        first.setdefault(pair, row)
+    sides = {"sentence1": [a for a, _ in pairs], "sentence2": [b for _, b in pairs]}
+    dataset = Dataset.from_dict(sides | {"score": [float(i) for i in range(9000)]})
     kept = drop_duplicates(dataset)
-    assert kept["score"][:] == sorted(first.values())
+    assert kept["score"][:] == [row for row, pair in enumerate(pairs) if pairs.index(pair) == row]
     assert drop_duplicates(kept) is kept
     assert len(drop_duplicates(dataset.select([]))) == 0
 
@@ -119,6 +105,39 @@ def test_rows_of_one_hash_are_compared(n_hashes):
 def test_a_chunked_table_with_offsets_is_hashed_by_its_rows():
     table = pa.table({"text": ["x", "one", "two", "y"]}).slice(1, 2)
     assert fingerprint(Dataset(table)) == fingerprint(Dataset.from_dict({"text": ["one", "two"]}))
+
+
+def test_pairs_are_counted_text_by_text():
+    sides = {"sentence1": ["a b", "a b", "ab", "x"], "sentence2": ["c", "c", "ab", "a b"]}
+    found = text_statistics(Dataset.from_dict(sides | {"label": [0.1, 0.2, 0.3, 0.4]}))
+    assert (found["rows"], found["texts"], found["distinct_texts"]) == (4, 8, 4)
+    assert (found["most_repeated"], found["repeated_rows"], found["same_text_rows"]) == (3, 1, 1)
+    assert (found["characters"], found["longest"], found["median_length"]) == (16, 3, 2.0)
+    assert found["letters"] == {"Latin": 13} and found["other_characters"] == 3
+
+
+def test_pairs_in_the_other_order_are_no_repetition():
+    assert text_statistics(Dataset.from_dict({"sentence1": ["a", "b"], "sentence2": ["b", "a"]}))["repeated_rows"] == 0
+
+
+def test_scripts_are_those_of_unicode():
+    found = text_statistics(Dataset.from_dict({"text": ["Γειά 123", "שלום", "क़ा", "東京タワー", "naïve 👋"]}))
+    assert found["letters"] == {"Latin": 5, "Greek": 4, "Hebrew": 4, "Devanagari": 3, "Han": 2, "Katakana": 2}
+    assert sum(found["letters"].values()) + found["other_characters"] == found["characters"]
+
+
+def test_every_text_is_in_the_histogram():
+    lengths = [*range(1, 300), 5000, 100_000]
+    found = text_statistics(Dataset.from_dict({"text": ["x" * length for length in lengths]}))
+    assert sum(found["length_counts"]) == len(lengths)
+    assert len(found["length_edges"]) == len(found["length_counts"]) + 1
+    assert found["longest"] == 100_000
+    assert found["length_counts"][-1] == 2  # the last one has all longer texts
+
+
+def test_no_text_at_all():
+    found = text_statistics(Dataset.from_dict({"text": []}))
+    assert found["texts"] == found["longest"] == sum(found["length_counts"]) == 0
 
 
 MEMORY_SCRIPT = """
