@@ -47,7 +47,7 @@ def test_bytes_are_those_of_sentence_transformers_and_queries_are_not_rounded(em
     np.testing.assert_array_equal(faiss.vector_to_array(found.index.codes).reshape(N, WIDTH), codes)
     decoded = ranges[0] + (codes + 0.5) * (ranges[1] - ranges[0]) / 255
     scores, rows = found.search(queries, 10)
-    np.testing.assert_allclose(scores, best(queries @ decoded.T, 10)[0], atol=1e-5)
+    np.testing.assert_allclose(scores, best(queries @ decoded.T, 10)[0], rtol=0, atol=rounding(WIDTH))
     assert (
         np.mean([len({*a} & {*b}) / 10 for a, b in zip(rows, best(queries @ embeddings.T, 10)[1], strict=True)]) > 0.95
     )
@@ -85,7 +85,7 @@ def test_many_are_searched_approximately_and_nearly_all_is_found(precision, embe
     assert about.n_lists == 97 and 6 <= about.n_probe <= 97 and 0.99 <= about.recall_at_10 <= 1
     scores, rows = found.search(queries, 10)
     places = (all_rows[:, None] == rows[:, :, None]).argmax(axis=2)
-    np.testing.assert_allclose(scores, np.take_along_axis(all_scores, places, 1), atol=1e-5)
+    np.testing.assert_allclose(scores, np.take_along_axis(all_scores, places, 1), rtol=0, atol=rounding(WIDTH))
     assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(rows, exact, strict=True)]) > 0.9
     found.save(tmp_path / "v.faiss")
     read = load_vectors(tmp_path / "v.faiss", precision, about)
