@@ -123,12 +123,12 @@ class Mine(Config):
         start = dict(vars(self.starting))
         start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
         rows, column = self.rows, self.document_column
-        with mining.open_workspace(self.start, **start, **rows.hub) as workspace:
+        with mining.open_base(self.start, **start, **rows.hub) as (scorer, scratch):
             sentences = _texts(self.sentences, self.column, rows, self.output)
             documents = _texts(self.documents, column, rows, self.output) if self.documents else None
             mined = mining.mine_pairs(
-                mining.embed(sentences, documents, workspace.scorer, workspace.scratch),
-                workspace.folder,
+                mining.embed(sentences, documents, scorer, scratch),
+                scratch.parent,
                 n_pairs=self.n_pairs,
                 max_pairs_per_sentence=self.max_pairs_per_sentence,
                 seed=self.seed,

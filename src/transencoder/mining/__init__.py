@@ -36,7 +36,7 @@ from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 from transencoder.wording import plural
 
-__all__ = ["Corpora", "Mined", "check_numbers", "default_n_pairs", "embed", "mine", "mine_pairs", "open_workspace"]
+__all__ = ["Corpora", "Mined", "check_numbers", "default_n_pairs", "embed", "mine", "mine_pairs", "open_base"]
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ def mine(
     where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
     first = reading.read_sentences(sentences, **where)
     second = None if documents is None else reading.read_sentences(documents, **where)
-    with open_workspace(
+    with open_base(
         start,
         revision=revision,
         pooling=pooling,
@@ -172,29 +172,18 @@ def mine(
         device=device,
         token=token,
         cache_folder=cache_folder,
-    ) as workspace:
+    ) as (scorer, scratch):
         return mine_pairs(
-            embed(first, second, workspace.scorer, workspace.scratch),
-            workspace.folder,
+            embed(first, second, scorer, scratch),
+            scratch.parent,
             n_pairs=n_pairs,
             max_pairs_per_sentence=max_pairs_per_sentence,
             seed=seed,
         )
 
 
-@dataclass(frozen=True)
-class Workspace:
-    """A base model that mining encodes with, and folders."""
-
-    scorer: BiScorer
-    folder: Path
-    """Where pairs are kept."""
-    scratch: Path
-    """For what is not needed afterwards."""
-
-
 @contextmanager
-def open_workspace(
+def open_base(
     start: str,
     *,
     revision: str | None,
@@ -205,19 +194,18 @@ def open_workspace(
     device: str | None,
     token: str | None,
     cache_folder: str | None,
-) -> Iterator[Workspace]:
-    """Load a base model, and give it a folder that goes at the end; arguments are those of `mine`."""
+) -> Iterator[tuple[BiScorer, Path]]:
+    """Load a base model, and make a folder in that of the pairs, which goes at the end; arguments as in `mine`."""
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     warn_of_unused_prompts(folder, start, prompts)
     on = None if device is None else checked_device(device)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
-    rows = reading.cache_folder_for_rows(cache_folder)
-    with TemporaryDirectory(prefix="mining-", dir=rows) as name:
+    with TemporaryDirectory(prefix="mining-", dir=reading.cache_folder_for_rows(cache_folder)) as name:
         cache = TokenCache(Path(name, "tokens"))
         scorer = BiScorer(
             model, precision=precision, cache=cache, prompt=prompts.query, document_prompt=prompts.document
         )
-        yield Workspace(scorer, rows, Path(name))
+        yield scorer, Path(name)
 
 
 def default_n_pairs(n_sentences: int) -> int:

@@ -14,8 +14,9 @@ import numpy as np
 from transencoder.errors import InputError
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
 from transencoder.pairs.read import open_source
-from transencoder.pairs.rows import Fault, check_texts
+from transencoder.pairs.rows import Fault, check_texts, good_rows
 from transencoder.pairs.source import Found, Source
+from transencoder.pairs.store import store_rows
 from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def read_classes(
             check_texts(values[:2], columns[:2])
             return (*values[:2], _class_name(values[2], columns[2], known, by_number))
 
-        stored = opened.store(opened.good_rows(check), ("sentence1", "sentence2", "label"))
+        rows = good_rows(opened.table, opened.bad_rows, check)
+        stored = store_rows(rows, ("sentence1", "sentence2", "label"), opened.folder, opened.bad_rows)
     return _numbered(stored, known, name)
 
 

@@ -70,7 +70,7 @@ class Wanted:
 
 
 def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[list[str], bool]:
-    """Column names of a TSV or CSV from its first row, and whether that row is a header.
+    """Return the column names of a TSV or CSV from its first row, and whether that row is a header.
 
     Without a header the names are the positions "1", "2", ...
 
@@ -90,14 +90,9 @@ def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[l
 
 
 def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str, ...]:
-    """The columns to read: the texts', then the score's if it was asked for or is called `score`.
+    """Choose the columns to read: the texts', then the score's if it was asked for or is called `score`.
 
-    The texts' are those that were stated, else those of known names, else the first.
-
-    Args:
-        names: all columns of the source.
-        wanted: what the caller stated.
-        name: the source's, for messages.
+    The texts' are those that were stated, else those of known names, else the first. `name` is the source's.
 
     Raises:
         InputError: a stated column is missing or there twice, or none could be chosen.
@@ -106,7 +101,12 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     if texts is None and len(names) >= len(wanted.result):
         texts = tuple(names[: len(wanted.result)])
     if texts is None:
-        raise InputError(_no_columns(names, wanted, name))
+        known = " or ".join("/".join(columns) for columns in wanted.known)
+        option = "columns, --columns" if len(wanted.result) > 1 else "column, --column"
+        raise InputError(
+            f"{name}: no columns for {' and '.join(wanted.result)} among {_listed(names)}. Known are {known}. "
+            f"State others ({option})."
+        )
     score = wanted.score_column
     if score is None:
         lower = [column.lower() for column in names]
@@ -133,16 +133,18 @@ def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
     known = [field for field in first_row if field.strip().lower() in names]
     if not known and not all(map(_LIKE_A_NAME.fullmatch, first_row)):
         return False
+    reason = ""
     if not known:
-        raise InputError(
-            f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. Each of its fields "
-            f"could be a column's name or a text of one word. {_NAME_OR_STATE}"
+        reason = "Each of its fields could be a column's name or a text of one word"
+    elif len(known) < len(first_row) or _known_texts(first_row, wanted) is None:
+        reason = (
+            f"A header is detected when all its fields are known names, with those of {' and '.join(wanted.result)} "
+            f"among them; here {', '.join(map(shorten, known))} could be"
         )
-    if len(known) < len(first_row) or _known_texts(first_row, wanted) is None:
+    if reason:
+        first = shorten(list(first_row))
         raise InputError(
-            f"{name}:1: cannot tell whether the first row is a header: {shorten(list(first_row))}. A header "
-            f"is detected when all its fields are known names, with those of {' and '.join(wanted.result)} "
-            f"among them; here {', '.join(map(shorten, known))} could be. {_NAME_OR_STATE}"
+            f"{name}:1: cannot tell whether the first row is a header: {first}. {reason}. {_NAME_OR_STATE}"
         )
     logger.info("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
     return True
@@ -161,22 +163,13 @@ def _require(chosen: Sequence[str], names: Sequence[str], name: str) -> None:
         if names.count(column) != 1:
             problem = "no column" if column not in names else f"{names.count(column)} columns are called"
             raise InputError(
-                f"{name}: {problem} {shorten(column)}. Its columns are {_listed(names)}. State one of these; "
-                "in a TSV "
+                f"{name}: {problem} {shorten(column)}. Its columns are {_listed(names)}. State one of these; in a TSV "
                 'or CSV without a header the columns are called "1", "2", ...'
             )
     if len(set(chosen)) < len(chosen):
         raise InputError(
             f"{name}: a column is stated twice: {', '.join(chosen)}. Each must be another one of {_listed(names)}."
         )
-
-
-def _no_columns(names: Sequence[str], wanted: Wanted, name: str) -> str:
-    known = " or ".join("/".join(columns) for columns in wanted.known)
-    return (
-        f"{name}: no columns for {' and '.join(wanted.result)} among {_listed(names)}. Known are {known}. "
-        f"State others ({'columns, --columns' if len(wanted.result) > 1 else 'column, --column'})."
-    )
 
 
 def _listed(names: Sequence[str]) -> str:

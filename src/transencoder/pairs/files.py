@@ -32,14 +32,10 @@ _CONTAINERS = {
 
 @contextmanager
 def open_stream(path: Path | None, name: str, *, is_gzip: bool, seekable_in: Path | None = None) -> Iterator[BinaryIO]:
-    """Open a file's bytes, unpacked.
+    """Open a file's bytes, unpacked; without a path those of stdin.
 
-    Args:
-        path: The file; None is stdin.
-        name: For messages.
-        is_gzip: Whether it is compressed.
-        seekable_in: a folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the
-            file cannot.
+    `seekable_in` is a folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the file
+    cannot.
 
     Raises:
         InputError: the file is missing, unreadable, a folder, or (when copied) not whole.

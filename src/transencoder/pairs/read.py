@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -221,8 +221,8 @@ def read_candidates(source: Source) -> Dataset:
                     check_text(text, f"{column}[{position}]")
             return values
 
-        rows = _flattened(opened.good_rows(check), opened.found.name)
-        return opened.store(rows, ("sentence1", "sentence2", "score", "query"))
+        rows = _flattened(good_rows(opened.table, opened.bad_rows, check), opened.found.name)
+        return store_rows(rows, ("sentence1", "sentence2", "score", "query"), opened.folder, opened.bad_rows)
 
 
 def read_rows(source: Source, wanted: Wanted) -> Dataset:
@@ -245,10 +245,10 @@ def read_rows(source: Source, wanted: Wanted) -> Dataset:
             column, parse = table.columns[n_texts], table.has_text_scores
             return (*values[:n_texts], checked_score(values[n_texts], column, source.score_range, parse=parse))
 
-        rows = _not_empty(opened.good_rows(check), table, bad_rows)
+        rows = _not_empty(good_rows(table, bad_rows, check), table, bad_rows)
         renamed = None if dataset is None else _renamed(dataset, table.columns, names)
         if renamed is None or bad_rows.skips:
-            return opened.store(rows, names)
+            return store_rows(rows, names, opened.folder, bad_rows)
         index = RowIndex()
         deque(index.watch(rows), maxlen=0)
         index.duplicates(renamed, bad_rows)
@@ -264,14 +264,6 @@ class OpenSource:
     bad_rows: BadRows
     folder: Path
     """For the Arrow file."""
-
-    def good_rows(self, check: Callable[[Sequence[object]], Sequence[object]]) -> Iterator[Row]:
-        """Yield the rows that pass a check, which returns their values or raises `Fault`."""
-        return good_rows(self.table, self.bad_rows, check)
-
-    def store(self, rows: Iterator[Row], columns: Sequence[str]) -> Dataset:
-        """Write rows to the cache folder and open them memory-mapped."""
-        return store_rows(rows, columns, self.folder, self.bad_rows)
 
 
 @contextmanager

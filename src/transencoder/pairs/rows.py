@@ -69,11 +69,7 @@ class BadRows:
         self._examples: dict[str, int] = {}
 
     def add(self, row: BadRow, kind: str | None = None) -> None:
-        """Take note of one bad row.
-
-        Args:
-            row: the row.
-            kind: what it is counted as; its reason where not given.
+        """Take note of one bad row, counted as a kind; default: its reason.
 
         Raises:
             InputError: bad rows are not to be skipped.
@@ -117,13 +113,7 @@ class Table:
 
 
 def good_rows(table: Table, bad_rows: BadRows, check: Callable[[Sequence[object]], Sequence[object]]) -> Iterator[Row]:
-    """Yield the rows that pass a check.
-
-    Args:
-        table: The rows.
-        bad_rows: Takes the others.
-        check: Returns a row's values, or raises `Fault`.
-    """
+    """Yield the rows that pass a check, which returns their values or raises `Fault`; `bad_rows` takes the others."""
     for row in table.rows:
         if isinstance(row, BadRow):
             bad_rows.add(row)
@@ -180,13 +170,7 @@ def check_text(value: object, name: str) -> None:
 
 
 def checked_score(value: object, column: str, score_range: tuple[float, float] | None, *, parse: bool) -> float:
-    """Return a score as a finite float in range.
-
-    Args:
-        value: What was read.
-        column: Where, for messages.
-        score_range: Lowest and highest score allowed, both included.
-        parse: Whether it is written as text.
+    """Return a score as a finite float in range, both ends included; `parse`: it is written as text.
 
     Raises:
         Fault: It is none.

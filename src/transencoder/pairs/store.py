@@ -53,12 +53,7 @@ class RowIndex:
             yield row
 
     def duplicates(self, dataset: Dataset, bad_rows: BadRows) -> NDArray[np.int64]:
-        """Find the rows that repeat an earlier one in all columns; log them, or add them to the bad rows.
-
-        Args:
-            dataset: All rows that passed by, as they are stored.
-            bad_rows: Says whether duplicates are dropped.
-        """
+        """Find the stored rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)
         rows, firsts = find_duplicates(dataset, dataset.column_names, hashes)
         name = bad_rows.name
