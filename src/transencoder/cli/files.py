@@ -84,11 +84,7 @@ def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
 def check_output(
     output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet"), *, source: str = STDOUT
 ) -> None:
-    """Refuse an output's name before the work for it is done.
-
-    Raises:
-        InputError: Another ending, a folder that does not exist, or the file that is read, `source`.
-    """
+    """Refuse a name before the work for it is done: another ending, no such folder, or the file that is read."""
     if output != STDOUT and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
         raise InputError(f"--output is {output!r}, which is the file that is read. Choose another name.")
     if Path(output).suffix not in formats and (output != STDOUT or ".tsv" not in formats):
@@ -111,7 +107,7 @@ def rows_of(dataset: Dataset, columns: list[str]) -> Iterator[Row]:
 
 
 def write_pairs(pairs: Dataset, output: str, scores: np.ndarray | None = None) -> None:
-    """Write `sentence1`, `sentence2` and, where given, `score`, float32 (n,); raises what `write_table` does."""
+    """Write `sentence1`, `sentence2` and, where given, `score`, float32 (n,)."""
     columns = ["sentence1", "sentence2"]
     rows = rows_of(pairs, columns)
     if scores is None:
@@ -127,11 +123,7 @@ def nine_digits(score: float) -> float:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_json: bool = False) -> None:
-    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines.
-
-    Raises:
-        InputError: As `check_output`, or a text with a tab or line end, which TSV cannot hold.
-    """
+    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines."""
     check_output(output)
     if output == STDOUT:
         _write_lines(columns, rows, sys.stdout, ".jsonl" if as_json else ".tsv")
@@ -146,11 +138,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_
 
 @contextmanager
 def whole_file(output: str) -> Iterator[Path]:
-    """Yield a name to write to; the file gets its own name when all is written, or is never there.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Yield a name to write to; the file gets its own name when all is written, or is never there."""
     try:
         with files.whole_file(Path(output)) as draft:
             yield draft

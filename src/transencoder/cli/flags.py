@@ -151,11 +151,7 @@ def add_config_flags(parser: argparse.ArgumentParser, config_class: type) -> Non
 
 
 def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespace) -> None:
-    """Put the flags that were given into a table of plain values, over what is there.
-
-    Raises:
-        InputError: A value of another type, or a member's field without a start to belong to.
-    """
+    """Put the flags that were given into a table of plain values, over what is there."""
     given = {name.removeprefix(_PREFIX): value for name, value in vars(args).items() if name.startswith(_PREFIX)}
     for name, setting in nested_settings(config_class).items():
         if name in given:

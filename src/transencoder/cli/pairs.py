@@ -300,11 +300,7 @@ def _made_pairs(options: Views, folder: Path) -> Iterator[tuple[str, Dataset]]:
 
 
 def _view(kind: Kind, side: int, options: Views) -> views.View:
-    """Make a view; `side` is 0 for `--first`, -1 for `--second`.
-
-    Raises:
-        InputError: An option is missing or cannot be used.
-    """
+    """Make a view; `side` is 0 for `--first`, -1 for `--second`."""
     from transencoder import encoders, views
 
     making, hub = options.making, options.rows.hub

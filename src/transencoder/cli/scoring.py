@@ -19,8 +19,6 @@ from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-
     from transencoder import labels, scorers
 
 
@@ -108,11 +106,7 @@ class Label:
 
 
 def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
-    """Return one weight for each model, all 1 where none is given.
-
-    Raises:
-        InputError: There are more or fewer, or one is not a finite number above 0.
-    """
+    """Return one weight for each model, a finite number above 0; all 1 where none is given."""
     found = list(weights) or [1.0] * n_models
     if len(found) != n_models:
         raise InputError(f"--weights has {len(found)} numbers for {n_models} models; give one for each")
@@ -123,48 +117,43 @@ def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
 
 @contextmanager
 def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
-    """Load the models as they were saved, bi- or cross-encoders; tokens are kept until the end.
-
-    Raises:
-        InputError: There is no such model or device, or a model cannot read texts of that length.
-    """
+    """Load the models as they were saved, bi- or cross-encoders; tokens are kept until the end."""
     with TemporaryDirectory(prefix="transencoder-") as folder:
         yield [_load_teacher(model, scoring, where, Path(folder)) for model in scoring.models]
 
 
 def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> labels.Teacher:
-    from transencoder import devices, encoders, labels
+    from sentence_transformers import SentenceTransformer
+
+    from transencoder import devices, encoders, labels, models, tokens
 
     device = devices.checked_device(scoring.device) if scoring.device else None
     folder = encoders.fetch(name, revision=scoring.revision, **where.hub)
     model = encoders.load_trained(folder, device, max_length=scoring.max_length)
-    scorer = _scorer(model, name, folder, scoring, token_folder)
-    return labels.Teacher(name=name, scorer=scorer, fingerprint=encoders.weights_fingerprint(folder))
-
-
-def _scorer(
-    model: SentenceTransformer | CrossEncoder, name: str, folder: Path, scoring: Models, token_folder: Path
-) -> scorers.Scorer:
-    from sentence_transformers import SentenceTransformer
-
-    from transencoder import encoders, models, scorers, tokens
-
-    cache, precision = tokens.TokenCache(token_folder), scoring.precision
     prompt, document_prompt = scoring.prompt, scoring.document_prompt
     if scoring.prompt_name is not None:
         prompt = models.named_prompt(model, scoring.prompt_name)
+    scorer: scorers.Scorer
     if isinstance(model, SentenceTransformer):
         if scoring.document_prompt_name is not None:
             document_prompt = models.named_prompt(model, scoring.document_prompt_name)
         models.warn_of_unused_prompts(folder, name, models.Prompts(prompt, document_prompt))
-        return scorers.BiScorer(model, precision=precision, cache=cache, prompt=prompt, document_prompt=document_prompt)
-    if document_prompt is not None or scoring.document_prompt_name is not None:
+        scorer = transencoder.BiScorer(
+            model,
+            precision=scoring.precision,
+            cache=tokens.TokenCache(token_folder),
+            prompt=prompt,
+            document_prompt=document_prompt,
+        )
+    elif document_prompt is not None or scoring.document_prompt_name is not None:
         raise InputError(f"{name} is a cross-encoder, which reads both texts at once: --document-prompt is not for it")
-    return scorers.CrossScorer(
-        model,
-        precision=precision,
-        cache=cache,
-        both_orders=scoring.both_orders,
-        prompt=prompt,
-        as_logit=encoders.gives_logits(model),
-    )
+    else:
+        scorer = transencoder.CrossScorer(
+            model,
+            precision=scoring.precision,
+            cache=tokens.TokenCache(token_folder),
+            both_orders=scoring.both_orders,
+            prompt=prompt,
+            as_logit=encoders.gives_logits(model),
+        )
+    return labels.Teacher(name=name, scorer=scorer, fingerprint=encoders.weights_fingerprint(folder))

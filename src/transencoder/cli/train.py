@@ -72,11 +72,7 @@ def _train_method(args: argparse.Namespace) -> None:
 
 
 def _config(options: Train, args: argparse.Namespace) -> RunConfig:
-    """Build the config that recipe, `--set` and flags make together.
-
-    Raises:
-        InputError: The recipe is of another method or several runs, or a value does not fit.
-    """
+    """Build the config that recipe, `--set` and flags make together."""
     config_class, table, origin = METHODS[args.method], dict[str, Any](), "options"
     if options.recipe is not None:
         path = recipes.find_recipe(options.recipe)
@@ -320,11 +316,7 @@ def _start_of(config: RunConfig) -> str | None:
 
 
 def _choose(runs: Sequence[_Variant]) -> None:
-    """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals.
-
-    Raises:
-        InputError: There is no dev set to choose by.
-    """
+    """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals."""
     from transencoder.report.scores import runs_table
 
     configs = {run.name: run.config for run in runs}
