@@ -1,9 +1,24 @@
-"""What the configs of all methods share: the run, one encoder's training, members, text, teachers. No heavy imports."""
+"""What the configs of all methods share, as methods name it: `configs.SentenceEncoder`. No heavy imports."""
 
+from transencoder.configs.encoder import EncoderConfig as EncoderConfig
+from transencoder.configs.encoder import Projection as Projection
+from transencoder.configs.encoder import SentenceEncoder as SentenceEncoder
+from transencoder.configs.encoder import SentenceFields as SentenceFields
+from transencoder.configs.encoder import SentenceStudent as SentenceStudent
+from transencoder.configs.encoder import TeacherFields as TeacherFields
+from transencoder.configs.encoder import ViewEncoder as ViewEncoder
+from transencoder.configs.encoder import check_queue as check_queue
+from transencoder.configs.encoder import fill_by_size as fill_by_size
+from transencoder.configs.encoder import training_projector as training_projector
+from transencoder.configs.encoder import width_of as width_of
+from transencoder.configs.fit import SIMCSE_FIT as SIMCSE_FIT
+from transencoder.configs.fit import Default as Default
 from transencoder.configs.fit import FitConfig as FitConfig
 from transencoder.configs.fit import Member as Member
 from transencoder.configs.fit import PretrainingConfig as PretrainingConfig
+from transencoder.configs.fit import fit_defaults as fit_defaults
 from transencoder.configs.ranges import BiLoss as BiLoss
+from transencoder.configs.ranges import Contradictions as Contradictions
 from transencoder.configs.ranges import Criterion as Criterion
 from transencoder.configs.ranges import CrossLoss as CrossLoss
 from transencoder.configs.ranges import Form as Form
@@ -14,5 +29,24 @@ from transencoder.configs.ranges import Pooling as Pooling
 from transencoder.configs.ranges import Precision as Precision
 from transencoder.configs.ranges import Selection as Selection
 from transencoder.configs.ranges import Texts as Texts
+from transencoder.configs.ranges import above_zero as above_zero
+from transencoder.configs.ranges import at_least as at_least
+from transencoder.configs.ranges import between as between
+from transencoder.configs.ranges import filled as filled
+from transencoder.configs.ranges import finite_from_zero as finite_from_zero
 from transencoder.configs.ranges import nearest as nearest
+from transencoder.configs.ranges import rising_pair as rising_pair
+from transencoder.configs.ranges import share as share
+from transencoder.configs.ranges import share_above_zero as share_above_zero
+from transencoder.configs.run import Cost as Cost
+from transencoder.configs.run import Given as Given
+from transencoder.configs.run import Helper as Helper
+from transencoder.configs.run import LabelledRows as LabelledRows
+from transencoder.configs.run import RandomNegatives as RandomNegatives
+from transencoder.configs.run import Relation as Relation
 from transencoder.configs.run import RunConfig as RunConfig
+from transencoder.configs.run import SecondView as SecondView
+from transencoder.configs.run import SpanRows as SpanRows
+from transencoder.configs.run import Teacher as Teacher
+from transencoder.configs.run import Text as Text
+from transencoder.configs.run import TrainingRows as TrainingRows

@@ -1,6 +1,6 @@
 """One paper a file: a config with its views, its loss, its teacher and its cost. No engine, no heavy imports."""
 
-from transencoder.configs import RunConfig
+from transencoder import configs
 from transencoder.methods.ckd import CKD as CKD
 from transencoder.methods.congen import ConGen as ConGen
 from transencoder.methods.contrastive_tension import ContrastiveTension as ContrastiveTension
@@ -15,7 +15,7 @@ from transencoder.methods.sct import SCT as SCT
 from transencoder.methods.simcse import SimCSE as SimCSE
 from transencoder.methods.trans_encoder import TransEncoder as TransEncoder
 
-METHODS: dict[str, type[RunConfig]] = {
+METHODS: dict[str, type[configs.RunConfig]] = {
     "trans-encoder": TransEncoder,
     "simcse": SimCSE,
     "mirror-bert": MirrorBERT,

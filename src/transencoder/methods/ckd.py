@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import Projection, SentenceStudent, check_queue, training_projector
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import above_zero
-from transencoder.configs.run import Cost, Given
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -17,22 +13,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CKD(SentenceStudent):
+class CKD(configs.SentenceStudent):
     """CKD: an embedding must find its teacher's own among those of thousands of sentences."""
 
     about = "Each sentence's embedding must find its teacher's among those of thousands of other sentences (CKD)."
 
-    projection: Projection = "training"
+    projection: configs.Projection = "training"
     """A linear layer from the student's width to the teacher's: in `training` only (released code, whatever the
     widths); `kept`, a part of the student, whose embeddings are then of the teacher's width; `auto`: in training where
     the widths differ, else none."""
-    pooling: Pooling | None = "cls"
+    pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test (released code: cls, there with BERT's pooler). None: the start's own."""
     queue_size: int = 65_536
     """The teacher's embeddings of earlier sentences (released code)."""
-    temperature: float | None = above_zero(None, ", or left out")
+    temperature: float | None = configs.above_zero(None, ", or left out")
     """Of the similarities, above 0 and fixed; None: learned, from 1 / e on (released code)."""
-    fit: FitConfig = fit_defaults(  # the released code's values where one device can have them
+    fit: configs.FitConfig = configs.fit_defaults(  # the released code's values where one device can have them
         learning_rate=(2e-4, "Peak learning rate of AdamW (released code, whose second beta is 0.98)."),
         batch_size=(512, "Sentences, or rows of views, a step and device (released code: 512 on each of 8 GPUs)."),
         epochs=(20, "Passes over the rows (released code: at most 20, stopped after 3 without a gain)."),
@@ -46,19 +42,19 @@ class CKD(SentenceStudent):
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
         """Return it as it is, once its queue is seen to hold a batch."""
         n_texts, more = (2, ", as both texts of a row enter it") if self.is_paired else (1, "")
-        check_queue(self.queue_size, n_processes * n_texts * (self.fit.batch_size or 1), more)
+        configs.check_queue(self.queue_size, n_processes * n_texts * (self.fit.batch_size or 1), more)
         return self
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return that of the queue, each vector of which takes part in a product, and in another for the gradient."""
         queued = self.queue_size * (dimension or 0)
-        return Cost(loss_operations=4 * queued * (2 if self.is_paired else 1), loss_state=queued)
+        return configs.Cost(loss_operations=4 * queued * (2 if self.is_paired else 1), loss_state=queued)
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make InfoNCE over the queue."""
         from transencoder.losses import CKDLoss, InstanceQueue
 
         assert given.dimension is not None, "there is a teacher"
         instances = InstanceQueue(self.queue_size, given.dimension)
-        projector = training_projector(self.distillation, student, given)
+        projector = configs.training_projector(self.distillation, student, given)
         return CKDLoss(student, instances, projector, temperature=self.temperature)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
-from transencoder.configs import FitConfig, Pooling, encoder
-from transencoder.configs.encoder import Projection, TeacherFields, ViewEncoder
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import above_zero
-from transencoder.configs.run import Cost, Given, Teacher
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -26,29 +22,29 @@ _RELEASED: dict[float, dict[str, float | None]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConGen(TeacherFields, ViewEncoder):
+class ConGen(configs.TeacherFields, configs.ViewEncoder):
     """ConGen: a text and its view are as alike to real sentences as the text is for a teacher."""
 
     about = (
         "A text and its view go through the encoder, and each must be as alike to thousands of sentences as the text "
         "is for a teacher (ConGen)."
     )
-    inputs: ClassVar[tuple[str, ...]] = (*ViewEncoder.inputs, *TeacherFields.inputs)
+    inputs = (*configs.ViewEncoder.inputs, *configs.TeacherFields.inputs)
 
-    projection: Projection = "kept"
+    projection: configs.Projection = "kept"
     """A linear layer and tanh from the student's width to the teacher's: `kept`, a part of the student, whose
     embeddings are then of the teacher's width (released code, whatever the widths); in `training` only; `auto`: in
     training where the widths differ, else none."""
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (released code: mean). None: the start's own."""
     queue_size: int | None = None
     """Rows whose first texts, embedded by the teacher, fill the queue at first; nothing is trained on them. None: the
     released number for the start's size, 16,384 or 65,536."""
-    temperature: float | None = above_zero(None, ", released are 0.05 to 0.1")
+    temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
     """Of the student's similarities, above 0; None: the released one for the start's size, 0.05 or 0.07."""
-    teacher_temperature: float | None = above_zero(None, ", released are 0.05 to 0.1")
+    teacher_temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
     """Of the teacher's similarities, above 0; None: the released one, 0.05."""
-    fit: FitConfig = fit_defaults(
+    fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(None, "Peak learning rate of AdamW; None: the released one for the start's size, 5e-5 to 5e-4."),
         batch_size=(128, "Rows a step and device."),
         epochs=(20, "Passes over the rows."),
@@ -59,22 +55,22 @@ class ConGen(TeacherFields, ViewEncoder):
     """How the encoder is trained."""
 
     @property
-    def distillation(self) -> Teacher:
+    def distillation(self) -> configs.Teacher:
         """The teacher, whose embeddings of rows of their own fill the queue."""
         return replace(super().distillation, has_tanh=True, n_queued=self.queue_size or 0)
 
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
         """Return it with the released values for the model nearest in size."""
-        filled = encoder.fill_by_size(self, _RELEASED, n_parameters)
-        encoder.check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
+        filled = configs.fill_by_size(self, _RELEASED, n_parameters)
+        configs.check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
         return filled
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return that of the queue, each vector of which takes part in two products for p and two for q."""
         queued = (self.queue_size or 0) * (dimension or 0)
-        return Cost(loss_operations=2 * 8 * queued, loss_state=queued)
+        return configs.Cost(loss_operations=2 * 8 * queued, loss_state=queued)
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make the divergence from the teacher's similarities to the queue."""
         from transencoder.losses import ConGenLoss, InstanceQueue
 
@@ -82,5 +78,5 @@ class ConGen(TeacherFields, ViewEncoder):
         assert self.temperature is not None and self.teacher_temperature is not None, "filled"
         instances = InstanceQueue(len(given.queue), given.dimension)
         instances.push(given.queue)
-        projector = encoder.training_projector(self.distillation, student, given)
+        projector = configs.training_projector(self.distillation, student, given)
         return ConGenLoss(student, instances, self.temperature, self.teacher_temperature, projector)

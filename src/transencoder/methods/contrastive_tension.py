@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import Contradictions, at_least
-from transencoder.configs.run import Cost, Given, RandomNegatives, TrainingRows
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -17,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastiveTension(SentenceEncoder):
+class ContrastiveTension(configs.SentenceEncoder):
     """Contrastive Tension: two copies agree on the same sentence and disagree on different ones; the better is kept."""
 
     about = (
@@ -25,14 +21,14 @@ class ContrastiveTension(SentenceEncoder):
         "sentences of a low one; the copy that is better on dev is kept, without dev the first (Contrastive Tension)."
     )
 
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper). None: the start's own."""
     negatives: Literal["random", "in_batch"] = "random"
     """Random pairs of other sentences (paper), or the batch's other sentences with a learned temperature
     (sentence-transformers)."""
-    n_negatives: int = at_least(1, 7, ", the paper's is 7")
+    n_negatives: int = configs.at_least(1, 7, ", the paper's is 7")
     """Random negative pairs for each sentence (paper: 7)."""
-    fit: FitConfig = fit_defaults(
+    fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             1e-5,
             "Peak learning rate. Released code: falls from 1e-5 to 2e-6 in steps over 2,000 batches, here in a line to "
@@ -61,29 +57,29 @@ class ContrastiveTension(SentenceEncoder):
     )
     """How the encoders are trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
         if self.is_paired:
             yield "columns names two; Contrastive Tension makes its pairs itself: name one, or none"
 
     @property
-    def rows(self) -> TrainingRows:
+    def rows(self) -> configs.TrainingRows:
         """Each sentence with itself, and, for random negatives, pairs of different ones."""
         if self.negatives == "in_batch":
-            return TrainingRows(text=self.text)
-        made = RandomNegatives(n_negatives=self.n_negatives)
-        return TrainingRows(text=self.text, made=made, per_text=1 + self.n_negatives)
+            return configs.TrainingRows(text=self.text)
+        made = configs.RandomNegatives(n_negatives=self.n_negatives)
+        return configs.TrainingRows(text=self.text, made=made, per_text=1 + self.n_negatives)
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make the loss with the second copy."""
         from transencoder.losses import ContrastiveTensionLoss, InBatchContrastiveTensionLoss
 
         return (InBatchContrastiveTensionLoss if self.negatives == "in_batch" else ContrastiveTensionLoss)(student)
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return the cost of both copies; a step takes one of each pair through either."""
-        return Cost(n_encoders=2)
+        return configs.Cost(n_encoders=2)
 
     def candidates(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Return the second copy, which is kept where it does better on dev."""

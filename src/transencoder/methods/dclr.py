@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import SentenceEncoder, width_of
-from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
-from transencoder.configs.ranges import above_zero, between, finite_from_zero
-from transencoder.configs.run import Cost, Given, Helper
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -17,42 +13,42 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DCLR(SentenceEncoder):
+class DCLR(configs.SentenceEncoder):
     """DCLR: dropout views, negatives weighed by a frozen model, and noise vectors as further negatives."""
 
     about = (
         "Each sentence goes through the encoder twice, and must find itself among noise vectors and those others of "
         "its batch that a frozen model does not find too alike (DCLR)."
     )
-    inputs: ClassVar[tuple[str, ...]] = ("complement",)
+    inputs = ("complement",)
 
     complement: str
     """The frozen bi-encoder that weighs the negatives: a folder, a hub id, or `minilm`, with the start's tokenizer.
     Released code: the unsupervised SimCSE of the same base model."""
-    complement_pooling: Pooling | None = None
+    complement_pooling: configs.Pooling | None = None
     """Pooling of `complement`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
-    pooling: Pooling | None = "cls"
+    pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
     projector: bool = True
     """A linear layer and tanh on the embeddings while training, gone at test. Released code: for base models, on top of
     the pretrained pooler, where ours is on the pooling."""
-    temperature: float = above_zero(0.05, ", the paper's is 0.05")
+    temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
-    threshold: float = between(-1, 1, 0.9, "it is a cosine, from -1 to 1")
+    threshold: float = configs.between(-1, 1, 0.9, "it is a cosine, from -1 to 1")
     """A negative whose cosine to the sentence is above it in `complement` is left out. Released code: BERT 0.9,
     RoBERTa 0.85."""
-    noise_ratio: float = finite_from_zero(1.0)
+    noise_ratio: float = configs.finite_from_zero(1.0)
     """Noise vectors for each sentence of the batch; 0: none. Released code: BERT-base 1, RoBERTa-base 2.5,
     BERT-large 3, RoBERTa-large 5."""
-    n_noise_steps: int = finite_from_zero(4)
+    n_noise_steps: int = configs.finite_from_zero(4)
     """Steps up the loss's gradient that make the noise hard (released code)."""
-    noise_step_size: float = finite_from_zero(1e-3)
+    noise_step_size: float = configs.finite_from_zero(1e-3)
     """Length of each step (released code)."""
     loss_form: Literal["weighted", "elementwise"] = "weighted"
     """The paper's weighted InfoNCE, or the released code's element-wise cross-entropy, which made the published
     numbers. Its missing attention masks are not followed."""
-    fit: FitConfig = fit_defaults(
-        SIMCSE_FIT,
+    fit: configs.FitConfig = configs.fit_defaults(
+        configs.SIMCSE_FIT,
         learning_rate=(3e-5, "Peak learning rate. Released code: RoBERTa-large 1e-5."),
         batch_size=(128, "Sentences a step and device (released code)."),
         epochs=(3, "Passes over the sentences. Released code: base 3, large 1."),
@@ -60,15 +56,15 @@ class DCLR(SentenceEncoder):
     """How the encoder is trained."""
 
     @property
-    def helpers(self) -> tuple[Helper, ...]:
+    def helpers(self) -> tuple[configs.Helper, ...]:
         """The frozen model."""
-        return (Helper(field="complement", form="bi", pooling=self.complement_pooling),)
+        return (configs.Helper(field="complement", form="bi", pooling=self.complement_pooling),)
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return the student's, and a third of it for one view through the frozen model."""
-        return Cost(relative=1 + 1 / 6)
+        return configs.Cost(relative=1 + 1 / 6)
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make weighted InfoNCE with noise."""
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
@@ -81,5 +77,5 @@ class DCLR(SentenceEncoder):
             n_noise_steps=self.n_noise_steps,
             noise_step_size=self.noise_step_size,
             form=self.loss_form,
-            projector=tanh_projector(width_of(student)) if self.projector else None,
+            projector=tanh_projector(configs.width_of(student)) if self.projector else None,
         )

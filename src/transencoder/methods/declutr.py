@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import Contradictions, above_zero, share
-from transencoder.configs.run import Given, Helper, Relation, SpanRows, Text, TrainingRows
+from transencoder import configs
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -18,18 +14,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeCLUTR(EncoderConfig):
+class DeCLUTR(configs.EncoderConfig):
     """DeCLUTR: spans of one document that lie near each other mean alike."""
 
     about = (
         "Spans of words are drawn from each document; a span must find the spans near it among those of other places "
         "and documents, and guess its own masked words (DeCLUTR)."
     )
-    inputs: ClassVar[tuple[str, ...]] = ("documents",)
+    inputs = ("documents",)
 
     documents: str | Dataset
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
     document_words: int = 2048
     """Words that every document must have; two or three characters are one where a script sets no spaces. The longest
@@ -39,29 +35,31 @@ class DeCLUTR(EncoderConfig):
     """Anchors a document (paper, section 4.1: 2)."""
     n_positives: int = 2
     """Positives an anchor, whose embeddings are averaged (paper: 2)."""
-    relation: Relation = "any"
+    relation: configs.Relation = "any"
     """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = 1
     """Times that each document is drawn from. Paper: 1; more for small corpora."""
-    temperature: float = above_zero(0.05, ", the paper's is 0.05")
+    temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
-    mask_ratio: float = share(0.15, " of the tokens")
+    mask_ratio: float = configs.share(0.15, " of the tokens")
     """Share of the anchors' tokens to guess (paper); 0: none, and the start needs no language-modelling head."""
-    fit: FitConfig = fit_defaults(  # the released code's, but for AdamW's epsilon (1e-6) and bias correction (none)
-        learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),
-        batch_size=(4, "Documents a step and device. Paper: 16 on four GPUs, so 4."),
-        epochs=(1, "Passes over the documents. Paper: 1, small 3."),
-        max_length=(512, "Tokens of a span; the rest is cut off."),
-        warmup_ratio=(0.1, "Share of the steps with rising rate (paper: slanted triangles, a tenth)."),
-        weight_decay=(0.1, "AdamW weight decay, not on biases and LayerNorm (paper)."),
-        bucket_batches=(
-            1,
-            "Batches in a window that is sorted by length. 1, since a batch's other spans are the negatives.",
-        ),
+    fit: configs.FitConfig = (
+        configs.fit_defaults(  # the released code's, but for AdamW's epsilon (1e-6) and bias correction (none)
+            learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),
+            batch_size=(4, "Documents a step and device. Paper: 16 on four GPUs, so 4."),
+            epochs=(1, "Passes over the documents. Paper: 1, small 3."),
+            max_length=(512, "Tokens of a span; the rest is cut off."),
+            warmup_ratio=(0.1, "Share of the steps with rising rate (paper: slanted triangles, a tenth)."),
+            weight_decay=(0.1, "AdamW weight decay, not on biases and LayerNorm (paper)."),
+            bucket_batches=(
+                1,
+                "Batches in a window that is sorted by length. 1, since a batch's other spans are the negatives.",
+            ),
+        )
     )
     """How the encoder is trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         if len(self.columns) > 1:
             yield f"columns names {len(self.columns)} columns; documents have one"
@@ -76,9 +74,9 @@ class DeCLUTR(EncoderConfig):
         yield from self.spans.contradictions()  # which refuses numbers that make no spans
 
     @property
-    def spans(self) -> SpanRows:
+    def spans(self) -> configs.SpanRows:
         """The spans that are drawn from each document."""
-        return SpanRows(
+        return configs.SpanRows(
             document_words=self.document_words,
             n_anchors=self.n_anchors,
             n_positives=self.n_positives,
@@ -87,11 +85,11 @@ class DeCLUTR(EncoderConfig):
         )
 
     @property
-    def rows(self) -> TrainingRows:
+    def rows(self) -> configs.TrainingRows:
         """Several spans of a document a row, their length by words against the 32 tokens a pair is reckoned with."""
         spans = self.spans
-        return TrainingRows(
-            text=Text(
+        return configs.TrainingRows(
+            text=configs.Text(
                 source=self.documents,
                 kind="documents",
                 columns=self.columns,
@@ -105,11 +103,11 @@ class DeCLUTR(EncoderConfig):
         )
 
     @property
-    def helpers(self) -> tuple[Helper, ...]:
+    def helpers(self) -> tuple[configs.Helper, ...]:
         """The head that guesses masked words."""
-        return (Helper(field="start", form="head", otherwise="mask_ratio 0"),) if self.mask_ratio else ()
+        return (configs.Helper(field="start", form="head", otherwise="mask_ratio 0"),) if self.mask_ratio else ()
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make the contrast between spans, and the masked words of the anchors."""
         from transencoder.losses import DeCLUTRLoss
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import SentenceEncoder, width_of
-from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
-from transencoder.configs.ranges import above_zero, finite_from_zero, share_above_zero
-from transencoder.configs.run import Cost, Given, Helper
+from transencoder import configs
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,30 +15,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffCSE(SentenceEncoder):
+class DiffCSE(configs.SentenceEncoder):
     """DiffCSE: SimCSE, and a discriminator that finds replaced words with the embedding's help."""
 
     about = (
         "Each sentence goes through the encoder twice and must find itself among the others of its batch; its "
         "embedding must also help to tell which of its words a masked language model has replaced (DiffCSE)."
     )
-    inputs: ClassVar[tuple[str, ...]] = ("generator",)
+    inputs = ("generator",)
 
     generator: str
     """The frozen masked language model that edits sentences, with the start's vocabulary: a folder or a hub id. Paper:
     `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
-    pooling: Pooling | None = "cls"
+    pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
-    temperature: float = above_zero(0.05, ", the paper's is 0.05")
+    temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
-    detection_weight: float = finite_from_zero(0.005, ", the paper's is 0.005")
+    detection_weight: float = configs.finite_from_zero(0.005, ", the paper's is 0.005")
     """Weight of the replaced-token detection beside the contrast (paper, lambda: 0.005 for similarity, 0.05 else)."""
-    mask_ratio: float = share_above_zero(0.3, " of the tokens")
+    mask_ratio: float = configs.share_above_zero(0.3, " of the tokens")
     """Share of a sentence's tokens that the generator guesses, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
     counts_padding: bool = False
     """Count padding in the detection's mean, as the released code does."""
-    fit: FitConfig = fit_defaults(
-        SIMCSE_FIT,
+    fit: configs.FitConfig = configs.fit_defaults(
+        configs.SIMCSE_FIT,
         learning_rate=(7e-6, "Peak learning rate. Released code: BERT-base 7e-6, RoBERTa-base 1e-5."),
         batch_size=(64, "Sentences a step and device (released code)."),
         epochs=(2, "Passes over the sentences (released code: 2)."),
@@ -50,15 +46,15 @@ class DiffCSE(SentenceEncoder):
     """How the encoder is trained."""
 
     @property
-    def helpers(self) -> tuple[Helper, ...]:
+    def helpers(self) -> tuple[configs.Helper, ...]:
         """The generator."""
-        return (Helper(field="generator", form="masked"),)
+        return (configs.Helper(field="generator", form="masked"),)
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return the student's, as much for the discriminator, and a third of it for a generator of the same size."""
-        return Cost(relative=2 + 1 / 3, n_encoders=2)
+        return configs.Cost(relative=2 + 1 / 3, n_encoders=2)
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make InfoNCE and the detection, through the projector.
 
         Raises:
@@ -67,7 +63,7 @@ class DiffCSE(SentenceEncoder):
         from transencoder.losses import DiffCSELoss, batch_norm_projector
 
         generator, tokenizer = given.helpers["generator"]
-        width, discriminator = width_of(student), deepcopy(student.transformers_model)
+        width, discriminator = configs.width_of(student), deepcopy(student.transformers_model)
         assert discriminator is not None, "every model here has a transformer"
         words = discriminator.get_input_embeddings()
         if "embeddings" not in dict(discriminator.named_children()) or words.embedding_dim != width:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.fit import Default, fit_defaults
-from transencoder.configs.ranges import Contradictions, at_least, between, rising_pair
-from transencoder.configs.run import Given, LabelledRows, Text, TrainingRows
+from transencoder import configs
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
     from torch import nn
 
-_FIT: dict[str, Default] = {
+_FIT: dict[str, configs.Default] = {
     "learning_rate": (2e-5, "Peak learning rate of AdamW (paper: Adam)."),
     "batch_size": (16, "Pairs a step and device (paper)."),
     "epochs": (1, "Passes over the pairs (paper: 1 of NLI, 4 of STS-B)."),
@@ -30,11 +26,11 @@ _FIT: dict[str, Default] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class DvBERT(EncoderConfig):
+class DvBERT(configs.EncoderConfig):
     """A bi-encoder from labelled pairs, alone (SBERT) or with cross-encoders as teachers (DvBERT)."""
 
     about = "A bi-encoder learns labelled pairs (SBERT)."
-    inputs: ClassVar[tuple[str, ...]] = (
+    inputs = (
         *("labelled", "more_labelled", "label_column", "score_range", "n_labelled"),
         *("teacher", "cross", "new_head"),
     )
@@ -51,26 +47,26 @@ class DvBERT(EncoderConfig):
     """The classes in the order of their numbers; empty: what the data set says, else what occurs, in order."""
     label_column: str | None = None
     """Name of the column of classes or scores; None: `label`, `labels` or `gold_label`, or `score`."""
-    score_range: tuple[float, ...] = rising_pair(0.0, 1.0)
+    score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
     """Lowest and highest score of files, which become 0 and 1: `0 5` of STS."""
-    n_labelled: int | None = at_least(1, None)
+    n_labelled: int | None = configs.at_least(1, None)
     """Train on so many of the labelled pairs, drawn with the seed; None: on all."""
     teacher: tuple[str, ...] = ()
     """Cross-encoders that teach: pretrained models, which learn the labels first, or cross-encoders that have learned
     such labels already. Paper: BERT and RoBERTa. None: SBERT."""
     new_head: bool = False
     """Give the teachers a new head and let them learn the labels, whatever they had learned before: NLI, then STS-B."""
-    soft_share: float | None = between(0, 1, None, "it is a weight, 0 to 1")
+    soft_share: float | None = configs.between(0, 1, None, "it is a weight, 0 to 1")
     """With teachers: fixed weight of their losses, 0 to 1, beside 1 less it of the loss to gold (Figure 3); None: the
     share of gold in the targets grows in a line from 0 to 1 (teacher annealing, section 2.3)."""
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
-    fit: FitConfig = fit_defaults(_FIT)
+    fit: configs.FitConfig = configs.fit_defaults(_FIT)
     """How the bi-encoder is trained."""
-    cross: FitConfig = fit_defaults(_FIT)
+    cross: configs.FitConfig = configs.fit_defaults(_FIT)
     """How the teachers are trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
         if len(self.columns) == 1:
@@ -103,9 +99,9 @@ class DvBERT(EncoderConfig):
         return True
 
     @property
-    def rows(self) -> TrainingRows:
+    def rows(self) -> configs.TrainingRows:
         """The labelled pairs, and what else labels them."""
-        labels = LabelledRows(
+        labels = configs.LabelledRows(
             kind=self.label_kind,
             sources=(self.labelled, *self.more_labelled),
             class_names=self.class_names,
@@ -117,9 +113,11 @@ class DvBERT(EncoderConfig):
             teachers_fit=self.cross,
             new_head=self.new_head,
         )
-        return TrainingRows(text=Text(source=self.labelled, columns=self.columns, is_paired=True, labels=labels))
+        return configs.TrainingRows(
+            text=configs.Text(source=self.labelled, columns=self.columns, is_paired=True, labels=labels)
+        )
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make the divergence of classes, or the squared error of cosines, from gold and the teachers."""
         from transencoder.losses import CosineRegressionLoss, DualViewLoss
 

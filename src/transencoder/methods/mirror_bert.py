@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import SentenceEncoder
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
-from transencoder.configs.run import Given, SecondView, TrainingRows
+from transencoder import configs
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MirrorBERT(SentenceEncoder):
+class MirrorBERT(configs.SentenceEncoder):
     """Mirror-BERT: a text and its copy with a span masked, through two dropout masks."""
 
     about = (
@@ -26,20 +22,20 @@ class MirrorBERT(SentenceEncoder):
         "(Mirror-BERT)."
     )
 
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test. Released code: mean for BERT (over padding too, which we leave out), cls for
     RoBERTa. None: the start's own."""
-    temperature: float = above_zero(0.04, ", the paper's is 0.04")
+    temperature: float = configs.above_zero(0.04, ", the paper's is 0.04")
     """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
-    span_characters: int = at_least(0, 5)
+    span_characters: int = configs.at_least(0, 5)
     """Characters that are masked in the second view (released code); 0: none, as for words. Not where the views are two
     columns."""
     mask_token: str | None = None
     """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
-    drophead: float = share(0.0, " of the heads")
+    drophead: float = configs.share(0.0, " of the heads")
     """Probability that an attention head is dropped, for a text and in a layer; 0 to below 1, one head always stays.
     Released code: BERT 0.2, RoBERTa 0.05, both with `fit.dropout` 0; words 0."""
-    fit: FitConfig = fit_defaults(
+    fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(2e-5, "Learning rate of AdamW (released code)."),
         batch_size=(200, "Texts a step and device (released code)."),
         epochs=(1, "Passes over the texts. Released code: sentences 1, words 2."),
@@ -55,7 +51,7 @@ class MirrorBERT(SentenceEncoder):
     )
     """How the encoder is trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout, span_characters and drophead are all 0, and then both views are the same"
@@ -64,21 +60,21 @@ class MirrorBERT(SentenceEncoder):
             yield "mask_token is given, but two columns are the views as they are; leave one of them out"
 
     @property
-    def rows(self) -> TrainingRows:
+    def rows(self) -> configs.TrainingRows:
         """The text, and its copy with a span masked."""
-        masked = SecondView(
+        masked = configs.SecondView(
             kind="span-mask",
             mask_token=self.mask_token,
             n_characters=self.span_characters,
             otherwise="give mask_token, or span_characters 0",
         )
-        return TrainingRows(
+        return configs.TrainingRows(
             text=self.text,
-            made=masked if self.span_characters else SecondView(),
+            made=masked if self.span_characters else configs.SecondView(),
             need_dropout=not (self.span_characters or self.drophead or self.is_paired),
         )
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make InfoNCE in both directions, the student's heads dropped.
 
         Raises:

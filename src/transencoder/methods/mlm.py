@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
-from transencoder.configs import FitConfig, RunConfig
-from transencoder.configs.encoder import SentenceFields
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import Contradictions, at_least, share, share_above_zero
-from transencoder.configs.run import Pipeline, Text
+from transencoder import configs
 
 _SHORTEST_BLOCK = 8
 _HEAD_WIDTH = 64
@@ -17,14 +12,14 @@ _HEAD_WIDTH = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class MLM(SentenceFields, RunConfig):
+class MLM(configs.SentenceFields, configs.RunConfig):
     """Masked language modelling: a pretrained model learns the words of a domain, or a small one is made from nothing.
 
     No bi-encoder yet: the run's folder is the start of one.
     """
 
     about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."
-    pipeline: ClassVar[Pipeline] = "language-model"
+    pipeline = "language-model"
 
     start: str | None = None
     """The pretrained model to go on with, with its language-modelling head: a folder or a hub id. Not with
@@ -37,17 +32,17 @@ class MLM(SentenceFields, RunConfig):
     """Name of the text column; empty: `text`, `sentence`, else the first."""
     from_scratch: bool = False
     """Make a lower-cased word-piece tokenizer of the text, and a BERT with random weights."""
-    layers: int = at_least(1, 4)
+    layers: int = configs.at_least(1, 4)
     """Of a model from nothing: transformer layers."""
     width: int = 256
     """Of a model from nothing: size of its embeddings, a multiple of 64."""
-    vocabulary: int = at_least(100, 12000)
+    vocabulary: int = configs.at_least(100, 12000)
     """Of a model from nothing: word pieces."""
-    mask_ratio: float = share_above_zero(0.15, " of the tokens")
+    mask_ratio: float = configs.share_above_zero(0.15, " of the tokens")
     """Share of the tokens to guess, above 0 and below 1 (BERT: 0.15)."""
-    held_out: float = share(0.01, " of the text")
+    held_out: float = configs.share(0.01, " of the text")
     """Share of the text's blocks that is not trained on, to measure the model before and after; 0: none."""
-    fit: FitConfig = fit_defaults(
+    fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             None,
             "Peak learning rate of AdamW; None: 5e-5 for a pretrained model, 5e-4 for one from nothing.",
@@ -59,7 +54,7 @@ class MLM(SentenceFields, RunConfig):
     )
     """How the model is trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
         if self.from_scratch == (self.start is not None):
@@ -74,7 +69,7 @@ class MLM(SentenceFields, RunConfig):
             yield f"fit.max_length is {self.fit.max_length}; it must be at least {_SHORTEST_BLOCK}"
         yield from self._of_shape()
 
-    def _of_shape(self) -> Contradictions:
+    def _of_shape(self) -> configs.Contradictions:
         if not self.from_scratch:
             for each in fields(self):
                 if each.name in ("layers", "width", "vocabulary") and getattr(self, each.name) != each.default:
@@ -87,6 +82,6 @@ class MLM(SentenceFields, RunConfig):
                 yield f"{name} is for a start; leave it out with from_scratch"
 
     @property
-    def text(self) -> Text:
+    def text(self) -> configs.Text:
         """The sentences."""
-        return Text(source=self.sentences, columns=self.columns, n_sentences=self.n_sentences, least_rows=1)
+        return configs.Text(source=self.sentences, columns=self.columns, n_sentences=self.n_sentences, least_rows=1)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from transencoder.configs import FitConfig, Pooling, encoder
-from transencoder.configs.encoder import ViewEncoder, width_of
-from transencoder.configs.fit import fit_defaults
-from transencoder.configs.ranges import Contradictions, above_zero, at_least, share
-from transencoder.configs.run import Cost, Given, Teacher, TrainingRows
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,19 +35,19 @@ _RELEASED_DISTILLATION: _Table = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SCT(ViewEncoder):
+class SCT(configs.ViewEncoder):
     """SCT: two views of a sentence, each as alike to thousands of earlier sentences as the other one is."""
 
     about = (
         "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier sentences "
         "as the other view is (SCT)."
     )
-    inputs: ClassVar[tuple[str, ...]] = (*ViewEncoder.inputs, "teacher", "teacher_pooling")
+    inputs = (*configs.ViewEncoder.inputs, "teacher", "teacher_pooling")
 
     teacher: str | None = None
     """Distillation (paper, section 3.4): a larger bi-encoder, a folder, a run, a hub id or `minilm`. Its embeddings of
     the views, computed once, are references too, in queues of their own."""
-    teacher_pooling: Pooling | None = None
+    teacher_pooling: configs.Pooling | None = None
     """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     own_loss: bool = True
     """With a teacher: whether the views learn from each other too (equation 3)."""
@@ -59,20 +55,20 @@ class SCT(ViewEncoder):
     """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
     views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
     a linear layer and tanh are a part of the student, also at test. Empty settings are that code's."""
-    pooling: Pooling | None = "mean"
+    pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""
-    queue_size: int | None = at_least(0, None)
+    queue_size: int | None = configs.at_least(0, None)
     """Embeddings in each of the two queues, 0: the batch alone; None: Table 1's for the start's size, 16,384 to
     131,072."""
-    temperature: float | None = above_zero(None, ", the paper's are 0.01 to 0.05")
+    temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
     """Of the similarities of what learns, above 0; None: Table 1's for the start's size, 0.03 to 0.05."""
-    reference_temperature: float | None = above_zero(None, ", the paper's are 0.01 to 0.05")
+    reference_temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
     """Of the references' similarities, above 0; None: Table 1's for the start's size, 0.01 to 0.04, and none where the
     objective is contrastive."""
     projector: bool = True
     """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
     width there is then a linear layer."""
-    expansion: int = at_least(1, 10)
+    expansion: int = configs.at_least(1, 10)
     """Width of the projector's inner layers, in embeddings (paper: 10)."""
     comparison: Literal["cross", "identical"] = "cross"
     """Each view learns the other's distribution, or its own (Table 4: much worse)."""
@@ -83,10 +79,10 @@ class SCT(ViewEncoder):
     """One queue for both views instead of one for each (Table 4: worse)."""
     renew_queues: bool = True
     """Whether embeddings enter the queues, or these stay as they are at first, random (Table 4: worse)."""
-    momentum: float | None = share(None)
+    momentum: float | None = configs.share(None)
     """The reference is a copy of the encoder that follows it, of which this share stays at each batch; None: the
     encoder itself (paper). Table 4: worse with."""
-    fit: FitConfig = fit_defaults(
+    fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             None,
             "Peak learning rate of AdamW; None: Table 1's for the start's size, 3e-4 or 5e-4; 1e-4 in most second "
@@ -100,7 +96,7 @@ class SCT(ViewEncoder):
     )
     """How the encoder is trained."""
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
         if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss or self.two_step):
@@ -140,34 +136,36 @@ class SCT(ViewEncoder):
         )
 
     @property
-    def rows(self) -> TrainingRows:
+    def rows(self) -> configs.TrainingRows:
         """The views, which must differ where they are references for each other."""
         is_same = self.view_kind == "as-is" and not self.is_paired
         return replace(super().rows, need_dropout=is_same and self.learns_from_itself)
 
     @property
-    def distillation(self) -> Teacher | None:
+    def distillation(self) -> configs.Teacher | None:
         """The teacher; in the second step the student keeps a layer to its width."""
         if self.teacher is None:
             return None
         projection: Literal["kept", "training"] = "kept" if self.two_step else "training"
-        return Teacher(model=self.teacher, pooling=self.teacher_pooling, projection=projection, has_tanh=self.two_step)
+        return configs.Teacher(
+            model=self.teacher, pooling=self.teacher_pooling, projection=projection, has_tanh=self.two_step
+        )
 
     def prepared(self, n_parameters: int, n_processes: int) -> Self:
         """Return it with the values of the row whose model is nearest in size: Table 1's, or the released code's."""
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         if self.objective == "contrastive":
             table = {size: row | {"reference_temperature": None} for size, row in table.items()}
-        filled = encoder.fill_by_size(self, table, n_parameters)
+        filled = configs.fill_by_size(self, table, n_parameters)
         if filled.queue_size:
             n_views, more = (2, ", as both views enter one queue") if self.one_queue else (1, ", or be 0")
-            encoder.check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
+            configs.check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
             return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record
         return replace(filled, fit=fit)
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return that of the queues and of the MLPs.
 
         Each vector of a queue takes part in two products for p and two for q. A checkpoint has three numbers for each
@@ -177,16 +175,16 @@ class SCT(ViewEncoder):
         queued = (self.queue_size or 0) * sum(widths)
         has_mlps = self.projector and not self.two_step
         in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
-        return Cost(
+        return configs.Cost(
             loss_operations=2 * (8 * queued + 6 * in_mlps),
             loss_state=(1 if self.one_queue else 2) * queued + 3 * in_mlps,
         )
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make the divergence of the views' similarity distributions, and of a teacher's (equation 3)."""
         from transencoder.losses import SCTLoss
 
-        width, dimension = width_of(student), given.dimension
+        width, dimension = configs.width_of(student), given.dimension
         return SCTLoss(
             student,
             self._comparison(width) if self.learns_from_itself else None,

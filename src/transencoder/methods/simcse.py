@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from transencoder.configs import FitConfig, Pooling
-from transencoder.configs.encoder import SentenceEncoder, width_of
-from transencoder.configs.fit import SIMCSE_FIT, fit_defaults
-from transencoder.configs.ranges import above_zero
-from transencoder.configs.run import Given
+from transencoder import configs
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -17,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimCSE(SentenceEncoder):
+class SimCSE(configs.SentenceEncoder):
     """Unsupervised SimCSE: each sentence twice through the encoder, dropout makes the difference."""
 
     about = (
@@ -25,19 +21,21 @@ class SimCSE(SentenceEncoder):
         "dropout changed it (SimCSE)."
     )
 
-    pooling: Pooling | None = "cls"
+    pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test. Paper: the raw [CLS] at test. None: the start's own, mean for a plain model."""
     projector: bool = True
     """A linear layer and tanh on the embeddings while training, gone at test (paper, section 3). The
     sentence-transformers page has none."""
-    temperature: float = above_zero(0.05, ", the paper's is 0.05")
+    temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper, section 4). The sentence-transformers page: a scale of 20, which is
     the same."""
-    fit: FitConfig = fit_defaults(SIMCSE_FIT)
+    fit: configs.FitConfig = configs.fit_defaults(configs.SIMCSE_FIT)
     """How the encoder is trained."""
 
-    def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
+    def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Make InfoNCE in one direction, through the projector."""
         from transencoder.losses import InfoNCELoss, tanh_projector
 
-        return InfoNCELoss(student, self.temperature, tanh_projector(width_of(student)) if self.projector else None)
+        return InfoNCELoss(
+            student, self.temperature, tanh_projector(configs.width_of(student)) if self.projector else None
+        )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
-from transencoder.configs import BiLoss, CrossLoss, FitConfig, Form, Head, LabelPolicy, Member, PretrainingConfig
-from transencoder.configs.ranges import Contradictions, OfEmbeddings, at_least, filled, rising_pair, share
-from transencoder.configs.run import Pipeline, RunConfig
+from transencoder import configs
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +16,7 @@ LARGE_PARAMETERS = 200_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransEncoder(RunConfig):
+class TransEncoder(configs.RunConfig):
     """Bi- and cross-encoders teach each other on unlabelled pairs: self-distillation, with several starts mutual.
 
     Paper, section 2.
@@ -28,7 +26,7 @@ class TransEncoder(RunConfig):
         "In each cycle a bi-encoder scores the pairs, a cross-encoder learns those scores, scores the pairs in turn, "
         "and a bi-encoder learns from it."
     )
-    pipeline: ClassVar[Pipeline] = "pairs"
+    pipeline = "pairs"
 
     pairs: str | Dataset | None = None
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
@@ -38,24 +36,24 @@ class TransEncoder(RunConfig):
     documents: str | Dataset | None = None
     """What the sentences are paired with, from a file of the same kinds: each mined pair is then a query and a
     document, in this order, for is_symmetric false."""
-    n_sentences: int | None = at_least(1, None)
+    n_sentences: int | None = configs.at_least(1, None)
     """Mine pairs of so many of the sentences, drawn with the seed; None: of all."""
-    n_pairs: int | None = at_least(1, None)
+    n_pairs: int | None = configs.at_least(1, None)
     """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
     each up to 10,000, 2 for each up to 50,000."""
     extra_pairs: str | Dataset | None = None
     """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
-    n_extra_pairs: int | None = at_least(1, None)
+    n_extra_pairs: int | None = configs.at_least(1, None)
     """How many of the extra pairs, drawn with the seed; None: all."""
     labelled: str | Dataset | None = None
     """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split it is. They
     join the pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
     teachers' (DvBERT's annealing; neither paper mixes it in)."""
-    n_labelled: int | None = at_least(1, None)
+    n_labelled: int | None = configs.at_least(1, None)
     """How many of the labelled pairs, drawn with the seed; None: all."""
-    score_range: tuple[float, ...] = rising_pair(0.0, 1.0)
+    score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
     """Lowest and highest gold score of a labelled file, which are to be 0 and 1: `0 5` of STS."""
-    members: tuple[Member, ...]
+    members: tuple[configs.Member, ...]
     """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
     share_labels: bool = True
     """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
@@ -63,15 +61,15 @@ class TransEncoder(RunConfig):
     alternate_members: bool = False
     """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
     (section 2.4, footnote 5); else all learn in each cycle."""
-    workers: int | None = at_least(1, None)
+    workers: int | None = configs.at_least(1, None)
     """With several members: how many are trained at once, each in a process of its own, with the GPU of its number or
     its share of the threads; None: one for each GPU, in turn on one or on a CPU. Given equal threads, it changes no
     result."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
-    cycles: int | None = at_least(1, None)
+    cycles: int | None = configs.at_least(1, None)
     """Cycles bi -> cross -> bi. Paper, Table 16: 3 graded, 5 binary."""
-    patience_cycles: int | None = at_least(1, None)
+    patience_cycles: int | None = configs.at_least(1, None)
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
@@ -80,30 +78,30 @@ class TransEncoder(RunConfig):
     each criterion of `transencoder.selection` says without labels. Nothing is chosen by it."""
     same_form: bool = False
     """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made."""
-    cross_loss: CrossLoss = "bce"
+    cross_loss: configs.CrossLoss = "bce"
     """How a cross-encoder learns: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
     raw logit, which is then the score (Table 8: the student copies its teacher)."""
-    bi_loss: BiLoss = "mse"
+    bi_loss: configs.BiLoss = "mse"
     """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or Table 8's
     cross-entropy (does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
-    label_policy: LabelPolicy = "clip"
+    label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
-    start_weight: float = share(0.0, " of the teachers")
+    start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
     """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
-    cross_test_length: int | None = at_least(1, None)
+    cross_test_length: int | None = configs.at_least(1, None)
     """Tokens of a pair when the cross-encoder is tested; None: as it was trained (paper). Released code: 512."""
     ensemble_metric: Literal["mean", "released"] = "mean"
     """Of several members: the metric of their mean score (paper), or what the released code does: for bi-encoders the
     best of four similarities on each graded test set, chosen on that set, and for binary ones the mean of the AUCs."""
-    head: Head = "pooler"
+    head: configs.Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
-    pretraining: PretrainingConfig = PretrainingConfig()
+    pretraining: configs.PretrainingConfig = configs.PretrainingConfig()
     """Masked language modelling over the pairs, before the cross-encoder learns from labels."""
-    bi: FitConfig = FitConfig()
+    bi: configs.FitConfig = configs.FitConfig()
     """How the bi-encoder is trained."""
-    cross: FitConfig = FitConfig()
+    cross: configs.FitConfig = configs.FitConfig()
     """How the cross-encoder is trained."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
@@ -116,13 +114,13 @@ class TransEncoder(RunConfig):
         """Whether both forms' checkpoints are evaluated during training, on dev or by criteria that need no labels."""
         return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
 
-    def fit_of(self, member: Member, form: Form) -> FitConfig:
+    def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
         """Return how a member's bi- or cross-encoders are trained."""
         fit = self.bi if form == "bi" else self.cross
         own = {name: getattr(member, f"{form}_{name}") for name in ("learning_rate", "epochs")}
         return replace(fit, **{name: value for name, value in own.items() if value is not None})
 
-    def pretraining_of(self, member: Member) -> PretrainingConfig:
+    def pretraining_of(self, member: configs.Member) -> configs.PretrainingConfig:
         """Return how a member's cross-encoders first learn to guess masked words of the pairs."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
@@ -150,11 +148,11 @@ class TransEncoder(RunConfig):
         return replace(
             self,
             cycles=cycles,
-            cross=filled(self.cross, cross | {"warmup_ratio": 0.1}),
-            bi=filled(self.bi, bi | {"warmup_ratio": 0.0}),
+            cross=configs.filled(self.cross, cross | {"warmup_ratio": 0.1}),
+            bi=configs.filled(self.bi, bi | {"warmup_ratio": 0.0}),
         )
 
-    def contradictions(self) -> Contradictions:
+    def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from self._of_text()
         yield from self._of_documents()
@@ -163,7 +161,7 @@ class TransEncoder(RunConfig):
         yield from self._of_pretraining()
         yield from super().contradictions()
 
-    def _of_text(self) -> Contradictions:
+    def _of_text(self) -> configs.Contradictions:
         if (self.pairs is None) == (self.sentences is None):
             yield (
                 f"pairs and sentences are both {'missing' if self.pairs is None else 'given'}; give pairs, or "
@@ -181,7 +179,7 @@ class TransEncoder(RunConfig):
         if self.score_range != (0.0, 1.0) and self.labelled is None:
             yield "score_range is of a labelled file; leave it out"
 
-    def _of_documents(self) -> Contradictions:
+    def _of_documents(self) -> configs.Contradictions:
         if self.documents is None:
             if self.document_column is not None:
                 yield "document_column is of documents; give both, or leave it out"
@@ -196,9 +194,9 @@ class TransEncoder(RunConfig):
                 "set it false"
             )
 
-    def _of_members(self) -> Contradictions:
+    def _of_members(self) -> configs.Contradictions:
         members = self.members
-        if not isinstance(members, tuple) or not all(isinstance(member, Member) for member in members):
+        if not isinstance(members, tuple) or not all(isinstance(member, configs.Member) for member in members):
             yield f"members is {members!r}; give a tuple, such as members=(Member(start='minilm'),)"
         if not members:
             yield "members is empty; give at least one start, for example --start minilm"
@@ -226,7 +224,7 @@ class TransEncoder(RunConfig):
                 "leave document_prompt out"
             )
 
-    def _of_selection(self) -> Contradictions:
+    def _of_selection(self) -> configs.Contradictions:
         if self.record_criteria and self.dev is None:
             yield "record_criteria needs a dev set to compare with; give dev, or leave record_criteria out"
         for form, selection in (("bi", self.bi.selection), ("cross", self.cross.selection)):
@@ -237,7 +235,7 @@ class TransEncoder(RunConfig):
                     f"{form}.selection is member_agreement, but no two members learn side by side; give two, or take "
                     "another criterion"
                 )
-        if self.cross.selection in get_args(OfEmbeddings):
+        if self.cross.selection in get_args(configs.OfEmbeddings):
             yield (
                 f"cross.selection is {self.cross.selection}: it is of embeddings, and a cross-encoder has none; take "
                 "teacher_agreement, start_agreement, member_agreement, view_preference or last"
@@ -246,7 +244,7 @@ class TransEncoder(RunConfig):
         if self.patience_cycles is not None and not has_choice:
             yield "patience_cycles needs what to choose by; give dev, or another selection than last"
 
-    def _of_pretraining(self) -> Contradictions:
+    def _of_pretraining(self) -> configs.Contradictions:
         epochs = max(self.pretraining_of(member).epochs for member in self.members)
         if epochs and self.same_form:
             yield (
