@@ -325,7 +325,7 @@ def scripted(monkeypatch):
             for i, prefix in enumerate(prefixes)
         )
         data = Data(training=None, record={}, kind="pairs", dev=None, tests=[])
-        return CycleContext(config=config, executor=None, data=data, members=members), made
+        return CycleContext(config=config, executor=None, data=data, members=members, max_length=None), made
 
     return make
 
