@@ -119,7 +119,6 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     values = _common(result) | {
         "title": title_of(result),
         "facts": run_facts(result),
-        "forms": results.forms_of(result),
         "summary": [(scores.summary_title(row), row) for row in scores.summary_rows(result)],
         "rows": rows,
         "intervals": intervals,
@@ -135,10 +134,6 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "lengths": lengths,
         "mined": mined,
         "mined_plot": histogram,
-        "longest_stage": max([stage["seconds"] for stage in result["stages"]], default=0.0) or 1.0,
-        "environment": words.environment_of(result),
-        "changed": words.changed_settings(result),
-        "settings": words.all_settings(result["config"]),
     }
     drawn = [gains, *curves, *(plot for *_, both in lessons for plot in both), lengths, histogram]
     return values, [plot for plot in drawn if plot is not None]

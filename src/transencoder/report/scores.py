@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,9 +68,7 @@ class Unlabelled:
     @property
     def terminal(self) -> Table:
         """Return the table that the command line prints where there is nothing else."""
-        table = Table(caption=self.caption)
-        for title in ("", *self.header):
-            table.add_column(title, justify="right" if title else "left", no_wrap=True)
+        table = _table(self.header, caption=self.caption)
         for name, _, cells in self.rows:
             table.add_row(name, *cells)
         return table
@@ -127,14 +125,21 @@ def score_cells(row: ScoreRow) -> tuple[str, ...]:
 def summary_table(result: Result) -> Table:
     """Make the table that the command line prints at the end of a run."""
     rows, of_members, header = score_rows(result), member_rows(result), score_header(result)
-    table = Table(title=shown_metrics(result), caption=None if rows else "nothing was measured")
-    for position, title in enumerate(header):
-        table.add_column(title, justify="left" if position == 0 else "right", no_wrap=True)
+    table = _table(header[1:], title=shown_metrics(result), caption=None if rows else "nothing was measured")
     for row in [*rows, *of_members]:
         if row.name.startswith(AVERAGE) or row in of_members[:1]:
             table.add_section()
         cells = zip(header, score_cells(row), strict=True)
         table.add_row(*(_coloured(cell) if title == _GAIN else cell for title, cell in cells))
+    return table
+
+
+def _table(columns: Iterable[str], *, title: str | None = None, caption: str | None = None) -> Table:
+    """Make a table of numbers, whose rows have names."""
+    table = Table(title=title, caption=caption)
+    table.add_column("", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
     return table
 
 
@@ -147,16 +152,13 @@ def _coloured(cell: str) -> Text:
 def runs_table(runs: Mapping[str, Result]) -> Table:
     """Make a table of runs of one recipe: dev and the tests' average of each form, mean and deviation."""
     first = next(iter(runs.values()))
-    table = Table(title=shown_metrics(first))
-    table.add_column("", no_wrap=True)
     values = {}
     for form in results.forms_of(first):
         values[f"{form} dev"] = [(result["dev"] or {}).get(form) for result in runs.values()]
         for metric, names in results.tests_by_metric(first).items():
             title = f"{form} average ({metric})" if len(names) > 1 else f"{form} {names[0]}"
             values[title] = [results.mean_over(result["scores"].get(form, {}), names) for result in runs.values()]
-    for title in values:
-        table.add_column(title, justify="right", no_wrap=True)
+    table = _table(values, title=shown_metrics(first))
     for i, name in enumerate(runs):
         table.add_row(name, *(number(column[i]) for column in values.values()))
     if len(runs) > 1:

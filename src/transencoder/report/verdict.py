@@ -3,15 +3,15 @@
 The words are in verdict.txt.jinja and notes.txt.jinja.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.metrics import includes_zero
-from transencoder.records import FORM_TITLES, DataRecord, Interval, Result
+from transencoder.records import FORM_TITLES, Interval, Result
 from transencoder.report.scores import summary_rows
-from transencoder.report.words import missing_rows_line, no_difference, render
+from transencoder.report.words import render
 
 Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep the base model", "unknown"]
 Finding = Literal["better", "worse", "open", "unmeasured"]
@@ -77,7 +77,6 @@ def verdict_of(result: Result) -> Verdict:
         "is_measured": is_measured,
         "compared": compared,
         "open_forms": of["open"],
-        "no_difference": no_difference,
         "retrieval": (before, after),
         "cross_is_weak": results.looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
     }
@@ -119,54 +118,21 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
 
 def notes_of(result: Result) -> list[str]:
     """Return what to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    kind, record = results.training_data(result)
-    criteria, scores = result.get("criteria", {}), result["scores"]
+    compared = [(form, each) for form in FORM_TITLES for each in comparisons(result, form)]
     values = {
         "result": result,
-        "kind": kind,
-        "record": record,
-        "forms": results.forms_of(result),
-        "n_members": len(result["config"].get("members") or []),
-        "bad_files": _bad_files(result, record),
-        "missing_rows": missing_rows_line(record),
         "had_a_choice": _had_a_choice(result),
-        "is_tested": any(scores.values()),
-        "undefined_forms": [form for form in FORM_TITLES if None in scores.get(form, {}).values()],
-        "start_scores": list(_start_scores(result)),
-        "worse": [
-            (form, each) for form in FORM_TITLES for each in comparisons(result, form) if each.finding == "worse"
-        ],
-        "weak": [
-            *results.weak_start_notes(criteria.get("start", {})),
-            *results.weak_cross_notes(criteria.get("cross", {})),
-        ],
+        "worse": [(form, each) for form, each in compared if each.finding == "worse"],
         "forgot_its_pairs": forgot_its_pairs(result),
         "collapse": _collapse(result.get("uniformity", {})),
     }
     return [*filter(None, render("notes.txt.jinja", values).split("\n")), *result["notes"]]
 
 
-def _bad_files(result: Result, record: DataRecord) -> list[str]:
-    more_files = {
-        "bad-extra-rows.tsv": "extra" in record,
-        "bad-documents.tsv": "documents" in record,
-        "bad-rows-2.tsv and so on": bool(result["config"].get("more_labelled")),
-    }
-    return ["bad-rows.tsv", *(name for name, may_be in more_files.items() if may_be)]
-
-
 def _had_a_choice(result: Result) -> bool:
     """Check whether some form was evaluated more than once."""
     parts = {form: [cycle[form] for cycle in result["cycles"] if form in cycle] for form in results.forms_of(result)}
     return any(sum(len(part.get("criteria", ())) for part in of_form) > 1 for of_form in parts.values())
-
-
-def _start_scores(result: Result) -> Iterator[tuple[str, float | None, float | None]]:
-    """Return for each metric its mark and the base model's averages, as it is and as the run reads it."""
-    found, groups = result["scores"], results.tests_by_metric(result)
-    for metric, names in groups.items() if "start_as_is" in found else ():
-        own, run = (results.mean_over(found[name], names) for name in ("start_as_is", "start"))
-        yield results.metric_mark(metric, groups), own, run
 
 
 def _collapse(found: Mapping[str, float | None]) -> tuple[float, float] | None:

@@ -75,10 +75,22 @@ def _environment(is_html: bool) -> Environment:
         "ticked": _ticked,
         "title_of": FORM_TITLES.__getitem__,
     }
-    functions = (data_sets, pretraining_line, reproduce_command, settings_line, short_commit, starts_of)
+    functions = (
+        all_settings,
+        changed_settings,
+        data_sets,
+        environment_of,
+        missing_rows_line,
+        no_difference,
+        pretraining_line,
+        reproduce_command,
+        settings_line,
+        starts_of,
+    )
     style, script = (Markup(loader.get_source(environment, name)[0]) for name in ("style.css", "page.js"))
     environment.globals |= {each.__name__: each for each in functions}
     environment.globals |= {"results": results, "style": style, "script": script, "shapes": SHAPES}
+    environment.globals["form_titles"] = FORM_TITLES
     return environment
 
 
