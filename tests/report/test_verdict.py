@@ -14,59 +14,57 @@ def shifted(result, **by):
     return result
 
 
-ONLY_BI, ONLY_CROSS, KEEP = "use only the bi-encoder", "use only the cross-encoder", "keep the base model"
 OPEN = "no significant difference between the"
 
 
 @pytest.mark.parametrize(
-    ("bi", "cross", "advice", "sentence"),
+    ("bi", "cross", "sentence"),
     [
-        (1.5, 0.5, "use it", "Use them: on the tests the base model has 75.00, the bi-encoder +1.50 and the cross-enc"),
-        (1.5, -0.5, ONLY_BI, "Use only the bi-encoder; do not use the cross-encoder: on the tests"),
-        (-1.5, 0.5, ONLY_CROSS, "Use only the cross-encoder and keep the base model for embeddings: "),
-        (-1.5, -0.5, KEEP, "Keep the base model: on the tests the base model has 75.00, the bi-encoder -1.50 and"),
-        (0.0, -0.001, "unknown", f"N{OPEN[1:]} bi-encoder and the cross-encoder and the base model on these tests: "),
+        (
+            1.5,
+            0.5,
+            "Use them: on the tests the base model has 75.00, the bi-encoder +1.50 and the cross-encoder +0.50.",
+        ),
+        (1.5, -0.5, "Use only the bi-encoder; do not use the cross-encoder: on the tests"),
+        (-1.5, 0.5, "Use only the cross-encoder and keep the base model for embeddings: "),
+        (-1.5, -0.5, "Keep the base model: on the tests the base model has 75.00, the bi-encoder -1.50 and"),
+        (0.0, -0.001, f"N{OPEN[1:]} bi-encoder and the cross-encoder and the base model on these tests: "),
     ],
 )
-def test_the_tests_decide(result, bi, cross, advice, sentence):
+def test_the_tests_decide(result, bi, cross, sentence):
     verdict = verdict_of(shifted(result, bi=bi, cross=cross))
-    assert verdict.advice == advice
-    assert verdict.sentence.startswith(sentence)
-    assert f"**{verdict.sentence}**" in report_text(result).split("## ")[0]
+    assert verdict.startswith(sentence)
+    assert f"**{verdict}**" in report_text(result).split("## ")[0]
 
 
 @pytest.mark.parametrize(
-    ("bi", "cross", "advice", "sentence"),
+    ("bi", "cross", "sentence"),
     [
-        ((0.2, 2.8), (0.1, 0.9), "use it", "Use them: "),
-        ((-0.2, 3.2), (0.1, 0.9), ONLY_CROSS, f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
-        ((0.2, 2.8), (-0.1, 1.1), ONLY_BI, f"Use only the bi-encoder; {OPEN} cross-encoder and "),
-        ((-0.2, 3.2), (-0.1, 1.1), "unknown", f"N{OPEN[1:]} bi-encoder and the cross-encoder and the "),
-        ((-0.2, 3.2), (-1.1, -0.1), "unknown", f"Do not use the cross-encoder; {OPEN} bi-encoder"),
-        ((-3.2, -0.2), (-0.1, 1.1), "unknown", f"Keep the base model for embeddings; {OPEN} cross"),
-        ((-3.2, -0.2), (-1.1, -0.1), KEEP, "Keep the base model: "),
-        ((0.0, 0.0), (0.1, 0.9), ONLY_CROSS, f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
+        ((0.2, 2.8), (0.1, 0.9), "Use them: "),
+        ((-0.2, 3.2), (0.1, 0.9), f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
+        ((0.2, 2.8), (-0.1, 1.1), f"Use only the bi-encoder; {OPEN} cross-encoder and "),
+        ((-0.2, 3.2), (-0.1, 1.1), f"N{OPEN[1:]} bi-encoder and the cross-encoder and the "),
+        ((-0.2, 3.2), (-1.1, -0.1), f"Do not use the cross-encoder; {OPEN} bi-encoder"),
+        ((-3.2, -0.2), (-0.1, 1.1), f"Keep the base model for embeddings; {OPEN} cross"),
+        ((-3.2, -0.2), (-1.1, -0.1), "Keep the base model: "),
+        ((0.0, 0.0), (0.1, 0.9), f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
     ],
 )
-def test_what_may_be_chance_is_no_gain(result, bi, cross, advice, sentence):
+def test_what_may_be_chance_is_no_gain(result, bi, cross, sentence):
     shifted(result, bi=sum(bi) / 2, cross=sum(cross) / 2)
     result["intervals"] = {"average": {"scores": {}, "gains": {"bi": bi, "cross": list(cross)}}}
     verdict = verdict_of(result)
-    assert verdict.advice == advice
-    assert verdict.sentence.startswith(sentence)
     said = f"the bi-encoder {sum(bi) / 2:+.2f}"
-    assert said in verdict.sentence
+    assert verdict.startswith(sentence) and said in verdict
     open_one = f"{said} (95 % of resamples between {bi[0]:+.2f} and {bi[1]:+.2f})"
-    assert (open_one in verdict.sentence) == (bi[0] <= 0 <= bi[1])
+    assert (open_one in verdict) == (bi[0] <= 0 <= bi[1])
 
 
 def test_a_gain_on_dev_is_said_to_be_of_what_chose_and_may_be_chance(result):
     result["scores"] = {}
     result["dev"] = {"start": 86.61, "bi": 86.62, "cross": 88.0}
     result["intervals"] = {"dev": {"scores": {}, "gains": {"bi": [-0.3, 0.4], "cross": [0.5, 2.3]}}}
-    verdict = verdict_of(result)
-    assert verdict.advice == "use only the cross-encoder"
-    assert verdict.sentence == (
+    assert verdict_of(result) == (
         "Use only the cross-encoder; no significant difference between the bi-encoder and the base model on this dev "
         "set: on dev, which chose the checkpoints, the base model has 86.61, the bi-encoder +0.01 (95 % of resamples between "
         "-0.30 and +0.40) and the cross-encoder +1.39."
@@ -76,33 +74,26 @@ def test_a_gain_on_dev_is_said_to_be_of_what_chose_and_may_be_chance(result):
 def test_a_model_of_one_form_is_used_or_not(result):
     for each in (result["best"], result["scores"]):
         del each["cross"]
-    assert verdict_of(shifted(result, bi=1.0)).sentence.startswith("Use it: ")
-    assert verdict_of(shifted(result, bi=-1.0)).advice == "keep the base model"
+    assert verdict_of(shifted(result, bi=1.0)).startswith("Use it: ")
+    assert verdict_of(shifted(result, bi=-1.0)).startswith("Keep the base model: ")
 
 
 def test_a_metric_that_is_undefined_does_not_speak_for_a_model(result):
     result["scores"]["bi"] = dict.fromkeys(result["scores"]["start"])  # it collapsed: no metric
     verdict = verdict_of(shifted(result, cross=1.0))
-    assert verdict.advice == "use only the cross-encoder"
-    assert "the bi-encoder – and the cross-encoder +1.00" in verdict.sentence
-
-
-def test_nothing_measured_is_said(bare_result):
-    verdict = verdict_of(bare_result)
-    assert verdict.advice == "unknown"
-    assert "is unknown without labels" in verdict.sentence and "transencoder evaluate" in verdict.sentence
+    assert verdict.startswith("Use only the cross-encoder and keep the base model for embeddings: ")
+    assert "the bi-encoder – and the cross-encoder +1.00" in verdict
 
 
 def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded(bare_result):
+    unknown = "Whether these models are better than the base model is unknown without labels: label a hundred pairs or "
+    assert verdict_of(bare_result).startswith(unknown) and "transencoder evaluate" in verdict_of(bare_result)
     start, cross = {"self_retrieval": 91.0}, {"teacher_agreement": 95.0}
     bare_result["criteria"] = {"start": start, "bi": {"self_retrieval": 87.0}, "cross": cross}
     verdict = verdict_of(bare_result)
-    assert verdict.advice == "keep the base model" and "rank 87.00 against 91.00" in verdict.sentence
+    assert verdict.startswith("Keep the base model: nothing was measured") and "rank 87.00 against 91.00" in verdict
     bare_result["criteria"]["bi"] = {"self_retrieval": 92.0}
-    verdict = verdict_of(bare_result)
-    assert verdict.advice == "unknown" and verdict.sentence.startswith(
-        "Whether these models are better than the base model is unknown"
-    )
+    assert verdict_of(bare_result).startswith(unknown)
 
 
 @pytest.mark.parametrize("agreement", [23.0, None])
@@ -117,13 +108,11 @@ def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded
 def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_result, record, note, agreement):
     """None: it says the same of all pairs."""
     bare_result |= record(agreement)
-    verdict = verdict_of(bare_result)
-    assert verdict.advice == "unknown"
-    assert verdict.sentence.startswith("Do not use the cross-encoder, which did not learn")
+    assert verdict_of(bare_result).startswith("Do not use the cross-encoder, which did not learn")
     (found,) = [each for each in notes_of(bare_result) if note in each]
     assert ("23.00" if agreement else "–") in found
     bare_result |= record(95.0)
-    assert verdict_of(bare_result).sentence.startswith("Whether these models are better than the base model is unknown")
+    assert verdict_of(bare_result).startswith("Whether these models are better than the base model is unknown")
     assert not any("looks weak" in each for each in notes_of(bare_result))
 
 
@@ -133,9 +122,7 @@ def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
     result["config"] |= {"label_both_orders": True, "is_symmetric": True}
     text = report_text(result)
     assert "1,200 bad rows of the training pairs were skipped; bad-rows.tsv in" in text
-    assert "mean of its scores for both orders" in text and "mean of its scores for both orders" in model_card(
-        result, "cross"
-    )
+    assert all("mean of its scores for both orders" in each for each in (text, model_card(result, "cross")))
     result["config"]["is_symmetric"] = False
     assert not any("both orders" in note for note in notes_of(result))
 

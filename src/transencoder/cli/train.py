@@ -119,7 +119,7 @@ def _show_result(result: Any) -> None:
         if unlabelled := unlabelled_of(result):
             show(unlabelled.terminal)
     if "mlm" not in result["best"]:
-        show(verdict_of(result).sentence)
+        show(verdict_of(result))
     for line in filter(None, (pretraining_line(result), *notes_of(result))):
         show(line)
 

@@ -84,7 +84,7 @@ def _common(result: Result) -> Values:
     """Return what both forms of the report show."""
     return {
         "result": result,
-        "verdict": None if "mlm" in result["best"] else verdict_of(result).sentence,
+        "verdict": None if "mlm" in result["best"] else verdict_of(result),
         "notes": notes_of(result),
         "metrics": scores.shown_metrics(result),
         "unlabelled": scores.unlabelled_of(result),

@@ -13,7 +13,6 @@ from transencoder.records import FORM_TITLES, Interval, Result
 from transencoder.report.scores import summary_rows
 from transencoder.report.words import render
 
-Advice = Literal["use it", "use only the bi-encoder", "use only the cross-encoder", "keep the base model", "unknown"]
 Finding = Literal["better", "worse", "open", "unmeasured"]
 
 FALLEN_RETRIEVAL = 3.5
@@ -47,49 +46,25 @@ class Comparison(NamedTuple):
         return "worse" if trained < start else "better"
 
 
-class Verdict(NamedTuple):
-    """The advice on a run's models."""
-
-    advice: Advice
-    sentence: str
-
-
-def verdict_of(result: Result) -> Verdict:
-    """Advise on a run's models: by the tests where there are any, else by dev.
+def verdict_of(result: Result) -> str:
+    """Advise on a run's models in a sentence: by the tests where there are any, else by dev.
 
     Without labels a run can be seen to have failed, not to have succeeded.
     """
     compared = {form: found[0] for form in results.forms_of(result) if (found := comparisons(result, form))}
-    of = {
-        finding: [form for form, each in compared.items() if each.finding == finding]
-        for finding in ("better", "open", "unmeasured")
-    }
     criteria = result.get("criteria", {})
     before, after = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
-    is_measured = len(of["unmeasured"]) < len(compared)
-    if is_measured:
-        advice = _advice(of["better"], of["open"], len(compared))
-    else:
-        has_fallen = before is not None and after is not None and before - after > FALLEN_RETRIEVAL
-        advice = "keep the base model" if has_fallen else "unknown"
     values = {
-        "advice": advice,
-        "is_measured": is_measured,
         "compared": compared,
-        "open_forms": of["open"],
+        "better": [form for form, each in compared.items() if each.finding == "better"],
+        "open_forms": [form for form, each in compared.items() if each.finding == "open"],
+        "is_measured": any(each.finding != "unmeasured" for each in compared.values()),
         "retrieval": (before, after),
+        "has_fallen": before is not None and after is not None and before - after > FALLEN_RETRIEVAL,
         "cross_is_weak": results.looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
     }
     sentence = render("verdict.txt.jinja", values)
-    return Verdict(advice, sentence[0].upper() + sentence[1:])
-
-
-def _advice(better: list[Form], unknown: list[Form], n_forms: int) -> Advice:
-    if len(better) == n_forms:
-        return "use it"
-    if better:
-        return "use only the cross-encoder" if better == ["cross"] else "use only the bi-encoder"
-    return "unknown" if unknown else "keep the base model"
+    return sentence[0].upper() + sentence[1:]
 
 
 def forgot_its_pairs(result: Result) -> bool:

@@ -74,33 +74,22 @@ def stage_folder_name(name: str, key: str) -> str:
     return f"{name.replace('/', '-')}-{key[:12]}"
 
 
-def write_record(
-    folder: Path,
-    name: str,
-    key: str,
-    *,
-    config: Json,
-    inputs: Sequence[str],
-    result: Mapping[str, Any],
-    started: str,
-    seconds: float,
-    environment: Mapping[str, Any],
-) -> StageRecord:
+def write_record(draft: StageRecord, *, config: Json, inputs: Sequence[str]) -> StageRecord:
     """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
     content = {
         "format": 1,
-        "name": name,
-        "key": key,
+        "name": draft.name,
+        "key": draft.key,
         "config": config,
         "inputs": list(inputs),
-        "result": plain(result, "result"),
-        "outputs": _collect_outputs(folder),
-        "started": started,
-        "seconds": round(seconds, 3),
-        "environment": dict(environment),
+        "result": plain(draft.result, "result"),
+        "outputs": _collect_outputs(draft.folder),
+        "started": draft.started,
+        "seconds": round(draft.seconds, 3),
+        "environment": dict(draft.environment),
     }
-    atomic_json(folder / RECORD_NAME, content)
-    return _as_record(folder, content, reused=False)
+    atomic_json(draft.folder / RECORD_NAME, content)
+    return _as_record(draft.folder, content, reused=False)
 
 
 def read_record(folder: Path, key: str) -> StageRecord | None:

@@ -183,26 +183,19 @@ class Run:
         try:
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
-                asked, started, begin = plain(config, "config"), now(), time.monotonic()  # compute might change it
+                draft = StageRecord(name=name, key=key, folder=folder, started=now(), environment=self.environment)
+                asked, begin = plain(config, "config"), time.monotonic()  # now: compute might change the config
                 result = compute(folder)
                 self._ranks.barrier()  # other ranks may still be writing
 
                 def conclude() -> StageRecord:
-                    earlier = interrupted_seconds(read_log(self.folder), key)
-                    record = write_record(
-                        folder,
-                        name,
-                        key,
-                        config=asked,
-                        inputs=inputs,
-                        result=result,
-                        started=started,
-                        seconds=earlier + time.monotonic() - begin,
-                        environment=self.environment,
+                    seconds = interrupted_seconds(read_log(self.folder), key) + time.monotonic() - begin
+                    done = write_record(
+                        replace(draft, result=dict(result), seconds=seconds), config=asked, inputs=inputs
                     )
-                    self.log("stage_done", name=name, key=key, seconds=record.seconds)
+                    self.log("stage_done", name=name, key=key, seconds=done.seconds)
                     drop_leftovers(folder)
-                    return record
+                    return done
 
                 record = self._ranks.from_first(conclude)
         except BaseException as error:
