@@ -131,7 +131,7 @@ def test_queries_and_documents_are_read_with_their_prompts(document_prompt, opti
 
 
 def test_fewer_pairs_than_wanted_are_told(options, caplog, monkeypatch):
-    monkeypatch.setattr("transencoder.mining.sources.EXACT_UP_TO", 2)
+    monkeypatch.setattr("transencoder.mining.candidates.EXACT_UP_TO", 2)
     found = mine(Dataset.from_dict({"text": ["balo", "bama", "dima"]}), **options, n_pairs=10)
     assert len(found.pairs) == 3
     assert "10 pairs were wanted, 3 are there" in caplog.text

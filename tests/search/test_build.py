@@ -10,7 +10,7 @@ from datasets import Dataset
 from transencoder.errors import InputError, RunError
 from transencoder.runs.folder import take_lock
 from transencoder.search import build, build_index, load_embedder, open_index
-from transencoder.search.embedding import Embedder
+from transencoder.search.vectors import Embedder
 
 
 def names(folder):

@@ -1,6 +1,6 @@
 """Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the base model says of them.
 
-Candidates come from three sources (`sources`), and a choice among them spreads the base model's scores (`candidates`).
+Candidates come from three sources, and a choice among them spreads the base model's scores evenly.
 """
 
 import logging
@@ -20,15 +20,8 @@ from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError
-from transencoder.mining import sources
-from transencoder.mining.candidates import (
-    SOURCES,
-    Candidates,
-    Strata,
-    score_candidates,
-    spread,
-    without_near_duplicates,
-)
+from transencoder.mining import candidates
+from transencoder.mining.candidates import SOURCES, Candidates, Strata
 from transencoder.mining.corpus import Corpora, Corpus, embed
 from transencoder.models import Prompts, warn_of_unused_prompts
 from transencoder.records import CorpusRecord, MiningRecord
@@ -89,16 +82,16 @@ def mine_pairs(
     random = np.random.default_rng(seed)
     n_wanted = n_pairs or default_n_pairs(len(corpora.first))
     anchors = np.sort(random.permutation(len(corpora.first))[: _ANCHORS_PER_PAIR * n_wanted])
-    found = score_candidates(
+    found = candidates.score_candidates(
         corpora,
-        neighbours=sources.neighbours(corpora, anchors),
-        bm25=sources.bm25(corpora, anchors),
-        random=sources.random_pairs(corpora, anchors, random),
+        neighbours=candidates.neighbours(corpora, anchors),
+        bm25=candidates.bm25(corpora, anchors),
+        random=candidates.random_pairs(corpora, anchors, random),
     )
-    found, n_near = without_near_duplicates(found, corpora)
+    found, n_near = candidates.without_near_duplicates(found, corpora)
     if not len(found):
         raise InputError(_no_pair(corpora, n_near))
-    chosen, strata = spread(found, corpora, n_wanted, max_pairs_per_sentence, random)
+    chosen, strata = candidates.spread(found, corpora, n_wanted, max_pairs_per_sentence, random)
     if len(chosen) < n_wanted:
         logger.warning(
             "%d pairs were wanted, %d are there: %d candidates were found, no sentence may be in more than %d pairs",
@@ -258,7 +251,7 @@ def _record(corpora: Corpora, n_near: int, found: Candidates, strata: Strata, ch
             "candidates": strata.counts(),
             "pairs": strata.counts(chosen),
         },
-        "exact_search": len(corpora.second) <= sources.EXACT_UP_TO,
+        "exact_search": len(corpora.second) <= candidates.EXACT_UP_TO,
     }
     if not corpora.are_one:
         record["documents"] = _corpus_record(corpora.second, 0)

@@ -1,15 +1,42 @@
-"""Candidate pairs: what the sources found, less near duplicates, and the choice that spreads their scores evenly."""
+"""Candidate pairs: three sources, less near duplicates, and the choice that spreads their scores evenly.
 
-from collections.abc import Callable
+The sources are neighbours in the base model's space, texts that share rare words, and chance. Each is a function:
+corpora and anchors in, which are rows of the first corpus, int (n,); pairs of rows of both corpora out, int32 (m, 2).
+"""
+
+import logging
+import math
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
+import faiss
 import numpy as np
+from bm25s import BM25
+from datasets import Dataset
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
+from scipy.sparse import csc_matrix, csr_matrix
 
 from transencoder import progress
-from transencoder.mining.corpus import Corpora, plain_words
+from transencoder.mining.corpus import Corpora, plain_words, terms
+
+logger = logging.getLogger(__name__)
+
+RANKS = 2 ** np.arange(8)
+"""Which of the best found for a sentence become candidates: the 1st, 2nd, 4th, ... 128th, so that few comparisons
+reach from its paraphrases to what only shares its subject."""
+
+EXACT_UP_TO = 100_000
+"""Sentences that are all compared; more are put into cells, of which some are searched."""
+
+_CELLS_SEARCHED = 16
+_TRAINING_ROWS_A_CELL = 64
+_BLOCK_ROWS = 1024
+_BLOCK_QUERIES = 32
+_FREQUENT, _FREQUENT_SHARE = 1000, 0.01
 
 SOURCES = ("neighbours", "bm25", "random")
 N_STRATA = 20
@@ -18,6 +45,57 @@ _BEYOND = 0.001
 """Share of the candidates at either end that make no strata of their own: there are too few of them."""
 _LEAST_SIMILARITY = 0.98
 _BLOCK_PAIRS = 4096
+
+
+def neighbours(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
+    """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine.
+
+    Costs: up to 100,000 sentences all are compared, 2 dim floating-point operations each, and a copy of the embeddings
+    is in memory. Beyond, 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte for
+    each number of an embedding.
+
+    Args:
+        corpora: The anchors are in the first, the second is searched.
+        anchors: int (n,), rows of the first.
+
+    Returns:
+        int32 (m, 2): rows of both.
+    """
+    index = _index(corpora.second.embeddings)
+    n_found = min(int(RANKS[-1]) + 1, len(corpora.second))
+    pairs = []
+    for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
+        _, found = index.search(corpora.first.embeddings[anchors[block]], n_found)
+        pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
+    return np.concatenate(pairs)
+
+
+def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
+    """Pair each anchor with its 1st, 2nd, 4th, ... 128th by BM25 (Lucene's form, k1 1.5, b 0.75).
+
+    Terms that occur more than 1,000 times and more often than once in 100 sentences are left out, whatever the
+    language: they say little and cost the most. So an anchor costs at most its terms times a hundredth of the
+    sentences. Memory: about 50 bytes a term while the index is made, 12 afterwards.
+    """
+    vocabulary: dict[str, int] = {}
+    counted = _counted(corpora.second.texts, lambda term: vocabulary.setdefault(term, len(vocabulary)))
+    counted = _without_frequent(counted)
+    if corpora.are_one:
+        queries = counted[anchors]
+    else:
+        queries = _counted(corpora.first.texts.select(anchors), lambda term: vocabulary.get(term, -1), len(vocabulary))
+    weights = _weights(counted)
+    pairs = []
+    for block in progress.blocks("search words", len(anchors), _BLOCK_QUERIES):
+        found = _best(queries[block] @ weights)
+        pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
+    return np.concatenate(pairs)
+
+
+def random_pairs(corpora: Corpora, anchors: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Pair each anchor with 8 others, as many as the other sources give at most."""
+    others = random.integers(len(corpora.second), size=len(anchors) * len(RANKS), dtype=np.int32)
+    return np.stack([np.repeat(anchors, len(RANKS)).astype(np.int32), others], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +194,92 @@ def spread(
             share = -(-(n_pairs - len(chosen)) // n_left)
             chosen += islice(filter(take_room, stratum), share)
     return random.permutation(np.asarray(chosen, np.int64)), strata
+
+
+def at_ranks(anchors: np.ndarray, found: np.ndarray, *, are_one: bool) -> np.ndarray:
+    """Pair each anchor with those at `RANKS` of what was found for it.
+
+    Args:
+        anchors: int (n,), rows of the first corpus.
+        found: int (n, k), rows of the second corpus, the best first; -1: none.
+        are_one: Whether the corpora are one: a sentence then finds itself first.
+    """
+    places = RANKS - (0 if are_one else 1)
+    others = found[:, places[places < found.shape[1]]]
+    pairs = np.stack([np.broadcast_to(anchors[:, None], others.shape), others], axis=2).reshape(-1, 2)
+    rows: np.ndarray = pairs[pairs[:, 1] >= 0].astype(np.int32)
+    return rows
+
+
+def _index(embeddings: np.ndarray) -> Any:
+    n_rows, width = embeddings.shape
+    index: Any = faiss.IndexFlatIP(width)
+    if n_rows > EXACT_UP_TO:
+        n_cells = 2 * math.isqrt(n_rows)
+        index = faiss.IndexIVFScalarQuantizer(
+            index, width, n_cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        index.nprobe = _CELLS_SEARCHED
+        logger.info("%d sentences: neighbours are searched in %d of %d cells", n_rows, _CELLS_SEARCHED, n_cells)
+        step = max(1, n_rows // (_TRAINING_ROWS_A_CELL * n_cells))
+        index.train(np.ascontiguousarray(embeddings[::step]))
+    for block in progress.blocks("index neighbours", n_rows, _BLOCK_ROWS):
+        index.add(embeddings[block])
+    return index
+
+
+def _counted(texts: Dataset, number: Callable[[str], int], n_terms: int | None = None) -> csr_matrix:
+    """Count the terms of each text, (texts, terms)."""
+    flat, ends = array("i"), array("q", [0])
+    for block in progress.blocks("read words", len(texts), _BLOCK_ROWS):
+        for text in texts[block]["text"]:
+            flat.extend(found for found in map(number, terms(text)) if found >= 0)
+            ends.append(len(flat))
+    numbers = np.frombuffer(flat, np.int32)
+    width = n_terms or int(numbers.max(initial=-1)) + 1
+    return csr_matrix((np.ones(len(flat), np.float32), numbers, np.frombuffer(ends, np.int64)), (len(texts), width))
+
+
+def _without_frequent(counted: csr_matrix) -> csr_matrix:
+    n_times = np.bincount(counted.indices, minlength=counted.shape[1])
+    is_kept = (n_times <= max(_FREQUENT, _FREQUENT_SHARE * counted.shape[0]))[counted.indices]
+    ends = np.append(0, np.cumsum(is_kept))[counted.indptr]
+    return csr_matrix((counted.data[is_kept], counted.indices[is_kept], ends), counted.shape)
+
+
+def _weights(counted: csr_matrix) -> csr_matrix:
+    """Compute what each term of each text adds to the text's score, (terms, texts)."""
+    made = BM25().build_index_from_ids(range(counted.shape[1]), _Rows(counted), show_progress=False)
+    return csc_matrix((made["data"], made["indices"], made["indptr"]), counted.shape).T
+
+
+class _Rows:
+    """The terms of each text as bm25s takes them: lists of numbers, of which one at a time is in memory."""
+
+    def __init__(self, counted: csr_matrix) -> None:
+        self._counted = counted
+
+    def __len__(self) -> int:
+        return int(self._counted.shape[0])
+
+    def __iter__(self) -> Iterator[list[int]]:
+        ends = self._counted.indptr.tolist()
+        for start, end in zip(ends, ends[1:], strict=False):
+            yield self._counted.indices[start:end].tolist()
+
+
+def _best(scores: csr_matrix) -> np.ndarray:
+    """Find the texts with the best scores above 0: int64 (queries, k), best first, the earlier of equals; then -1."""
+    n_found = min(int(RANKS[-1]) + 1, scores.shape[1])
+    best = np.full((scores.shape[0], n_found), -1)
+    for row, (start, end) in enumerate(zip(scores.indptr, scores.indptr[1:], strict=False)):
+        texts, values = scores.indices[start:end], scores.data[start:end]
+        if len(values) > n_found:
+            top = np.argpartition(-values, n_found - 1)[:n_found]
+            texts, values = texts[top], values[top]
+        order = np.lexsort((texts, -values))
+        best[row, : len(order)] = texts[order]
+    return best
 
 
 def _cosines(one: np.ndarray, other: np.ndarray, corpora: Corpora) -> np.ndarray:

@@ -2,9 +2,8 @@
 
 from transencoder.search.build import Record, build_index
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
-from transencoder.search.embedding import Embedder, load_embedder
 from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
-from transencoder.search.vectors import VectorPrecision
+from transencoder.search.vectors import Embedder, VectorPrecision, load_embedder
 
 __all__ = [
     "Duplicates",

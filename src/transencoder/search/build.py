@@ -25,8 +25,7 @@ from transencoder.pairs import fingerprint
 from transencoder.runs import atomic_json, stage_key
 from transencoder.runs.files import disk_full_explained, sha256_of, sync_and_hash
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
-from transencoder.search.embedding import Embedder
-from transencoder.search.vectors import Approximation, VectorPrecision, make_vectors
+from transencoder.search.vectors import Approximation, Embedder, VectorPrecision, make_vectors
 from transencoder.tokens import allocate
 from transencoder.wording import shorten
 

@@ -24,8 +24,7 @@ from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
-from transencoder.search.embedding import Embedder
-from transencoder.search.vectors import make_vectors
+from transencoder.search.vectors import Embedder, make_vectors
 from transencoder.tokens import allocate
 
 N_NEIGHBOURS = 50

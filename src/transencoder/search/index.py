@@ -21,8 +21,7 @@ from transencoder.configs import Precision
 from transencoder.errors import InputError
 from transencoder.scorers import Scorer
 from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, read_record
-from transencoder.search.embedding import Embedder, load_embedder
-from transencoder.search.vectors import Vectors, load_vectors
+from transencoder.search.vectors import Embedder, Vectors, load_embedder, load_vectors
 from transencoder.wording import shorten
 
 logger = logging.getLogger(__name__)

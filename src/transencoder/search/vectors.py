@@ -1,4 +1,4 @@
-"""Unit embeddings in a faiss index: as they are, in one byte a number, or in one bit; approximate when there are many.
+"""A bi-encoder's unit embeddings in a faiss index: as they are, in one byte a number, or in one bit.
 
 Scores are cosines. Up to 100,000 embeddings are compared with each query, beyond that those of the clusters nearest to
 it (an inverted file), as many clusters as it takes to find 99 % of the true neighbours of a sample. Bits are few enough
@@ -8,16 +8,24 @@ of the query's numbers and the document's signs (rescoring).
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import faiss
 import numpy as np
-from sentence_transformers.util import quantize_embeddings
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import quantize_embeddings, truncate_embeddings
 
 from transencoder import progress
+from transencoder.configs import Precision
+from transencoder.devices import autocast, checked_device
+from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.scorers import BiScorer
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +44,122 @@ _NEIGHBOURS = 10
 _TIE = 1e-6
 _RESCORED = 10
 """Times as many candidates as are asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """A bi-encoder and how it reads queries and documents."""
+
+    name: str
+    """What `load_embedder` finds it by: a hub id, minilm, or a folder's whole path."""
+    fingerprint: str
+    """Of its weights, configs and tokenizer."""
+    model: SentenceTransformer
+    query_prompt: str
+    """Text put before every query."""
+    document_prompt: str
+    """Text put before every document."""
+    dimensions: int
+    """The first so many numbers of an embedding are kept."""
+    precision: Precision = "auto"
+    """`auto` takes bf16 autocast where the hardware has it."""
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed a few texts: unit embeddings, float32 (n, dimensions)."""
+        with autocast(self.model.device, self.precision):
+            embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
+        return self._unit(np.asarray(embeddings, np.float32), texts)
+
+    def documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed many texts, each distinct one once, like lengths together: unit embeddings, (n, dimensions)."""
+        scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
+        (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
+        return self._unit(embeddings, texts)
+
+    def share_cut(self, texts: Sequence[str]) -> float:
+        """Return the share of texts that are longer than what the model reads, 0 to 1."""
+        limit = self.model.max_seq_length
+        if limit is None:
+            return 0.0
+        given = [self.document_prompt + text for text in texts]
+        tokens = self.model.tokenizer(given, truncation=False, verbose=False)["input_ids"]
+        return float(np.mean([len(each) > limit for each in tokens]))
+
+    def _unit(self, embeddings: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"{len(bad)} of {len(texts)} embeddings are not finite numbers, the first of {texts[int(bad[0])]!r}. "
+                "The model is damaged or overflows; give another"
+            )
+        kept = truncate_embeddings(embeddings, self.dimensions)
+        unit: np.ndarray = kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), np.float32(1e-12))
+        return unit
+
+
+def load_embedder(
+    name: str,
+    *,
+    query_prompt: str | None = None,
+    query_prompt_name: str | None = None,
+    document_prompt: str | None = None,
+    document_prompt_name: str | None = None,
+    dimensions: int | None = None,
+    max_length: int | None = None,
+    device: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+) -> Embedder:
+    """Load a bi-encoder to search with.
+
+    Args:
+        name: A folder, a run's folder, a hub id, or `minilm`.
+        query_prompt: Text put before every query. Default: what `SentenceTransformer.encode_query` puts there.
+        query_prompt_name: The same, by its name among the model's prompts.
+        document_prompt: Text put before every document. Default: what `SentenceTransformer.encode_document` puts there.
+        document_prompt_name: The same, by its name among the model's prompts.
+        dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
+        max_length: Tokens of a text; None: the model's own.
+        device: Where it computes; None: the best there is.
+        precision: `auto` takes bf16 autocast where the hardware has it.
+        revision: Hub revision.
+        token: Hub token.
+        cache_folder: For hub downloads; None: the usual one.
+
+    Raises:
+        InputError: There is no such model, prompt or device, it is a cross-encoder, or it has fewer dimensions.
+    """
+    checked = checked_device(device) if device else None
+    folder = fetch(name, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    if is_cross(folder):
+        raise InputError(
+            f"{name} is a cross-encoder, which gives no embeddings; give a bi-encoder, or use it to re-rank"
+        )
+    model = load_trained(folder, checked, max_length=max_length)
+    assert isinstance(model, SentenceTransformer)
+    if model.similarity_fn_name not in (None, "cosine"):
+        logger.warning("%s compares by %s; here its embeddings are compared by cosine", name, model.similarity_fn_name)
+    width = int(model.get_embedding_dimension() or 0)
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise InputError(f"dimensions is {dimensions}, but the embeddings of {name} have {width}; give 1 to {width}")
+    return Embedder(
+        name=str(folder) if Path(name).is_dir() else f"{name}@{revision}" if revision else name,
+        fingerprint=weights_fingerprint(folder),
+        model=model,
+        query_prompt=_prompt(model, query_prompt, query_prompt_name, QUERY_PROMPTS),
+        document_prompt=_prompt(model, document_prompt, document_prompt_name, DOCUMENT_PROMPTS),
+        dimensions=dimensions or width,
+        precision=precision,
+    )
+
+
+def _prompt(model: SentenceTransformer, text: str | None, name: str | None, own: Sequence[str]) -> str:
+    if text is not None or name is not None:
+        return text if text is not None else named_prompt(model, str(name))
+    found = next((each for each in own if each in model.prompts), None)
+    return (default_prompt(model) or "") if found is None else str(model.prompts[found])
 
 
 @dataclass(frozen=True)
