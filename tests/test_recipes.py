@@ -10,13 +10,12 @@ from transencoder.errors import InputError
 from transencoder.methods import MLM, DvBERT, TransEncoder
 from transencoder.pairs import fingerprint
 from transencoder.recipes import find_recipe, list_recipes, load_recipe, read_recipe, variants
-from transencoder.settings import (
-    method_name,
-    settings_of,
-)
+from transencoder.settings import method_name, settings_of
 from transencoder.tasks import SUITES, TASKS
 
 MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'
+NO_OUTPUT = MINIMAL.replace('output = "run"\n', "")
+MISSPELT = MINIMAL.replace("trans-encoder", "trans-encodr")
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def recipe(tmp_path):
         ("[[members]]\npooling = 'cls'", r"members\.2\.start is not set\. It must be a text"),
         (
             "[[members]]\nstart = 'y'\npooling = 'clss'",
-            r"members\.2\.pooling is 'clss'.*one of: mean, cls, max; the nea",
+            r"members\.2\.pooling is 'clss'.*one of: mean, cls, max; the nearest is cls",
         ),
         ("[dev]\nx = 1", r"dev is \{'x': 1\}\. It must be a text"),
         ("tests = 'sts'", r"tests is 'sts'\. It must be a list, each a text"),
@@ -62,14 +61,8 @@ def test_what_does_not_fit_is_refused_by_its_dotted_name(lines, message, recipe)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            MINIMAL.replace('output = "run"\n', "").encode(),
-            r"recipe\.toml: output is not set\. It must be a text: The run folder",
-        ),
-        (
-            MINIMAL.replace("trans-encoder", "trans-encodr").encode(),
-            r"method is 'trans-encodr'.*one of: .*the nearest is trans-encoder",
-        ),
+        (NO_OUTPUT.encode(), r"recipe\.toml: output is not set\. It must be a text: The run folder"),
+        (MISSPELT.encode(), r"method is 'trans-encodr'.*one of: .*the nearest is trans-encoder"),
         (b'pairs = "a.tsv"', r"method is not set"),
         (b"\xff\xfe", r"not TOML"),
         (None, r"recipe\.toml: the recipe cannot be read"),
@@ -122,8 +115,7 @@ def test_none_empties_a_list(recipe, override):
 def test_none_unsets_an_override(recipe):
     recipe.write_text(MINIMAL.replace("pairs", 'dev = "stsb"\npairs') + "[bi]\nepochs = 3")
     config = load_recipe(recipe, ["dev=none", "bi.epochs=none"])
-    assert config.dev is None
-    assert config.bi.epochs is None
+    assert config.dev is None and config.bi.epochs is None
 
 
 @pytest.mark.parametrize(

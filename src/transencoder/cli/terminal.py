@@ -21,6 +21,7 @@ _QUIET_LIBRARIES = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
+"""Hides other libraries' bars and load reports; what the user has set in the environment wins."""
 
 
 @contextmanager
@@ -33,21 +34,20 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
     if console.is_terminal:
         handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
     root, own = logging.getLogger(), logging.getLogger("transencoder")
-    levels = root.level, own.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO if is_verbose else logging.WARNING)
-    own.setLevel(logging.WARNING if is_quiet else logging.DEBUG if is_verbose else logging.INFO)
-    try:
-        with ExitStack() as stack:
-            if not is_verbose:
-                stack.enter_context(_quiet_libraries())
-            if not is_quiet:
-                stack.enter_context(progress.use(_Bars(console).show if console.is_terminal else progress.lines))
-            yield
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(levels[0])
-        own.setLevel(levels[1])
+    with ExitStack() as stack:
+        for each in (root, own):
+            stack.callback(each.setLevel, each.level)
+        root.addHandler(handler)
+        stack.callback(root.removeHandler, handler)
+        root.setLevel(logging.INFO if is_verbose else logging.WARNING)
+        own.setLevel(logging.WARNING if is_quiet else logging.DEBUG if is_verbose else logging.INFO)
+        for name, value in _QUIET_LIBRARIES.items():
+            if not is_verbose and name not in os.environ:
+                os.environ[name] = value
+                stack.callback(os.environ.pop, name, None)
+        if not is_quiet:
+            stack.enter_context(progress.use(_Bars(console).show if console.is_terminal else progress.lines))
+        yield
 
 
 class Interrupted(KeyboardInterrupt):
@@ -87,18 +87,6 @@ def size(n_bytes: int) -> str:
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"
     return f"{n_bytes} B"
-
-
-@contextmanager
-def _quiet_libraries() -> Iterator[None]:
-    """Hide other libraries' bars and load reports; what the user has set in the environment wins."""
-    absent = {name: value for name, value in _QUIET_LIBRARIES.items() if name not in os.environ}
-    os.environ.update(absent)
-    try:
-        yield
-    finally:
-        for name in absent:
-            os.environ.pop(name, None)
 
 
 def _console(*, is_stderr: bool) -> Console:
