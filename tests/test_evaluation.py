@@ -33,14 +33,8 @@ class FixedScorer:
 
 
 def pairs_with(gold: list[float]) -> Dataset:
-    n = len(gold)
-    return Dataset.from_dict(
-        {
-            "sentence1": [f"left {i}" for i in range(n)],
-            "sentence2": [f"right {i}" for i in range(n)],
-            "score": gold,
-        }
-    )
+    sides = {f"sentence{side}": [f"{name} {i}" for i in range(len(gold))] for side, name in ((1, "left"), (2, "right"))}
+    return Dataset.from_dict(sides | {"score": gold})
 
 
 def test_evaluate_shows_the_scorer_no_gold() -> None:
@@ -50,14 +44,13 @@ def test_evaluate_shows_the_scorer_no_gold() -> None:
     assert evaluate(scorer, pairs_with([0, 1, 0]), "roc_auc") == pytest.approx(50.0)
 
 
-def test_evaluations_of_one_set_hash_its_rows_once(tiny_bi_encoder, tiny_pairs, tmp_path, monkeypatch):
-    """Was: each evaluation selected the columns anew, and the token cache knows rows by their Dataset."""
+def test_evaluations_of_one_set_hash_its_rows_once(bi, tiny_pairs, tmp_path, monkeypatch):
+    """Was: each evaluation selected the columns anew, and the token cache knew rows by their Dataset."""
     hashed = []
     fingerprint = tokens.fingerprint
     monkeypatch.setattr(tokens, "fingerprint", lambda rows: hashed.append(len(rows)) or fingerprint(rows))
-    model, cache = SentenceTransformer(tiny_bi_encoder, device="cpu"), TokenCache(tmp_path)
-    dev = LabelledSet(tiny_pairs, "spearman")
-    first, again = (measure(BiScorer(model, precision="fp32", cache=cache), dev) for _ in range(2))
+    dev, cache = LabelledSet(tiny_pairs, "spearman"), TokenCache(tmp_path)
+    first, again = (measure(BiScorer(bi, precision="fp32", cache=cache), dev) for _ in range(2))
     assert first == again and hashed == [len(tiny_pairs)]
 
 
@@ -111,14 +104,11 @@ def test_evaluate_ranks_the_pairs_of_a_query() -> None:
 
 
 @pytest.mark.parametrize("task", ["askubuntu", "scidocs"])
-def test_rankings_are_sentence_transformers(
-    task: str, tiny_reranking: Path, tiny_bi_encoder: str, tmp_path: Path
-) -> None:
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+def test_rankings_are_sentence_transformers(task, tiny_reranking, bi, tmp_path):
     with gzip.open(tiny_reranking / TASKS[task].dataset / "test.jsonl.gz", "rt", encoding="utf-8") as file:
-        theirs = RerankingEvaluator([json.loads(line) for line in file])(model)
+        theirs = RerankingEvaluator([json.loads(line) for line in file])(bi)
     pairs = load(task, "test", data_folder=tiny_reranking, cache_folder=tmp_path)
-    scorer = BiScorer(model, precision="fp32")
+    scorer = BiScorer(bi, precision="fp32")
     for metric, their_name in (("map", "map"), ("mrr_at_10", "mrr@10")):
         found = evaluate(scorer, pairs, metric)
         assert found == pytest.approx(100 * float(theirs[their_name]), abs=1e-9)
@@ -187,12 +177,12 @@ def test_one_class_cannot_be_told_from_itself():
         evaluate_classes(Planted(), sets(train=rows(10, 1, classes=1)))
 
 
-def test_only_a_bi_encoder_has_embeddings(tiny_bi_encoder, caplog):
+def test_only_a_bi_encoder_has_embeddings(bi, caplog):
     data = {
         role: Dataset.from_dict({"sentence1": ["balo", "dalo"] * 9, "sentence2": ["kama"] * 18, "score": [0, 1] * 9})
         for role in ("train", "dev", "test")
     }
-    scorer = BiScorer(SentenceTransformer(tiny_bi_encoder, device="cpu"), precision="fp32")
+    scorer = BiScorer(bi, precision="fp32")
     assert evaluate_classes(scorer, data) == evaluate_classes(KeptScores(scorer), data) == 100
     assert np.isnan(evaluate_classes(MeanScorer([scorer, scorer]), data))
     assert "a classifier is trained on embeddings" in caplog.text

@@ -85,11 +85,7 @@ def test_equal_values_give_nan_and_a_warning(gold, scores, warning, caplog):
         ([0, 1, 1], [0.1, 0.2], r"shape \(2,\); 3 pairs"),
         ([0, 1], [[0.1], [0.2]], r"shape \(2, 1\)"),
         ([[0, 1]], [0.1, 0.2], r"shape \(1, 2\)"),
-        (
-            [0, 1, 1],
-            [0.1, float("nan"), float("inf")],
-            r"2 of 3 model's scores are not finite numbers: rows 1, 2 ",
-        ),
+        ([0, 1, 1], [0.1, np.nan, np.inf], r"2 of 3 model's scores are not finite numbers: rows 1, 2 "),
         ([0, float("nan")], [0.1, 0.2], r"1 of 2 gold scores are not finite"),
     ],
 )
@@ -98,15 +94,18 @@ def test_bad_scores_are_refused(metric, gold, scores, message):
         metric(gold, scores)
 
 
-def test_spearman_of_one_pair_is_refused():
-    with pytest.raises(InputError, match="at least 2 pairs, got 1"):
-        spearman([1], [0.5])
-
-
-@pytest.mark.parametrize(("gold", "shown"), [([1, 1], "got 1"), ([0, 5], "got 0, 5"), ([], "got none")])
-def test_roc_auc_needs_both_labels(gold, shown):
-    with pytest.raises(InputError, match=shown):
-        roc_auc(gold, [0.1, 0.2][: len(gold)])
+@pytest.mark.parametrize(
+    ("metric", "gold", "message"),
+    [
+        (spearman, [1], "at least 2 pairs, got 1"),
+        (roc_auc, [1, 1], "got 1"),
+        (roc_auc, [0, 5], "got 0, 5"),
+        (roc_auc, [], "got none"),
+    ],
+)
+def test_too_few_pairs_or_classes_are_refused(metric, gold, message):
+    with pytest.raises(InputError, match=message):
+        metric(gold, [0.1, 0.2][: len(gold)])
 
 
 def slow_average_precision(gold, scores):
@@ -167,27 +166,11 @@ def test_all_are_their_definitions(n_queries, n_levels):
         assert found == pytest.approx(100 * np.mean(expected), abs=1e-9)
 
 
-def test_numbers_worked_out_by_hand():
-    """Query a: + - + -, so (1/1 + 2/3) / 2 = 5/6 and rank 1; query b: - - +, so 1/3 and rank 3."""
-    gold = np.array([1.0, 0, 1, 0, 0, 0, 1])
-    scores = np.array([0.9, 0.8, 0.7, 0.6, -0.1, -0.2, -0.3])
-    queries = ["a"] * 4 + ["b"] * 3
-    assert ranking("map", gold, scores, queries) == pytest.approx(100 * (5 / 6 + 1 / 3) / 2)
-    assert ranking("mrr_at_10", gold, scores, queries) == pytest.approx(100 * (1 + 1 / 3) / 2)
-
-
 @pytest.mark.parametrize("metric", ["map", "mrr_at_10"])
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0]])
 def test_a_model_that_scores_all_alike_gains_nothing_by_the_order(metric, order):
     gold = np.array([1.0, 0, 0, 0])
     assert ranking(metric, gold[order], np.zeros(4), [0] * 4) == pytest.approx(25.0)
-
-
-@pytest.mark.parametrize(("n_before", "expected"), [(0, 100.0), (9, 10.0), (10, 0.0)])
-def test_the_reciprocal_rank_ends_at_the_tenth(n_before, expected):
-    gold = np.array([0.0] * n_before + [1.0] + [0.0] * 3)
-    scores = -np.arange(len(gold), dtype=np.float64)
-    assert ranking("mrr_at_10", gold, scores, [0] * len(gold)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("metric", RANKING_METRICS)

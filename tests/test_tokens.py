@@ -69,16 +69,6 @@ def test_a_batch_of_sentences_is_what_preprocess_makes(bi, pairs, tmp_path, side
         same(sentences.tokens.batch(index), bi.preprocess(list(pairs[column]), prompt=prompt))
 
 
-def test_repeated_sentences_are_stored_once(bi, pairs, tmp_path):
-    sentences = TokenCache(tmp_path).sentences(bi, pairs)
-    numbers: dict[str, int] = {}
-    expected = [
-        [numbers.setdefault(text, len(numbers)) for text in pair] for pair in zip(SENTENCE1, SENTENCE2, strict=True)
-    ]
-    assert sentences.index.tolist() == expected
-    assert len(sentences.tokens) == len(numbers)
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_index_of_many_rows(bi, tmp_path, monkeypatch, seed):
     """Several chunks, and texts that come back far from where they were first."""
