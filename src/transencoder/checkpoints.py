@@ -26,7 +26,7 @@ _FOLLOWER = "follower."
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The last complete checkpoint in `folder`; what is not complete, or older, is deleted."""
+    """Return the last complete checkpoint in `folder`; what is not complete, or older, is deleted."""
     found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
     complete = [path for path in found if (path / _MARKER).exists()]
     for path in found:
@@ -75,7 +75,7 @@ class KeepBest(TrainerCallback):
             self.model.load_state_dict(self._weights)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """One more evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
+        """Add an evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
 
         Not in `on_epoch_end`: a run that resumed from that checkpoint would never make it up.
         """
@@ -83,7 +83,7 @@ class KeepBest(TrainerCallback):
             control.should_evaluate = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Strictly better weights replace the best ones (released code); an undefined metric is never better."""
+        """Replace the best weights by strictly better ones (released code); an undefined metric is never better."""
         metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
@@ -114,14 +114,14 @@ class KeepBest(TrainerCallback):
 
 
 def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
-    """What a loss trains besides its encoder."""
+    """Return what a loss trains besides its encoder."""
     for name, parameter in loss.named_parameters():
         if not name.startswith(_ENCODER) and parameter.requires_grad:
             yield parameter
 
 
 def own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good.
+    """Return parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good.
 
     They are not copied, a gigabyte of queues least of all, unless two share memory, which safetensors does not save.
     """

@@ -132,7 +132,7 @@ def n_ranked(gold: NDArray[np.float64], queries: Iterable[Hashable]) -> int:
 
 
 def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
-    """Number queries by first appearance, shape (n,)."""
+    """Count queries from 0 by first appearance, shape (n,)."""
     numbers: dict[Hashable, int] = {}
     return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)
 
@@ -282,7 +282,7 @@ def _statistic(
 
 
 def _codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number each value by its place among the distinct ones, (n,): all that ranks depend on."""
+    """Replace each value by its place among the distinct ones, (n,): all that ranks depend on."""
     codes: NDArray[np.int64] = np.unique(values, return_inverse=True)[1]
     return codes
 

@@ -24,7 +24,7 @@ _PARTS = re.compile(
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, each but the first with a space before it where white space stood.
+    """Return the words of a text, each but the first with a space before it where white space stood.
 
     Where a script sets no spaces, a word is taken to be two characters, or three that are no marks (Thai, Lao, Khmer,
     Burmese, Tibetan): not the words of a dictionary, but parts of about their length.
@@ -40,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """The text of some words that `split_words` gave, in their order."""
+    """Return the text of some words that `split_words` gave, in their order."""
     return "".join(words).removeprefix(" ")
 
 

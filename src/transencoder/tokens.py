@@ -191,12 +191,12 @@ def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, A
 
 
 def _sides(pairs: Dataset) -> list[str]:
-    """`sentence1`, `sentence2` and so on, in this order."""
+    """Return `sentence1`, `sentence2` and so on, in this order."""
     return sorted((name for name in pairs.column_names if _SIDE.fullmatch(name)), key=lambda name: int(name[8:]))
 
 
 def _reader(model: Encoder) -> list[Any]:
-    """What decides how `model` turns text into ids."""
+    """Return what decides how `model` turns text into ids."""
     tokenizer = model.tokenizer
     is_fast = tokenizer.is_fast
     return [
@@ -258,7 +258,7 @@ def _memory_map(path: Path, dtype: Any) -> np.ndarray:
 
 
 def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
-    """Number the distinct sentences by first appearance; writes index.npy, int32 (n, sides).
+    """Index the distinct sentences by first appearance; writes index.npy, int32 (n, sides).
 
     Sentences are told apart by 64-bit hashes (4 million of them collide with probability 4e-7), compared one partition
     of the hash space at a time, so that memory does not grow with the pairs.

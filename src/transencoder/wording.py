@@ -8,7 +8,7 @@ ABSENT = "–"
 
 
 def shorten(value: object, limit: int = 80) -> str:
-    """The value's repr on one line, cut to about `limit` characters."""
+    """Return the value's repr on one line, cut to about `limit` characters."""
     if isinstance(value, str | bytes):
         text = repr(value[: limit + 1])
     elif isinstance(value, list | tuple):
@@ -19,19 +19,19 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 field`, `3 fields`, with thousands marked."""
+    """Return `1 field`, `3 fields`, with thousands marked."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def number(value: float | None) -> str:
-    """A metric with two decimals; a dash where there is none."""
+    """Return a metric with two decimals; a dash where there is none."""
     if value is None:
         return ABSENT
     return "nan" if math.isnan(value) else f"{value:.2f}"
 
 
 def shown_source(source: str) -> str:
-    """A data set's or model's id as it is; of a path outside the current folder only the last two parts."""
+    """Return a data set's or model's id as it is; of a path outside the current folder only the last two parts."""
     path = PurePath(source)
     if path.is_absolute() or ".." in path.parts or len(path.parts) > 3:
         return "/".join(part for part in path.parts[-2:] if part not in (path.anchor, ".."))

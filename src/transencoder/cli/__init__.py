@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reader_left() -> int:
-    """Whoever read our output, such as `head`, has seen enough: no error."""
+    """Return 0: who reads our output, such as `head`, has seen enough, which is no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -210,7 +210,7 @@ class SCT(configs.ViewEncoder):
         )
 
     def _projector(self, dimension: int, output: int) -> nn.Module | None:
-        """Three MLPs; without them, what a teacher of another width needs: a linear layer."""
+        """Make three MLPs; without them, what a teacher of another width needs: a linear layer."""
         from torch import nn
 
         from transencoder.losses import mlp_projector

@@ -97,7 +97,7 @@ def placed(config: Config) -> tuple[Config, Config]:
 
 
 def _checked_device(name: str) -> str:
-    """A device that training can use; which GPU it takes is the environment's to say."""
+    """Return a device that training can use; which GPU it takes is the environment's to say."""
     if (other := re.fullmatch(r"cuda:([1-9]\d*)", name)) is not None:
         raise InputError(
             f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
