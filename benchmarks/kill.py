@@ -123,7 +123,7 @@ _KINDS = ("checkpoint", "training", "elsewhere")
 
 
 def _what_was_hit(run: Path, aim: str, seconds: float) -> dict[str, object]:
-    """The stage under way, and whether a checkpoint was half written, when the process was killed."""
+    """Return the stage under way, and whether a checkpoint was half written, when the process was killed."""
     incomplete = _incomplete(run)
     is_training = _steps_were_logged(run)
     was_in = "checkpoint" if incomplete else "training" if is_training else "elsewhere"
@@ -192,7 +192,7 @@ def _result(run: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def _write_pairs(path: Path, n_rows: int) -> Path:
-    """The first pairs of STS and SICK-R, in an order of their own."""
+    """Write the first pairs of STS and SICK-R, in an order of their own."""
     from transencoder.tasks import unlabelled_pairs
 
     pairs, _ = unlabelled_pairs(["sts"], data_folder=os.environ.get("TRANSENCODER_DATA", str(MODELS.parent / "data")))
@@ -213,7 +213,7 @@ def _command(args: argparse.Namespace, pairs: Path) -> list[str]:
 
 
 def _shown(command: list[str], folder: Path) -> str:
-    """The command without the machine's paths."""
+    """Return the command without the machine's paths."""
     shown = " ".join(["python", *command[1:], "--output", "RUN"])
     return shown.replace(f"{folder}/", "").replace(f"{MODELS.parents[1]}/", "../")
 

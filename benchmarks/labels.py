@@ -71,12 +71,12 @@ def by_labels(record: Record) -> dict[str, Series]:
 
 
 def by_share(record: Record) -> Series:
-    """The six STS sets against a teacher's fixed share (DvBERT, Figure 3)."""
+    """Return the six STS sets against a teacher's fixed share (DvBERT, Figure 3)."""
     return _by(record.get("dvbert/twin-weights", {}), "soft_share", "bi")
 
 
 def by_step(record: Record) -> dict[str, Series]:
-    """The six STS sets along training, with teachers and without (DvBERT, Figure 2)."""
+    """Return the six STS sets along training, with teachers and without (DvBERT, Figure 2)."""
     found: dict[str, Series] = {}
     for name, recipe in (("DvBERT", "dvbert/twin-curve"), ("SBERT", "dvbert/twin-sbert-curve")):
         for each in record.get(recipe, {}).values():
@@ -88,7 +88,7 @@ def by_step(record: Record) -> dict[str, Series]:
 
 
 def _by(runs: dict[str, dict[str, Any]], name: str, form: str) -> Series:
-    """The scores of all seeds, by the value of what varies besides, such as `n_labelled=50 seed=1`."""
+    """Return the scores of all seeds, by the value of what varies besides, such as `n_labelled=50 seed=1`."""
     found: Series = {}
     for varied, each in runs.items():
         value = dict(part.split("=") for part in varied.split(" "))[name]
@@ -105,7 +105,7 @@ def _average(scores: dict[str, float]) -> float:
 
 
 def _draw(ax: Axes, name: str, series: Series) -> None:
-    """A line through the means, a dot for each seed."""
+    """Draw a line through the means, a dot for each seed."""
     points = sorted((x, values) for x, values in series.items() if values)
     (line,) = ax.plot([x for x, _ in points], [statistics.mean(values) for _, values in points], label=name)
     dots = [(x, value) for x, values in points for value in values]

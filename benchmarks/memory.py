@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def write_pairs(path: Path, n_pairs: int, seed: int = 0) -> None:
-    """A TSV of random sentences of 4 to 12 words; nearly all are distinct."""
+    """Write a TSV of random sentences of 4 to 12 words; nearly all are distinct."""
     rng = random.Random(seed)
     with path.open("w") as file:
         for _ in range(n_pairs):
@@ -93,7 +93,7 @@ class Sampler:
         self._thread.start()
 
     def take(self) -> dict[str, int]:
-        """The peak so far, in bytes; the next one starts now."""
+        """Return the peak so far, in bytes; the next one starts now."""
         with self._lock:
             peak, self._peak = max(self._peak, anonymous_bytes(self._pid)), 0
         return {"peak": peak}
@@ -119,7 +119,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def summary(phases: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
-    """The record: growth over the baseline by phase, and the limit."""
+    """Return the record: growth over the baseline by phase, and the limit."""
     baseline = phases[0]["start"]
     limit = BYTES_A_SENTENCE * 2 * options.pairs + FREE_BYTES
     growth = [
@@ -148,7 +148,7 @@ def summary(phases: list[dict[str, Any]], options: argparse.Namespace) -> dict[s
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as a Markdown table."""
+    """Return the record as a Markdown table."""
     lines = [
         f"{record['n_pairs']:,} pairs; anonymous memory over a baseline of {record['baseline_bytes'] / 1e6:.0f} MB; "
         f"limit {record['limit_bytes'] / 1e6:.0f} MB ({'kept' if record['within_limit'] else 'exceeded'})",

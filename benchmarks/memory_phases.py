@@ -26,7 +26,7 @@ CROSS_BATCH, BI_BATCH, WINDOW_BATCHES = 32, 128, 64
 
 
 def main() -> None:
-    """The stages of one cycle on `--pairs`, without the training steps."""
+    """Run the stages of one cycle on `--pairs`, without the training steps."""
     options = _options()
     torch.set_num_threads(options.threads)
     bi, cross = _models(options.folder)

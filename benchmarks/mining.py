@@ -92,7 +92,7 @@ class Steps:
 
 
 def summary(steps: Steps, mined: Mined, options: argparse.Namespace) -> dict[str, Any]:
-    """What goes into the file."""
+    """Return what goes into the file."""
     steps.end("between")
     return {
         "n_sentences": options.sentences,
@@ -111,7 +111,7 @@ def summary(steps: Steps, mined: Mined, options: argparse.Namespace) -> dict[str
 
 
 def table(record: dict[str, Any]) -> str:
-    """The steps as a Markdown table."""
+    """Return the steps as a Markdown table."""
     lines = [
         f"{record['n_sentences']:,} sentences, {record['n_pairs']:,} pairs: {record['seconds']:.0f} s, anonymous "
         f"memory +{record['peak_growth_bytes'] / 1e6:.0f} MB, resident {record['peak_rss_bytes'] / 1e6:.0f} MB, mapped "

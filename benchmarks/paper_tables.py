@@ -188,7 +188,7 @@ def _table_section(table: PaperTable, suites: Mapping[str, list[str]], runs: _Ru
 def _row_lines(
     row: Row, table: PaperTable, suites: Mapping[str, list[str]], runs: _Runs, *, has_average: bool
 ) -> list[_Line]:
-    """The paper's line and, where there are runs, ours below it."""
+    """Return the paper's line and, where there are runs, ours below it."""
     printed = [*row.scores, *([row.average] if has_average else [])]
     spread = "" if row.deviation is None else f" ± {row.deviation:.2f}"
     recipes = {test: row.recipe.replace("{test}", test) for test in table.tests}
@@ -209,7 +209,7 @@ def _our_line(
     *,
     has_average: bool,
 ) -> list[_Line]:
-    """The line of the runs of each column, none where they have no score."""
+    """Return the line of the runs of each column, none where they have no score."""
     found = {test: _scores_of(row, suites.get(test, [test]), each) for test, each in runs.items()}
     if not any(found.values()):
         return []
@@ -241,19 +241,19 @@ def _noted(value: float | None, notes: tuple[str, ...]) -> Noted:
 
 
 def _deviation(row: Row, found: Mapping[str, list[float | None]]) -> str:
-    """The standard deviation over runs, in the tables of one column that print one."""
+    """Return the standard deviation over runs, in the tables of one column that print one."""
     values = [value for value in next(iter(found.values())) if value is not None]
     return "" if row.deviation is None or len(values) < 2 else f" ± {statistics.stdev(values):.2f}"
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """The mean over runs; None where one has no score, as a model that collapsed."""
+    """Return the mean over runs; None where one has no score, as a model that collapsed."""
     measured = [value for value in values if value is not None]
     return statistics.mean(measured) if measured and len(measured) == len(values) else None
 
 
 def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> list[float | None]:
-    """What each run gives for a row and a column."""
+    """Return what each run gives for a row and a column."""
     views = [_view(row, result) for _, result in runs]
     scores = [view["scores"].get(row.form, {}) for view in views if view is not None]
     return [mean_over(each, tests) for each in scores if any(test in each for test in tests)]
@@ -316,7 +316,7 @@ def _claim_cells(claim: Claim, suites: Mapping[str, Any], runs: list[tuple[str, 
 
 
 def noted_table(header: tuple[str, ...], rows: Sequence[Sequence[str | Noted]]) -> list[str]:
-    """A Markdown table and, below it, a line for each note of its cells."""
+    """Return a Markdown table and, below it, a line for each note of its cells."""
     noted = [cell for row in rows for cell in row if isinstance(cell, Noted)]
     marks = {note: "" for cell in noted for note in cell.notes}
     marks |= {note: str(number).translate(_RAISED) for number, note in enumerate(marks, start=1)}
@@ -331,7 +331,7 @@ def noted_table(header: tuple[str, ...], rows: Sequence[Sequence[str | Noted]]) 
 
 
 def notes_on_training(result: Result) -> Iterator[str]:
-    """What the run was not trained on and the paper was."""
+    """Return what the run was not trained on and the paper was."""
     yield from filter(None, [missing_rows_line(training_data(result)[1])])
 
 

@@ -59,7 +59,7 @@ def label_with_bi(model: SentenceTransformer, pairs: Dataset) -> list[float]:
 
 
 def train_cross(start: str, pairs: Dataset, dev: Dataset, options: argparse.Namespace) -> tuple[CrossEncoder, float]:
-    """The cross-encoder with the best dev metric, and that metric; trained on both orders."""
+    """Return the cross-encoder with the best dev metric, and that metric; trained on both orders."""
     set_seed(options.seed)
     model = CrossEncoder(start, num_labels=1, max_length=64)
     swapped = pairs.rename_columns({"sentence1": "sentence2", "sentence2": "sentence1"})
@@ -87,7 +87,7 @@ def train_cross(start: str, pairs: Dataset, dev: Dataset, options: argparse.Name
 def train_bi(
     start: str, pairs: Dataset, dev: Dataset, options: argparse.Namespace
 ) -> tuple[SentenceTransformer, float]:
-    """The bi-encoder with the best dev metric, and that metric."""
+    """Return the bi-encoder with the best dev metric, and that metric."""
     model = SentenceTransformer(start)
     model.max_seq_length = 32
     trainer = SentenceTransformerTrainer(

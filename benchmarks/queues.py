@@ -124,7 +124,7 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The largest queue against the smallest, and both ways against each other at the largest."""
+    """Return the largest queue against the smallest, and both ways against each other at the largest."""
     found = {(row["size"], row["way"]): row for row in rows}
     least, greatest = min(row["size"] for row in rows), max(row["size"] for row in rows)
     ours, theirs = found[greatest, "in place"], found[greatest, "concatenated"]

@@ -157,7 +157,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def page(record: dict[str, Any]) -> str:
-    """The record as Markdown."""
+    """Return the record as Markdown."""
     same = "the same, to the last bit" if record["same_after_reload"] else "NOT THE SAME"
     lines = [
         f"# Search over {record['sentences']:,} sentences",

@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def choices_of(result: Result, run: str) -> Iterator[Choice]:
-    """The choices that a run offers: of each member each training's, and each form's over all cycles."""
+    """Return the choices that a run offers: of each member each training's, and each form's over all cycles."""
     members = result.get("members") or [result]
     for number, (member, config) in enumerate(zip(members, result["config"]["members"], strict=True), 1):
         name = f"{run}, member {number}" if len(members) > 1 else run
@@ -110,7 +110,7 @@ def _choices_of_member(cycles: list[Cycle], start: str, run: str) -> Iterator[Ch
 
 
 def table(choices: list[Choice]) -> list[str]:
-    """A line for each criterion, the lowest mean regret first."""
+    """Return a line for each criterion, the lowest mean regret first."""
     rows = []
     for name in sorted(_common(choices), key=lambda name: _mean_regret(choices, name)):
         found = [choice.correlations[name] for choice in choices if name in choice.correlations]
@@ -121,14 +121,14 @@ def table(choices: list[Choice]) -> list[str]:
 
 
 def left_out_lines(choices: list[Choice]) -> list[str]:
-    """What choosing the criterion on the other starts' runs costs on each start's."""
+    """Return what choosing the criterion on the other starts' runs costs on each start's."""
     rows, mean = _left_out(choices)
     rows.append(("all", "", f"{mean:.2f}", f"{_mean_regret(choices, LAST):.2f}"))
     return markdown_table(("start left out", "criterion chosen on the others", "mean regret", LAST), rows)
 
 
 def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
-    """A line for each start, and the mean regret over all of their runs."""
+    """Return a line for each start, and the mean regret over all of their runs."""
     rows, regrets = [], []
     for start in sorted({choice.start for choice in choices}):
         own = [choice for choice in choices if choice.start == start]
@@ -140,7 +140,7 @@ def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
 
 
 def stopping_lines(trainings: list[Choice]) -> list[str]:
-    """What another cycle gave on dev where a criterion says that it is better, and where it says that it is not.
+    """Return what another cycle gave on dev where a criterion says that it is better, and where it says that it is not.
 
     Of each cycle the checkpoint is taken that the criterion likes best.
     """
@@ -199,7 +199,7 @@ def _points(training: Any) -> list[tuple[float, dict[str, Any]]]:
 
 
 def _common(choices: list[Choice]) -> list[str]:
-    """What every run can be chosen by: some criteria need several members."""
+    """Return what every run can be chosen by: some criteria need several members."""
     return [name for name in choices[0].regrets if all(name in choice.regrets for choice in choices)]
 
 
@@ -212,7 +212,7 @@ def _varies(values: list[float]) -> bool:
 
 
 def _number(value: float | None) -> float:
-    """An undefined criterion is never the highest."""
+    """Return a criterion, the lowest number where it is undefined."""
     return -np.inf if value is None else value
 
 

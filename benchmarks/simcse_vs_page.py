@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def train_page(options: argparse.Namespace) -> None:
-    """The page's own lines, with the values of its script for a file of sentences."""
+    """Run the page's own lines, with the values of its script for a file of sentences."""
     from sentence_transformers import InputExample, SentenceTransformer, losses, models
     from torch.utils.data import DataLoader
     from transformers import set_seed
@@ -77,7 +77,7 @@ def train_page(options: argparse.Namespace) -> None:
 
 
 def train_ours(options: argparse.Namespace) -> None:
-    """The same by transencoder."""
+    """Do the same by transencoder."""
     from transencoder import SimCSE, train
 
     usage = Usage()

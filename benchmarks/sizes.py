@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def _sts(model: str) -> float:
-    """The average of the seven STS sets."""
+    """Return the average of the seven STS sets."""
     tests = SUITES["sts"]
     if (Path(model) / "result.json").exists():
         found = mean_over(read_result(model)["scores"]["bi"], tests)

@@ -99,7 +99,7 @@ def write_first_layers(folder: Path) -> None:
 
 
 def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, RunConfig]:
-    """The run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
+    """Return the run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
     has_head = name == "plm-mini"
 
     def run(method: str) -> str:
@@ -188,7 +188,7 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as Markdown: the average of seven over seeds, before and after, and minutes of training."""
+    """Return the record as Markdown: the average of seven over seeds, before and after, and minutes of training."""
     lines = [
         "Average of the seven STS test sets. Before: the start at the length of the method's texts. Minutes: the "
         "median over seeds, of one core, mostly beside another job.",

@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def kept_with(runs: Iterable[Path], file: Path) -> Record:
-    """The record in a file with these runs in it too, as written there."""
+    """Return the record in a file with these runs in it too, as written there."""
     record: Record = json.loads(file.read_text()) if file.exists() else {}
     for folder in runs:
         result = read_result(folder)
@@ -54,12 +54,12 @@ def kept_with(runs: Iterable[Path], file: Path) -> Record:
 
 
 def short(recipe: str) -> str:
-    """A twin's name without its method, where that is Trans-Encoder."""
+    """Return a twin's name without its method, where that is Trans-Encoder."""
     return recipe.removeprefix("trans-encoder/")
 
 
 def row(result: Result) -> dict[str, Any]:
-    """What is kept of a run: each member's scores, dev metrics and curves, what it cost and where it ran."""
+    """Return what is kept of a run: each member's scores, dev metrics and curves, what it cost and where it ran."""
     views = {"": result}
     if "members" in result:
         views = {f"member {i}": of_member(result, i) for i in range(1, len(result["members"]) + 1)}
@@ -92,7 +92,7 @@ def table(record: Record) -> str:
 
 
 def binary_table(record: Record) -> str:
-    """The average of what is measured by rank correlation, and each binary task's ROC-AUC, as in Tables 11 and 12."""
+    """Return the average of what is measured by rank correlation, and binary tasks' ROC-AUC, as in Tables 11 and 12."""
     lines = []
     for recipe, runs in sorted(record.items()):
         for variation, group in _over_seeds(runs).items():
@@ -108,7 +108,7 @@ def binary_table(record: Record) -> str:
 
 
 def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """What varies besides the seed -> the rows of all seeds."""
+    """Return what varies besides the seed -> the rows of all seeds."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for varied, each in runs.items():
         others = " ".join(part for part in varied.split(" ") if not part.startswith("seed="))
@@ -167,7 +167,7 @@ def plot(record: Record, path: Path) -> None:
 
 
 def _lines(runs: dict[str, dict[str, Any]], form: str) -> dict[str, list[tuple[list[int], list[float]]]]:
-    """What varies besides the seed, and whose -> steps and dev metrics of each seed; empty where none has it."""
+    """Return what varies besides the seed, and whose -> steps and dev metrics of each seed; empty where none has it."""
     kinds = {
         f"{variation} {whose}".strip(): [_line(each["curves"][whose], form) for each in group]
         for variation, group in _over_seeds(runs).items()

@@ -88,7 +88,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """The record as Markdown."""
+    """Return the record as Markdown."""
     settings, environment, found = record["settings"], record["environment"], record["summary"]
     sides = found["sides"]
     lines = [
@@ -194,7 +194,7 @@ def _python(command: list[str], threads: int, log: Path) -> None:
 
 
 def _write_data(options: argparse.Namespace, folder: Path) -> None:
-    """A seeded sample of the training pairs, and the whole dev set."""
+    """Write a seeded sample of the training pairs, and the whole dev set."""
     pairs = _read(options.data_dir / "pairs" / "sts-sickr" / "train.jsonl.gz", ("sentence1", "sentence2"))
     dev = _read(
         options.data_dir / "mteb" / "stsbenchmark-sts" / "validation.jsonl.gz", ("sentence1", "sentence2", "score")

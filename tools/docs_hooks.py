@@ -52,7 +52,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _wide(page: str) -> str:
-    """A page of tables alone, without the column that lists its sections."""
+    """Return a page of tables alone, without the column that lists its sections."""
     return page if re.search("^## ", page, re.MULTILINE) else f"---\nhide: [toc]\n---\n\n{page}"
 
 
@@ -73,7 +73,7 @@ def _methods_table() -> str:
 
 
 def _recipes(method: str) -> str:
-    """The recipes of a method with the first line of each, folded up."""
+    """Return the recipes of a method with the first line of each, folded up."""
     found = {name: path for name, path in list_recipes().items() if name.startswith(f"{method}/")}
     lines = [f'??? note "{len(found)} recipes"', ""]
     for name, path in found.items():
@@ -115,7 +115,7 @@ def _group(method: type, setting: Setting) -> str:
 
 
 def _entry(setting: Setting, prefix: str = "") -> str:
-    """A setting as an entry of a definition list."""
+    """Return a setting as an entry of a definition list."""
     typed = flag_of(f"{prefix}{setting.name}")
     if setting.kind is bool:
         typed = f"{typed}`, `{flag_of(f'{prefix}no-{setting.name}')}" if not prefix else typed
@@ -193,6 +193,6 @@ def _sentence(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """A docstring's words as Markdown: only its code spans mean anything."""
+    """Return a docstring's words as Markdown: only its code spans mean anything."""
     mend: Callable[[str], str] = lambda part: re.sub(r"([*_\[\]|])", r"\\\1", escape(part, quote=False))  # noqa: E731
     return "`".join(part if number % 2 else mend(part) for number, part in enumerate(text.split("`")))
