@@ -53,13 +53,6 @@ def neighbours(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
     Costs: up to 100,000 sentences all are compared, 2 dim floating-point operations each, and a copy of the embeddings
     is in memory. Beyond, 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte for
     each number of an embedding.
-
-    Args:
-        corpora: The anchors are in the first, the second is searched.
-        anchors: int (n,), rows of the first.
-
-    Returns:
-        int32 (m, 2): rows of both.
     """
     index = _index(corpora.second.embeddings)
     n_found = min(int(RANKS[-1]) + 1, len(corpora.second))
