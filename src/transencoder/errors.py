@@ -1,4 +1,13 @@
-"""The errors a user can meet. A message says what is wrong, with the value; what is allowed; what to do."""
+"""The errors a user can meet, and how messages show values.
+
+A message says what is wrong, with the value; what is allowed; what to do.
+"""
+
+import math
+from pathlib import PurePath
+
+ABSENT = "–"
+"""Where there is no number."""
 
 
 class TransencoderError(Exception):
@@ -15,3 +24,34 @@ class RunError(TransencoderError):
 
 class RunInUseError(RunError):
     """Another process works on the run folder."""
+
+
+def shorten(value: object, limit: int = 80) -> str:
+    """Return the value's repr on one line, cut to about `limit` characters."""
+    if isinstance(value, str | bytes):
+        text = repr(value[: limit + 1])
+    elif isinstance(value, list | tuple):
+        text = "[" + ", ".join(shorten(item, limit) for item in value[:20]) + (", ..." if len(value) > 20 else "") + "]"
+    else:
+        text = repr(value)
+    return text if len(text) <= limit + 2 else text[:limit] + "..."
+
+
+def plural(count: int, noun: str) -> str:
+    """Return `1 field`, `3 fields`, with thousands marked."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def number(value: float | None) -> str:
+    """Return a metric with two decimals; a dash where there is none."""
+    if value is None:
+        return ABSENT
+    return "nan" if math.isnan(value) else f"{value:.2f}"
+
+
+def shown_source(source: str) -> str:
+    """Return a data set's or model's id as it is; of a path outside the current folder only the last two parts."""
+    path = PurePath(source)
+    if path.is_absolute() or ".." in path.parts or len(path.parts) > 3:
+        return "/".join(part for part in path.parts[-2:] if part not in (path.anchor, ".."))
+    return source

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from transencoder import progress, records
 from transencoder.configs import Form
-from transencoder.errors import RunError
+from transencoder.errors import RunError, number
 from transencoder.metrics import Draws, metric_draws, row_intervals
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Cycle, DataRecord, IntervalRecord, Result
 from transencoder.runs import finished_stage
-from transencoder.wording import number
 
 logger = logging.getLogger(__name__)
 

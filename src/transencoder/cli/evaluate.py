@@ -22,9 +22,8 @@ from transencoder.cli.flags import option
 from transencoder.cli.scoring import Models, checked_weights, loaded
 from transencoder.cli.terminal import show
 from transencoder.configs.ranges import Config, Contradictions
-from transencoder.errors import InputError
+from transencoder.errors import ABSENT, InputError, plural
 from transencoder.records import AVERAGE, Interval, IntervalRecord
-from transencoder.wording import ABSENT, plural
 
 if TYPE_CHECKING:
     from datasets import Dataset

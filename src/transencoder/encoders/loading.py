@@ -15,9 +15,8 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from transencoder import configs
 from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.models import OWN_PROMPTS, Prompts
-from transencoder.wording import plural
 
 _SCORE = "transencoder_score"
 """Entry of a transformer's config that says what the score of a cross-encoder is."""

@@ -27,12 +27,11 @@ from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig, Precision
 from transencoder.devices import autocast
 from transencoder.encoders import load_cross, load_masked
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.files import whole_file
 from transencoder.fit.trainers import Session, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.losses.masked_words import replace_chosen
 from transencoder.tokens import TokenCache, Tokens
-from transencoder.wording import plural
 
 _SHOWN_STEPS = 100
 """Steps whose losses are recorded as one mean; in short runs a tenth of them."""

@@ -19,7 +19,7 @@ from transencoder import pairs as reading
 from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.mining import candidates
 from transencoder.mining.candidates import SOURCES, Candidates, Strata
 from transencoder.mining.corpus import Corpora, Corpus, embed
@@ -27,7 +27,6 @@ from transencoder.models import Prompts, warn_of_unused_prompts
 from transencoder.records import CorpusRecord, MiningRecord
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
-from transencoder.wording import plural
 
 __all__ = ["Corpora", "Mined", "check_numbers", "default_n_pairs", "embed", "mine", "mine_pairs", "open_base"]
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
 from transencoder.pairs.read import open_source
 from transencoder.pairs.rows import Fault, check_texts, good_rows
 from transencoder.pairs.source import Found, Source
 from transencoder.pairs.store import store_rows
-from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

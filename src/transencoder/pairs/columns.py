@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transencoder.errors import InputError
-from transencoder.wording import plural, shorten
+from transencoder.errors import InputError, plural, shorten
 
 logger = logging.getLogger(__name__)
 

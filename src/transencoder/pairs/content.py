@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 import xxhash
 
 from transencoder import progress
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.records import TextStatistics
-from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

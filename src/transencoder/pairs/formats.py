@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import Wanted, choose_columns, split_header
 from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
-from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

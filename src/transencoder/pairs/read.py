@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
 from transencoder.pairs.files import open_stream
 from transencoder.pairs.formats import READERS, read_dataset
@@ -29,7 +29,6 @@ from transencoder.pairs.rows import (
 )
 from transencoder.pairs.source import Found, Source, find_source, warn_of_short_slice
 from transencoder.pairs.store import RowIndex, cache_folder_for_rows, store_rows, watch_bad_rows
-from transencoder.wording import plural, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from transencoder.errors import InputError
-from transencoder.wording import plural, shorten
+from transencoder.errors import InputError, plural, shorten
 
 _MOST_KINDS = 20
 """More kinds of bad rows are counted as one."""

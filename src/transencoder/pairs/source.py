@@ -13,9 +13,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.pairs.formats import READERS
-from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from transencoder.errors import RunError
+from transencoder.errors import RunError, plural
 from transencoder.files import move_into_place
 from transencoder.pairs.content import find_duplicates, fingerprint, row_hash
 from transencoder.pairs.rows import BadRow, BadRows, Row
-from transencoder.wording import plural
 
 if TYPE_CHECKING:
     from datasets import Dataset

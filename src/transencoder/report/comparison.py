@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transencoder import progress, results
-from transencoder.errors import InputError, RunError
+from transencoder.errors import InputError, RunError, number, shown_source
 from transencoder.metrics import N_RESAMPLES, interval
 from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
 from transencoder.report import words
@@ -19,7 +19,6 @@ from transencoder.report.run_report import run_facts, title_of, write_html
 from transencoder.report.verdict import notes_of
 from transencoder.results import Evidence, TableRow
 from transencoder.runs import read_log
-from transencoder.wording import number, shown_source
 
 Values: TypeAlias = NDArray[np.float64]
 

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 
 from transencoder import results
 from transencoder.configs import Form
+from transencoder.errors import number
 from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
@@ -18,7 +19,6 @@ from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
 from transencoder.results import Evidence, Lesson, Sample
 from transencoder.runs import atomic_write_bytes, atomic_write_text
-from transencoder.wording import number
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from transencoder import results
 from transencoder.configs import Form
+from transencoder.errors import ABSENT, number, plural
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
 from transencoder.report.words import gain, metric_title, metric_titles
-from transencoder.wording import ABSENT, number, plural
 
 BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
 GAIN_BRACKETS = "for a gain, both models are measured on the same samples"

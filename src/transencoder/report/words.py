@@ -14,13 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from transencoder import results
-from transencoder.errors import InputError
+from transencoder.errors import ABSENT, InputError, number, plural, shown_source
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_text
 from transencoder.settings import settings_of
-from transencoder.wording import ABSENT, number, plural, shown_source
 
 NONE = "none"
 """A setting that is not set."""

@@ -17,12 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from transencoder.errors import InputError, RunError, RunInUseError
+from transencoder.errors import InputError, RunError, RunInUseError, plural
 from transencoder.files import TEMPORARY, sync
 from transencoder.runs.files import atomic_json, atomic_write_text, canonical_json, remove_folder, remove_temporary
 from transencoder.runs.log import LOG_NAME, changes, now, write_log
 from transencoder.runs.records import RECORD_NAME, STAGES_NAME
-from transencoder.wording import plural
 
 LOCK_NAME = ".lock"
 RECIPE_NAME = "recipe.toml"

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from transencoder import progress
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.files import sync
 from transencoder.pairs import fingerprint
 from transencoder.runs import atomic_json, stage_key
@@ -27,7 +27,6 @@ from transencoder.runs.files import disk_full_explained, sha256_of, sync_and_has
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.vectors import Approximation, Embedder, VectorPrecision, make_vectors
 from transencoder.tokens import allocate
-from transencoder.wording import shorten
 
 logger = logging.getLogger(__name__)
 

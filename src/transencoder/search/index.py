@@ -18,11 +18,10 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from transencoder import progress
 from transencoder.configs import Precision
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.scorers import Scorer
 from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, read_record
 from transencoder.search.vectors import Embedder, Vectors, load_embedder, load_vectors
-from transencoder.wording import shorten
 
 logger = logging.getLogger(__name__)
 

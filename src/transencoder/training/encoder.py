@@ -12,7 +12,7 @@ from datasets import Dataset
 from transencoder import distributed, encoders
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
 from transencoder.context import Context, Model, Rows, base_model, trained_model
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
 from transencoder.records import DEV, SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
@@ -23,7 +23,6 @@ from transencoder.training.data import read_text_data
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import Metrics, score_base_as_is, scores_stage
-from transencoder.wording import plural
 
 _N_MEASURED = 256
 """Sentences of the training text that a student and what it is compared with encode."""

@@ -19,12 +19,11 @@ from transencoder import distributed, encoders
 from transencoder.configs import Precision
 from transencoder.configs.run import LabelledRows, RunConfig
 from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations, trained_model
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.fit import Fitted, Material, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
 from transencoder.runs import Cost, Stage, StageRecord, made_of
 from transencoder.scorers import CrossScorer, class_probabilities
-from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from transencoder.configs import FitConfig
 from transencoder.context import Context, Model, Rows, Training, Work, base_model, trained_model
 from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.fit import masked_loss, pack, train_language_model
 from transencoder.methods.mlm import MLM
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, implied, made_of, setting, stage_seed
@@ -23,7 +23,6 @@ from transencoder.training.data import read_text_data
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import Metrics, scores_stage
-from transencoder.wording import plural
 
 _BLOCKS = "blocks.arrow"
 _CHUNK = 1024

@@ -17,7 +17,7 @@ from transencoder.context import Data, Model, Rows, Work, base_model, operations
 from transencoder.cycles import ContextMember, CycleContext, distil, warn_of_weak_bases, with_pretraining
 from transencoder.cycles.stages import Student
 from transencoder.encoders import check_length, count_parameters, fetch
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import Corpora, default_n_pairs, embed, mine_pairs
@@ -33,7 +33,6 @@ from transencoder.training.executors import n_workers
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
-from transencoder.wording import plural
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."

@@ -16,11 +16,10 @@ from transencoder.configs import FitConfig, Precision, nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context
 from transencoder.devices import checked_device, uses_bf16
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.runs import Executor, Planner
 from transencoder.settings import expanded
 from transencoder.training.result import Outcome
-from transencoder.wording import plural
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 ContextT = TypeVar("ContextT", bound=Context[Any])

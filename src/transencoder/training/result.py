@@ -18,6 +18,7 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
+from transencoder.errors import shown_source
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.run_report import model_card, write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
@@ -26,7 +27,6 @@ from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.executors import spent
 from transencoder.training.scoring import Metrics, keep_gold, keep_texts
-from transencoder.wording import shown_source
 
 FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
 """Where in the run folder the best model of each form lies."""

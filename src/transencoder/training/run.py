@@ -16,7 +16,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 from transencoder import distributed
 from transencoder.configs.run import RunConfig
 from transencoder.context import Work
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.progress import duration
 from transencoder.records import Result
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
@@ -27,7 +27,6 @@ from transencoder.training.language_model import LanguageModelPipeline
 from transencoder.training.pairs import PairsPipeline
 from transencoder.training.pipeline import Pipeline
 from transencoder.training.result import FOLDERS, finish, open_run, result_of
-from transencoder.wording import plural
 
 _PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
     "pairs": PairsPipeline,

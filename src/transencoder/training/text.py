@@ -14,10 +14,9 @@ from datasets import Dataset
 from transencoder import tasks
 from transencoder.configs import RunConfig
 from transencoder.context import Scored
-from transencoder.errors import InputError
+from transencoder.errors import InputError, plural
 from transencoder.pairs import fingerprint
 from transencoder.records import DataRecord
-from transencoder.wording import plural
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from transencoder.configs import ranges
 from transencoder.configs.ranges import Config, Contradictions
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.scripts import WORD, join_words, split_words
-from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     from transencoder.views.fillers import Filler, Masked

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transencoder.configs.ranges import Config, Contradictions, at_least
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms, name_of
-from transencoder.wording import shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset
