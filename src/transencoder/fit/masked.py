@@ -64,7 +64,7 @@ def pretrain(
     """Go on with a model's masked language modelling, on "[CLS] sentence1 [SEP] sentence2 [SEP]".
 
     Args:
-        start: A plain pretrained model with its language-modelling head.
+        start: A plain pretrained model with its language-modelling head, and with a mask token; others are refused.
         pairs: n pairs with `sentence1` and `sentence2`.
         config: How to train; no field empty.
         mask_ratio: Share of each pair's tokens to guess, above 0 and below 1.
@@ -74,9 +74,6 @@ def pretrain(
 
     Returns:
         The encoder without its language-modelling head, and the record.
-
-    Raises:
-        InputError: `start` is no masked language model, or its tokenizer has no mask token that the model knows.
     """
     try:
         model, tokenizer = load_masked(start, seed=session.seed)
@@ -101,17 +98,7 @@ def train_language_model(
     *,
     device: str = "cpu",
 ) -> Pretrained:
-    """Train a masked language model on packed blocks and leave its last weights in it.
-
-    Args:
-        model: With its language-modelling head, trained in place.
-        tokenizer: Its tokenizer.
-        blocks: n blocks of `input_ids`, see `pack`.
-        config: How to train; no field empty.
-        mask_ratio: Share of the tokens to guess, above 0 and below 1.
-        session: How and where it runs.
-        device: Where it trains.
-    """
+    """Train a masked language model on packed blocks and leave its last weights in it; else as `pretrain`."""
     set_dropout(model, config.dropout)
     collator = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, session.seed)
     return _train(model, collator, np.full(len(blocks), config.max_length, np.uint16), config, session, device)
@@ -246,12 +233,6 @@ class MaskedBlocksCollator:
     """A collator: rows of blocks -> transformers' own masked batches; the masks depend on the seed and the rows only.
 
     A resumed run draws the same: the collator's own random numbers would go on from elsewhere.
-
-    Args:
-        blocks: n blocks of `input_ids`.
-        tokenizer: Of the blocks, with a mask.
-        mask_ratio: Probability of each token to be guessed, above 0 and below 1.
-        seed: With the rows, it decides the masks.
     """
 
     def __init__(self, blocks: Dataset, tokenizer: Any, mask_ratio: float, seed: int) -> None:
@@ -292,63 +273,40 @@ def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Datas
 
     Returns:
         `input_ids`, memory-mapped, all of one length but the last row.
-
-    Raises:
-        InputError: The tokenizer finds no word in the texts.
     """
+    schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
     with whole_file(file) as draft:
-        _write_blocks(texts, tokenizer, block_length, draft)
+        with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+            for blocks in _blocks(texts, tokenizer, block_length):
+                writer.write_batch(pa.record_batch([pa.array(blocks, schema[0].type)], schema))
         if not len(Dataset.from_file(str(draft))):
             raise InputError(f"the tokenizer finds no word in the {plural(len(texts), 'text')}; give other text")
     return Dataset.from_file(str(file))
 
 
-def _write_blocks(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> None:
-    schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
-    with (
-        pa.OSFile(str(file), "wb") as sink,
-        pa.ipc.new_stream(sink, schema) as writer,
-        progress.task("pack", len(texts)) as advance,
-    ):
-        waiting: list[int] = []
+def _blocks(texts: Dataset, tokenizer: Any, block_length: int) -> Iterator[list[list[int]]]:
+    """Yield the blocks of each chunk of texts; what is left of one goes to the next."""
+    first, size = tokenizer.cls_token_id, block_length - 1
+    waiting: list[int] = []
+    with progress.task("pack", len(texts)) as advance:
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]["text"]
-            waiting += _tokens(chunk, tokenizer)
-            blocks = list(_blocks(waiting, tokenizer.cls_token_id, block_length - 1))
-            del waiting[: len(blocks) * (block_length - 1)]
-            writer.write_batch(pa.record_batch([pa.array(blocks, schema[0].type)], schema))
+            tokens = tokenizer(chunk, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+            for ids in filter(None, tokens):
+                waiting += [*ids, tokenizer.sep_token_id]
+            n_whole = len(waiting) // size * size
+            yield [[first, *waiting[i : i + size]] for i in range(0, n_whole, size)]
+            del waiting[:n_whole]
             advance(len(chunk))
-        if len(waiting) > 1:  # more than the end of a text
-            last = [[tokenizer.cls_token_id, *waiting]]
-            writer.write_batch(pa.record_batch([pa.array(last, schema[0].type)], schema))
-
-
-def _tokens(texts: list[str], tokenizer: Any) -> Iterator[int]:
-    for ids in tokenizer(texts, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]:
-        if ids:
-            yield from ids
-            yield tokenizer.sep_token_id
-
-
-def _blocks(tokens: list[int], first: int, n_texts: int) -> Iterator[list[int]]:
-    for start in range(0, len(tokens) - n_texts + 1, n_texts):
-        yield [first, *tokens[start : start + n_texts]]
+    if len(waiting) > 1:  # more than the end of a text
+        yield [[first, *waiting]]
 
 
 @torch.inference_mode()
 def masked_loss(
     model: PreTrainedModel, tokenizer: Any, blocks: Dataset, mask_ratio: float, *, batch_size: int, precision: Precision
 ) -> float:
-    """Return the mean cross-entropy in nats of the masked tokens of some blocks, whose masks are always the same.
-
-    Args:
-        model: With its language-modelling head.
-        tokenizer: Its tokenizer.
-        blocks: Blocks of `input_ids`, at least one.
-        mask_ratio: Share of the tokens to guess.
-        batch_size: Blocks at a time.
-        precision: Numbers that the model computes in.
-    """
+    """Return the mean cross-entropy in nats of the masked tokens of some blocks, whose masks are always the same."""
     collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
     was_training, total, n_guessed = model.training, 0.0, 0
     model.eval()  # type: ignore[no-untyped-call]

@@ -140,11 +140,7 @@ def fit(
 
 
 def check_lora() -> None:
-    """Refuse LoRA (Hu et al., ICLR 2022) where the package that it needs is not installed.
-
-    Raises:
-        InputError: The package `peft` is not installed.
-    """
+    """Refuse LoRA (Hu et al., ICLR 2022) where the package that it needs is not installed."""
     if find_spec("peft") is None:
         raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
 
@@ -178,21 +174,18 @@ def _is_of_pooler(name: str) -> bool:
 
 def _batched(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
     """Return what makes batches of rows, the rows, and the tokens of each."""
-    collator, lengths = _collate(student, material, cache)
+    collator: Any
+    if isinstance(student, SentenceTransformer):
+        sides = cache.sides(student, material.pairs, *material.prompts.sides(student))
+        collator, lengths = BiCollator(sides, material.taught), np.max([side.lengths for side in sides], axis=0)
+    else:
+        tables = pair_tables(cache, student, material.pairs, material.both_orders)
+        collator, lengths = CrossCollator(tables), np.concatenate([table.lengths for table in tables])
     rows = material.rows
     if rows is not None:  # in the pairs turned round too, where there are these
         rows = np.concatenate([rows + first for first in range(0, len(lengths), len(material.pairs))])
     data = training_rows(len(lengths), np.asarray(material.targets, np.float32), rows)
     return collator, data, lengths if rows is None else lengths[rows]
-
-
-def _collate(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, np.ndarray]:
-    if isinstance(student, SentenceTransformer):
-        sides = cache.sides(student, material.pairs, *material.prompts.sides(student))
-        lengths = np.max([side.lengths for side in sides], axis=0)
-        return BiCollator(sides, material.taught), lengths
-    tables = pair_tables(cache, student, material.pairs, material.both_orders)
-    return CrossCollator(tables), np.concatenate([table.lengths for table in tables])
 
 
 def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:

@@ -88,11 +88,7 @@ class ClassCrossEntropyLoss(Loss):
 
 
 def _distributions(labels: Tensor, n_classes: int) -> Float[Tensor, "pairs targets classes"]:
-    """Return labels as distributions over n classes.
-
-    Raises:
-        ValueError: Labels of another number of classes.
-    """
+    """Return labels as distributions over n classes, or refuse those of another number."""
     if labels.ndim == 1:
         classes = labels.long()
         low, high = (each.item() for each in classes.aminmax())

@@ -52,10 +52,8 @@ def info_nce(
 class InfoNCELoss(Loss):
     """`info_nce` as a module. Equal columns are SimCSE: dropout makes the two views differ.
 
-    Args:
-        temperature: Above 0; SimCSE: 0.05.
-        projector: A module (batch, dim) -> (batch, any) put on the embeddings in training only: it is a part of the
-            loss, not of the model that is saved. SimCSE: `tanh_projector`.
+    The projector, (batch, dim) -> (batch, any), is put on the embeddings in training only: it is a part of the loss,
+    not of the model that is saved. SimCSE: `tanh_projector`.
     """
 
     def __init__(
@@ -105,11 +103,7 @@ def nt_xent(
 
 
 class NTXentLoss(Loss):
-    """`nt_xent` as a module.
-
-    Args:
-        temperature: Above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
-    """
+    """`nt_xent` as a module."""
 
     shown = ("temperature",)
 
@@ -172,7 +166,7 @@ class WeightedInfoNCELoss(Loss):
 
     Args:
         complement: A frozen bi-encoder of the same tokenizer, which weighs the negatives.
-        temperature: Above 0; DCLR: 0.05.
+        temperature: As in `weighted_info_nce`.
         threshold: Negatives whose cosine in `complement` is above it are left out; DCLR: BERT 0.9, RoBERTa 0.85.
         noise_ratio: Noise vectors for each sentence of the batch; DCLR: BERT-base 1, RoBERTa-base 2.5.
         n_noise_steps: Steps of gradient ascent for the noise; DCLR: 4.
@@ -312,10 +306,8 @@ def in_batch_contrastive_tension(
 class InBatchContrastiveTensionLoss(Loss):
     """`in_batch_contrastive_tension` as a module, of a sentence twice, as sentence-transformers recommends it.
 
-    The second column goes through a second copy, `twin`, which is trained too. The temperature is learned.
-
-    Args:
-        temperature: At first; sentence-transformers: 0.05, a scale of 20.
+    The second column goes through a second copy, `twin`, which is trained too. The temperature is learned from the one
+    that is given on.
     """
 
     def __init__(self, model: SentenceTransformer, temperature: float = 0.05) -> None:

@@ -59,12 +59,7 @@ class ViewComparison(nn.Module):
         self.queues = nn.ModuleList(InstanceQueue(queue_size, dimension) for _ in range(n_queues if queue_size else 0))
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
-        """Return the loss of a batch.
-
-        Args:
-            online: (batch, dim) each, the two views' embeddings that learn.
-            references: (batch, dim) each; no gradient flows to them.
-        """
+        """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""
         found = [self._candidates(view, reference.detach()) for view, reference in enumerate(references)]
         targets = list(zip(references, found, strict=True))
         if self.comparison == "cross":
@@ -175,11 +170,8 @@ class SCTLoss(Loss):
 def mlp_projector(dimension: int, output: int | None = None, *, expansion: int = 10, n_layers: int = 3) -> nn.Module:
     """Make SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
 
-    Args:
-        dimension: Of the embeddings, before and between.
-        output: After the last; None: `dimension`. A teacher's, where its embeddings are what is compared with.
-        expansion: Width of each inner layer, in dimensions.
-        n_layers: MLPs.
+    The last one gives `output` numbers, a teacher's dimension, or as many as come in; inner layers have `expansion`
+    times as many.
     """
     layers: list[nn.Module] = []
     for i in range(n_layers):

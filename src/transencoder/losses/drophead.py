@@ -76,11 +76,9 @@ class DropHead(nn.Module):
         self.share = share
 
     def forward(self, heads: Float[Tensor, "texts tokens width"]) -> Float[Tensor, "texts tokens width"]:
-        """Return the heads' outputs, some of them 0.
+        """Return the heads' outputs, one head after the other along the width, some of them 0.
 
-        Args:
-            heads: What the layer's heads found, one head after the other along the width. One text a row: texts that
-                are packed into one row, as flash attention may have them, lose the same heads.
+        Texts that are packed into one row, as flash attention may have them, lose the same heads.
         """
         if not self.training or not self.share:
             return heads

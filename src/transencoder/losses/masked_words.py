@@ -28,15 +28,9 @@ def mask_tokens(
     special_ids: list[int],
     n_vocabulary: int,
 ) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
-    """Choose tokens to guess, each with the same probability, and put others in their places.
+    """Choose tokens to guess, each with the same probability, 0 to 1, and put others in their places.
 
-    Args:
-        ids: Token ids.
-        attention_mask: 1 on texts, 0 on padding, which is never chosen.
-        mask_ratio: Probability of each token to be chosen, 0 to 1.
-        mask_token_id: The vocabulary's mask.
-        special_ids: Tokens that are never chosen.
-        n_vocabulary: A random token is one of so many.
+    Padding and special tokens are never chosen; a random token is one of `n_vocabulary`.
 
     Returns:
         The ids as `replace_chosen` gives them, which tokens were chosen, and which could have been.
@@ -57,12 +51,7 @@ def replace_chosen(
 ) -> Int[Tensor, "batch tokens"]:
     """Make 80 % of the chosen tokens masks and 10 % any token; 10 % stay as they are (BERT, NAACL 2019, section 3.1).
 
-    Args:
-        ids: Token ids.
-        is_chosen: Which are to guess.
-        fates: Random numbers in [0, 1) that decide which of the three.
-        anything: Random tokens.
-        mask_token_id: The vocabulary's mask.
+    The fates, random numbers in [0, 1), decide which of the three.
     """
     masked = ids.masked_fill(is_chosen & (fates < _MASKED), mask_token_id)
     return torch.where(is_chosen & (fates >= 1 - _RANDOM), anything, masked)
@@ -187,7 +176,7 @@ class DiffCSELoss(Loss):
         discriminator: An encoder of the same vocabulary and the embeddings' size; it is trained.
         mask_token_id: The vocabulary's mask.
         special_ids: Tokens that are never masked.
-        temperature: Of `info_nce`, above 0; DiffCSE: 0.05.
+        temperature: Of `info_nce`.
         weight: Of the detection; DiffCSE: 0.005.
         mask_ratio: Share of the tokens that the generator must guess; DiffCSE: BERT 0.3, RoBERTa 0.2.
         projector: Between embeddings and loss, in training only; DiffCSE: `batch_norm_projector`.

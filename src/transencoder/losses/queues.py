@@ -69,7 +69,7 @@ def queue_info_nce(
         queries: Embeddings that learn.
         queue: Unit vectors.
         own: Which of them is each query's own.
-        temperature: Above 0; a scalar that is learned, where it is a parameter's.
+        temperature: Above 0; it may be learned.
     """
     with torch.autocast(queries.device.type, enabled=False):
         return cross_entropy(normalize(queries.float()) @ queue.T / temperature, own)
@@ -80,10 +80,6 @@ class InstanceQueue(nn.Module):
 
     Its rows are a part of the state of the loss that it belongs to: saved, resumed and moved with it. They stand in no
     order of age, which no similarity distribution depends on. At first they are random directions (SCT, section 4.1).
-
-    Args:
-        size: How many vectors, at least 1.
-        dimension: Of each.
     """
 
     rows: Tensor
@@ -115,13 +111,9 @@ class InstanceQueue(nn.Module):
     def enter(
         self, references: Float[Tensor, "batch dim"], n_batches: int = 1
     ) -> tuple[Float[Tensor, "size dim"], Int[Tensor, " batch"]]:
-        """Put in the references of a batch, under several processes those of all of them.
+        """Put in the references of a batch, of which `n_batches` must be in it together; of several processes all.
 
         Where no gradient is asked for, as in evaluation, a copy takes them, and the queue stays as it is.
-
-        Args:
-            references: What embeddings are compared with.
-            n_batches: How many such batches must be in it together.
 
         Returns:
             All vectors, and which of them are this process's own.
@@ -154,8 +146,8 @@ class ConGenLoss(Loss):
             nothing is trained: `queue.push(embeddings)`.
         temperature: Of the student, above 0; ConGen: 0.05 to 0.1.
         teacher_temperature: Of the teacher, above 0; ConGen: 0.05 or 0.1.
-        projector: On the student's embeddings, to the teacher's dimension, in training only; None: these are of that
-            dimension. ConGen has a linear layer and tanh there, as a part of the student.
+        projector: On the student's embeddings, to the teacher's dimension, in training only. ConGen has a linear layer
+            and tanh there, as a part of the student.
     """
 
     shown = ("temperature", "teacher_temperature")
@@ -201,8 +193,7 @@ class CKDLoss(Loss):
 
     Args:
         queue: Of the teacher's dimension; DistilCSE: 65,536 vectors.
-        projector: On the student's embeddings, to the teacher's dimension, in training only (released code: a linear
-            layer); None: these are of that dimension.
+        projector: As in `ConGenLoss`; released code: a linear layer.
         temperature: 1 / s, above 0 and fixed; None: learned.
     """
 

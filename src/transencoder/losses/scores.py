@@ -90,11 +90,7 @@ def clipped_cosine_cross_entropy(
 
 
 def check_targets(targets: Tensor) -> None:
-    """Refuse targets outside [0, 1], where a cross-entropy has no lower bound.
-
-    Raises:
-        ValueError: A target is outside [0, 1] or not a number.
-    """
+    """Refuse targets that are outside [0, 1], where a cross-entropy has no lower bound, or not a number."""
     low, high = targets.aminmax()
     if not (low >= 0 and high <= 1):
         raise ValueError(
@@ -144,13 +140,7 @@ class Annealing(Loss):
         gold: Float[Tensor, "*shape"],
         taught: Sequence[Float[Tensor, "*shape"]],
     ) -> Float[Tensor, ""]:
-        """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold.
-
-        Args:
-            loss: Of the student, to targets.
-            gold: y; where teachers anneal to it, NaN where there is none.
-            taught: q_k, each teacher's.
-        """
+        """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold, y."""
         if not taught:
             return loss(gold)
         if self.soft_share is None:
