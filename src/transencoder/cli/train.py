@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.table import Table
 
-import transencoder
 from transencoder import recipes
 from transencoder.cli import flags
 from transencoder.cli.flags import argument, option
@@ -103,8 +102,10 @@ def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
 
 def _train(config: RunConfig, recipe: str | None = None) -> Any:
     """Train; an interruption then names this run's folder."""
+    from transencoder.training import train
+
     with goes_on_from(expanded(config).output):
-        return transencoder.train(config, recipe=recipe)
+        return train(config, recipe=recipe)
 
 
 def _show_result(result: Any) -> None:
@@ -275,6 +276,8 @@ def _plan(runs: Sequence[RunConfig]) -> None:
 
     A run that starts from another's model, which is not there yet, is planned with the model that this one starts from.
     """
+    from transencoder.training import plan
+
     outputs = {config.output for config in runs}
     stand_ins: dict[str, str | None] = {}
     known: set[str] = set()
@@ -291,7 +294,7 @@ def _plan(runs: Sequence[RunConfig]) -> None:
             show(f"starts from {output}, which is planned above")
         else:
             lenders = tuple(each for each in config.reuse_from if each not in outputs)
-            found = transencoder.plan(replace(planned, reuse_from=lenders), known=known)
+            found = plan(replace(planned, reuse_from=lenders), known=known)
             show(str(found))
             known |= {stage.key for stage in found.stages.values()}
 
