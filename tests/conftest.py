@@ -24,6 +24,8 @@ if importlib.util.find_spec("transencoder.losses") is not None:
     # Shapes are checked in tests only, where the signatures carry them.
     install_import_hook("transencoder.losses", "beartype.beartype")
 
+pytest_plugins = ["tests.tiny_starts"]
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA_FOLDER = Path(os.environ.get("TRANSENCODER_DATA") or ROOT.parent / "shared" / "data").expanduser()
 

@@ -1,4 +1,4 @@
-"""What a run keeps for its report: a scored sample, the tests' gold, its text in numbers."""
+"""What models score, and what a run keeps for its report: a scored sample, the tests' gold, its text in numbers."""
 
 import json
 import shutil
@@ -10,12 +10,16 @@ import pytest
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from tests.rounding import model_rounding
+from transencoder import FitConfig, Member
+from transencoder.evaluation import evaluate
 from transencoder.metrics import spearman
 from transencoder.pairs import read_pairs
 from transencoder.results import Evidence, drawn_intervals, read_result
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.training import scoring as keeping
 from transencoder.training import train
+
+FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +99,24 @@ def test_a_run_of_an_earlier_version_gets_what_is_missing(config, run, tmp_path)
     again = train(replace(config, output=str(tmp_path / "copy")))
     computed = [stage["name"] for stage in again.result["stages"] if not stage["reused"]]
     assert computed == ["sample", "texts", "gold"]
+
+
+def test_the_start_as_it_is_has_its_own_length_in_fp32(tiny_method, tiny_files, tiny_bi_encoder):
+    test = str(tiny_files / "test.tsv")
+    scores = train(tiny_method(bi=replace(FAST, max_length=4), tests=(test,))).result["scores"]
+    plain = evaluate(BiScorer(SentenceTransformer(tiny_bi_encoder, device="cpu"), precision="fp32"), read_pairs(test))
+    assert scores["start_as_is"]["test"] == pytest.approx(plain, abs=1e-6)
+    assert scores["start"]["test"] != pytest.approx(plain, abs=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "n_starts"), [("fp32", 1), ("bf16", 2)])
+def test_a_start_that_the_run_takes_as_it_is_has_no_second_row(
+    tiny_method, tiny_files, tiny_bi_encoder, tmp_path, precision, n_starts
+):
+    start = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    start.max_seq_length = 32
+    start.save_pretrained(str(tmp_path / "start"))
+    config = tiny_method(
+        members=(Member(start=str(tmp_path / "start")),), tests=(str(tiny_files / "test.tsv"),), precision=precision
+    )
+    assert ("start_as_is" in train(config).result["scores"]) == (n_starts == 2)

@@ -1,4 +1,4 @@
-"""Starting encoders that train in a second."""
+"""Configs of all methods that train an encoder in a second, and what tests of their runs share."""
 
 from collections.abc import Callable
 from dataclasses import replace
