@@ -11,15 +11,11 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from tests.rounding import model_rounding
 from transencoder import export
+from transencoder.cli import main
 from transencoder.errors import InputError
 from transencoder.export import ExportedEncoder, export_model, export_onnx, push
 
 TEXTS = ["balo", "kama balo dalo gelo", "x", "felo lelo balo " * 4] * 20
-
-
-@pytest.fixture(scope="module")
-def model(tiny_bi_encoder):
-    return SentenceTransformer(tiny_bi_encoder, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -31,49 +27,40 @@ def cross_folder(tiny_plm, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def file(model, tmp_path_factory):
+def file(tiny_bi_encoder, tmp_path_factory):
     pytest.importorskip("onnxscript", reason="the extra `export` is not installed")
     path = tmp_path_factory.mktemp("onnx") / "model.onnx"
-    export_onnx(model, path)
+    export_onnx(SentenceTransformer(tiny_bi_encoder, device="cpu"), path)
     return path
 
 
-def test_the_default_prompt_is_read_too(model, file):
-    pytest.importorskip("onnxruntime")
-    model.prompts, model.default_prompt_name = {"query": "gelo "}, "query"
-    try:
-        encoder = ExportedEncoder(model, file, "onnxruntime")
-        expected = model.encode(TEXTS[:4])
-        np.testing.assert_allclose(encoder.encode(TEXTS[:4]), expected, rtol=0, atol=model_rounding(model, expected))
-    finally:
-        model.prompts, model.default_prompt_name = {}, None
-    assert ExportedEncoder(model, file, "onnxruntime").encode([]).shape == (0, 32)
-
-
+@pytest.mark.parametrize("prompts", [{}, {"query": "gelo "}])
 @pytest.mark.parametrize("runtime", ["onnxruntime", "openvino"])
-def test_embeddings_are_pytorchs_for_any_number_and_length_of_texts(model, file, runtime):
+def test_embeddings_are_pytorchs_for_any_number_and_length_of_texts(bi, file, runtime, prompts):
     pytest.importorskip(runtime)
-    encoder = ExportedEncoder(model, file, runtime, threads=1)
+    bi.prompts, bi.default_prompt_name = prompts, next(iter(prompts), None)
+    encoder = ExportedEncoder(bi, file, runtime, threads=1)
     for texts in (TEXTS, TEXTS[:1]):
-        expected = model.encode(texts)
-        np.testing.assert_allclose(encoder.encode(texts), expected, rtol=0, atol=model_rounding(model, expected))
+        expected = bi.encode(texts)
+        np.testing.assert_allclose(encoder.encode(texts), expected, rtol=0, atol=model_rounding(bi, expected))
+    assert encoder.encode([]).shape == (0, 32)
 
 
-def test_onnxruntime_computes_in_fp32_alone(model, file):
+def test_onnxruntime_computes_in_fp32_alone(bi, file):
     pytest.importorskip("onnxruntime")
     with pytest.raises(InputError, match="precision is bf16; onnxruntime computes an fp32 model in fp32"):
-        ExportedEncoder(model, file, "onnxruntime", precision="bf16")
+        ExportedEncoder(bi, file, "onnxruntime", precision="bf16")
 
 
-def test_missing_packages_are_named(model, tmp_path, monkeypatch, tiny_bi_encoder):
+def test_missing_packages_are_named(bi, tmp_path, monkeypatch, tiny_bi_encoder):
     for name in ("onnxscript", "onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"model.onnx cannot be written: .* pip install '\.\[export\]'"):
-        export_onnx(model, tmp_path / "model.onnx")
+        export_onnx(bi, tmp_path / "model.onnx")
     with pytest.raises(
         InputError, match="cannot be read by openvino: it needs the packages onnx, onnxscript and openvino"
     ):
-        ExportedEncoder(model, tmp_path / "model.onnx", "openvino")
+        ExportedEncoder(bi, tmp_path / "model.onnx", "openvino")
     with pytest.raises(InputError, match="cannot be written"):
         export_model(Path(tiny_bi_encoder), "openvino", tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
@@ -212,32 +199,18 @@ def test_only_sentence_transformers_models_are_pushed(hub, tiny_plm):
         push(Path(tiny_plm), "me/model")
 
 
-def test_the_commands_do_as_python_does(run_cli, hub, trained, tmp_path, monkeypatch):
-    code, out, err = run_cli("push", trained, "me/model")
-    assert (code, out) == (0, "me/model: hub/me/model/commit/1\n"), err
+def test_the_commands_do_as_python_does(hub, trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "1000")
+    assert main(["push", str(trained), "me/model"]) == 0
+    assert capsys.readouterr().out == "me/model: hub/me/model/commit/1\n"
     assert hub.calls[0] == ("create", "me/model", True, False)
-    run_cli("push", trained, "me/model", "--public", "--update", "--branch", "next")
+    main(["push", str(trained), "me/model", "--public", "--update", "--branch", "next"])
     assert hub.calls[:2] == [("create", "me/model", False, True), ("branch", "next")]
-    code, _, err = run_cli("push", "minilm", "me/model")
-    assert code == 2 and "minilm is no folder" in err
+    assert main(["push", "minilm", "me/model"]) == 2
+    assert "minilm is no folder" in capsys.readouterr().err
     monkeypatch.setattr(export, "export_onnx", lambda model, file: file.write_text("x"))
     monkeypatch.setattr(ExportedEncoder, "__init__", lambda self, model, *_: setattr(self, "model", model))
     monkeypatch.setattr(ExportedEncoder, "encode", lambda self, texts: self.model.encode(texts))
-    code, out, err = run_cli("export", trained, "--to", "onnx", "--output", tmp_path / "exported")
-    assert code == 0, err
-    assert "scores of 32 pairs of up to 64 tokens differ by at most 0 from PyTorch's" in out
+    assert main(["export", str(trained), "--to", "onnx", "--output", str(tmp_path / "exported")]) == 0
+    assert "scores of 32 pairs of up to 64 tokens differ by at most 0 from PyTorch's" in capsys.readouterr().out
     assert {"model.onnx", "tokenizer.json", "export.json"} <= {path.name for path in (tmp_path / "exported").iterdir()}
-
-
-@pytest.fixture
-def run_cli(capsys, monkeypatch):
-    from transencoder.cli import main
-
-    monkeypatch.setenv("COLUMNS", "1000")
-
-    def run_command(*argv):
-        code = main([str(part) for part in argv])
-        output = capsys.readouterr()
-        return code, output.out, output.err
-
-    return run_command
