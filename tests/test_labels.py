@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 
 from tests.rounding import rounding
 from transencoder import distributed, labels
@@ -131,21 +131,18 @@ def test_only_raw_targets_leave_the_range_and_that_is_logged(caplog):
     assert caplog.messages == ["2 of 6 targets lie outside [0, 1] (label policy raw)"]
 
 
-@pytest.mark.parametrize("names", [[], ["one", "one"], ["one", "two", "one"]])
-def test_no_teacher_or_two_of_one_name_are_refused(names):
-    with pytest.raises(InputError, match="each with a name of its own"):
-        label([teacher(name, RAW) for name in names], numbered_pairs(6))
-
-
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_weight_that_is_not_positive_is_refused(weight):
-    with pytest.raises(InputError, match="a finite number above 0"):
-        label([teacher("one", RAW), teacher("two", RAW, weight=weight)], numbered_pairs(6))
-
-
-def test_no_pairs_are_refused():
-    with pytest.raises(InputError, match="no pairs to label"):
-        label([teacher("one", RAW)], numbered_pairs(0))
+@pytest.mark.parametrize(
+    ("names", "weight", "n_pairs", "message"),
+    [
+        ([], 1.0, 6, "each with a name of its own"),
+        (["one", "one"], 1.0, 6, "each with a name of its own"),
+        *((["one", "two"], weight, 6, "a finite number above 0") for weight in (0.0, -1.0, np.nan, np.inf)),
+        (["one"], 1.0, 0, "no pairs to label"),
+    ],
+)
+def test_what_cannot_label_is_refused(names, weight, n_pairs, message):
+    with pytest.raises(InputError, match=message):
+        label([teacher(name, RAW, weight=weight) for name in names], numbered_pairs(n_pairs))
 
 
 def test_parquet_holds_texts_labels_and_provenance_and_another_the_raw_scores(tmp_path, monkeypatch):
@@ -167,31 +164,17 @@ def test_parquet_holds_texts_labels_and_provenance_and_another_the_raw_scores(tm
     assert json.loads(metadata[b"transencoder"]) == found.provenance
 
 
-def test_a_plain_trainer_trains_on_the_parquet(tmp_path, tiny_bi_encoder, tiny_pairs):
-    pairs = tiny_pairs.select(range(8))
-    numbers = {text: i for i, text in enumerate(pairs["sentence1"])}
-
-    class Planted:
-        def score(self, rows):
-            return np.array([numbers[text] / 8 for text in rows["sentence1"]], np.float32)
-
-    label([Teacher(name="planted", scorer=Planted())], pairs).write(tmp_path / "labels.parquet", pairs)
+def test_a_plain_trainer_trains_on_the_parquet(tmp_path, bi, tiny_pairs):
+    pairs = Dataset.from_dict({"sentence1": [str(i) for i in range(6)], "sentence2": tiny_pairs["sentence2"][:6]})
+    label([teacher("planted", RAW)], pairs).write(tmp_path / "labels.parquet", pairs)
     rows = Dataset.from_parquet(str(tmp_path / "labels.parquet"), cache_dir=str(tmp_path / "cache"))
-    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    before = model[0].model.encoder.layer[0].output.dense.weight.clone()
+    before = bi[0].model.encoder.layer[0].output.dense.weight.clone()
+    options = {"max_steps": 1, "learning_rate": 1e-2, "save_strategy": "no", "report_to": "none", "use_cpu": True}
     args = SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path / "out"),
-        max_steps=1,
-        per_device_train_batch_size=8,
-        report_to="none",
-        save_strategy="no",
-        use_cpu=True,
-        dataloader_pin_memory=False,
-        disable_tqdm=True,
-        learning_rate=1e-2,
+        output_dir=str(tmp_path / "out"), dataloader_pin_memory=False, disable_tqdm=True, **options
     )
-    SentenceTransformerTrainer(model, args, rows, loss=CosineRegressionLoss(model)).train()
-    assert not torch.equal(before, model[0].model.encoder.layer[0].output.dense.weight)
+    SentenceTransformerTrainer(bi, args, rows, loss=CosineRegressionLoss(bi)).train()
+    assert not torch.equal(before, bi[0].model.encoder.layer[0].output.dense.weight)
 
 
 def test_ranks_score_shares_that_join_in_order(monkeypatch):
