@@ -1,57 +1,37 @@
 """The share of gold over a fit's steps: 0 at the first, 1 at the last, also where it was interrupted."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from safetensors.torch import save
 
-from transencoder.configs import FitConfig
-from transencoder.encoders import load_bi, load_cross
-from transencoder.fit import Material, Session, fit
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from tests.fit.fitting import LOSS, Stopped
 
 STEPS = 12
-CONFIG = FitConfig(
-    learning_rate=3e-3, batch_size=16, epochs=3, max_length=24, warmup_ratio=0.1, eval_steps=3, checkpoint_steps=2
-)
-FORMS = {"bi": (load_bi, CosineRegressionLoss), "cross": (load_cross, SoftCrossEntropyLoss)}
-
-
-class Stopped(Exception):
-    pass
 
 
 @pytest.fixture
-def fit_with_gold(tiny_bi_encoder, tiny_pairs, tmp_path):
+def fit_with_gold(fit_tiny, saved, tiny_pairs):
     """Fits on a few gold scores beside a teacher's; returns the weights, and the shares that the loss had."""
 
     def run(form, *, folder, stop_at=None, gold_rows=slice(None, None, 3)):
-        load, loss_class = FORMS[form]
-        pairs = tiny_pairs.select(range(64))
         labels = np.random.default_rng(0).random(64)
         if gold_rows is not None:
             gold = np.full(64, np.nan)
-            gold[gold_rows] = np.array(pairs["score"])[gold_rows] / 5
+            gold[gold_rows] = np.array(tiny_pairs["score"][:64])[gold_rows] / 5
             labels = np.stack([gold, labels], axis=1)
         shares = []
 
-        class Watched(loss_class):
+        class Watched(LOSS[form]):
             def forward(self, *inputs, **more):
                 if len(shares) == stop_at:
                     raise Stopped
                 shares.append(self.gold_share)
                 return super().forward(*inputs, **more)
 
-        student = load(Path(tiny_bi_encoder), device="cpu")
-        session = Session(folder=tmp_path / folder, seed=1, precision="fp32")
-        fit(student, Watched, Material(pairs=pairs, targets=labels), None, CONFIG, session)
-        return save(student.state_dict()), shares
+        return saved(fit_tiny(form, loss=Watched, targets=labels, folder=folder)[0]), shares
 
     return run
 
 
-@pytest.mark.parametrize("form", FORMS)
 def test_it_goes_from_0_to_exactly_1_also_when_it_is_resumed(form, fit_with_gold):
     whole, shares = fit_with_gold(form, folder="whole")
     assert shares == [step / (STEPS - 1) for step in range(STEPS)]

@@ -1,105 +1,17 @@
-"""Fits of tiny models: 64 pairs, 4 steps an epoch, 3 epochs; evaluated at 3, 4, 6, 8, 9, 12, saved at every second step."""
+"""Fits of tiny models (`fitting.py`): what is learned, kept, evaluated and gone on with."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, load_model
 
+from tests.fit.fitting import CONFIG, LOAD, LOSS, SCORER, Stopped, same, scripted
+from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig
-from transencoder.encoders import load_bi, load_cross
 from transencoder.evaluation import evaluate
-from transencoder.fit import Material, Session, fit, steps_in_all
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
-from transencoder.scorers import BiScorer, CrossScorer
-from transencoder.tokens import TokenCache
-
-CONFIG = {
-    "learning_rate": 3e-3,
-    "batch_size": 16,
-    "epochs": 3,
-    "max_length": 24,
-    "warmup_ratio": 0.1,
-    "eval_steps": 3,
-    "checkpoint_steps": 2,
-}
-LOAD = {"bi": load_bi, "cross": load_cross}
-LOSS = {"bi": CosineRegressionLoss, "cross": SoftCrossEntropyLoss}
-SCORER = {"bi": BiScorer, "cross": CrossScorer}
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return TokenCache(tmp_path_factory.mktemp("tokens"))
-
-
-@pytest.fixture(params=["bi", "cross"])
-def form(request):
-    return request.param
-
-
-@pytest.fixture
-def fit_tiny(tiny_bi_encoder, tiny_pairs, cache, tmp_path):
-    """Fit a fresh tiny model: returns it and what `fit` returned."""
-
-    def run(
-        form,
-        *,
-        dev=None,
-        folder="checkpoints",
-        seed=1,
-        loss=None,
-        pairs=None,
-        precision="fp32",
-        both_orders=False,
-        **options,
-    ):
-        student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
-        pairs = tiny_pairs.select(range(64)) if pairs is None else pairs
-        targets = np.array(pairs["score"], np.float32) / 5
-        fitted = fit(
-            student,
-            loss or LOSS[form],
-            Material(pairs=pairs, targets=targets, both_orders=both_orders),
-            dev,
-            FitConfig(**(CONFIG | options)),
-            Session(folder=tmp_path / folder, seed=seed, precision=precision, cache=cache),
-        )
-        return student, fitted
-
-    return run
-
-
-@pytest.fixture
-def saved(tmp_path):
-    """The safetensors bytes of a model saved as users save it."""
-
-    def read(model):
-        model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
-        return [path.read_bytes() for path in sorted((tmp_path / "saved").rglob("*.safetensors"))]
-
-    return read
-
-
-def scripted(values, snapshots=None):
-    """A dev metric that says these values in turn, and keeps the weights it was shown."""
-    values = iter(values)
-
-    def dev(model):
-        if snapshots is not None:
-            snapshots.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-        return {"dev": next(values)}
-
-    return dev
-
-
-def same(weights, others):
-    return all(torch.equal(tensor, others[name]) for name, tensor in weights.items())
+from transencoder.fit import steps_in_all
+from transencoder.losses import CosineRegressionLoss
 
 
 def test_it_learns_planted_similarity(form, fit_tiny, tiny_pairs, tiny_bi_encoder, cache):
@@ -212,8 +124,6 @@ def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, 
     def dev(model):
         count("evaluation")
         return {"dev": by_step[progress["step"]]}
-
-    from transencoder.checkpoints import KeepBest
 
     class Watched(KeepBest):
         def on_step_end(self, args, state, control, **more):

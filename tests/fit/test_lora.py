@@ -9,50 +9,24 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
+from tests.fit.fitting import CONFIG, LOAD, Stopped, same
 from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig, PretrainingConfig
-from transencoder.encoders import load_bi, load_cross
 from transencoder.errors import InputError
-from transencoder.fit import Material, Session, fit
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.methods import MLM
 from transencoder.runs import stage_key
 
-CONFIG = FitConfig(
-    learning_rate=1e-2,
-    batch_size=16,
-    epochs=2,
-    max_length=24,
-    warmup_ratio=0.0,
-    eval_steps=2,
-    checkpoint_steps=1,
-    lora_rank=4,
-)
-FORMS = {"bi": (load_bi, CosineRegressionLoss), "cross": (load_cross, SoftCrossEntropyLoss)}
-
-
-class Stopped(Exception):
-    pass
+LORA = {"learning_rate": 1e-2, "epochs": 2, "warmup_ratio": 0.0, "checkpoint_steps": 1, "lora_rank": 4}
 
 
 @pytest.fixture
-def fit_tiny(tiny_bi_encoder, tiny_pairs, tmp_path):
-    def run(form, folder="checkpoints", config=CONFIG):
-        load, loss = FORMS[form]
-        model = load(Path(tiny_bi_encoder), device="cpu")
-        before = {name: value.clone() for name, value in model.state_dict().items()}
-        pairs = tiny_pairs.select(range(64))
-        targets = np.asarray(pairs["score"][:], np.float32) / 5
-        session = Session(folder=tmp_path / folder, seed=1, precision="fp32")
-        fit(model, loss, Material(pairs=pairs, targets=targets), None, config, session)
-        return model, before
-
-    return run
+def fit_lora(fit_tiny):
+    return lambda form, folder="checkpoints": fit_tiny(form, folder=folder, **LORA)[0]
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_linear_layers_move_by_a_low_rank_and_heads_freely(form, fit_tiny):
-    model, before = fit_tiny(form)
+def test_linear_layers_move_by_a_low_rank_and_heads_freely(form, fit_lora, tiny_bi_encoder):
+    before = LOAD[form](Path(tiny_bi_encoder), device="cpu").state_dict()
+    model = fit_lora(form)
     after = model.state_dict()
     assert after.keys() == before.keys(), "merged: no adapter is left"
     moved = {name for name in after if not torch.equal(after[name], before[name])}
@@ -64,20 +38,19 @@ def test_linear_layers_move_by_a_low_rank_and_heads_freely(form, fit_tiny):
     assert all(parameter.requires_grad for parameter in model.parameters())
 
 
-def test_the_merged_model_is_a_plain_one(fit_tiny, tmp_path):
+def test_the_merged_model_is_a_plain_one(fit_lora, tmp_path):
     texts = ["balo bama", "gelo"]
-    bi, _ = fit_tiny("bi")
+    bi = fit_lora("bi")
     bi.save_pretrained(str(tmp_path / "bi"))
     np.testing.assert_allclose(SentenceTransformer(str(tmp_path / "bi"), device="cpu").encode(texts), bi.encode(texts))
-    cross, _ = fit_tiny("cross", folder="cross-checkpoints")
+    cross = fit_lora("cross", folder="cross-checkpoints")
     cross.save_pretrained(str(tmp_path / "cross"))
     again = CrossEncoder(str(tmp_path / "cross"), device="cpu")
     np.testing.assert_allclose(again.predict([texts]), cross.predict([texts]))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_stopped_fit_ends_with_the_same_bytes(form, fit_tiny, monkeypatch):
-    whole, _ = fit_tiny(form, folder="whole")
+def test_a_stopped_fit_ends_with_the_same_bytes(form, fit_lora, monkeypatch):
+    whole = fit_lora(form, folder="whole")
 
     class Stopping(KeepBest):
         def on_step_end(self, args, state, control, **more):
@@ -88,10 +61,9 @@ def test_a_stopped_fit_ends_with_the_same_bytes(form, fit_tiny, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("transencoder.fit.student.KeepBest", Stopping)
         with pytest.raises(Stopped):
-            fit_tiny(form)
-    resumed, _ = fit_tiny(form)
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, resumed.state_dict()[name]), name
+            fit_lora(form)
+    resumed = fit_lora(form)
+    assert same(whole.state_dict(), resumed.state_dict())
 
 
 def test_it_is_a_setting_of_the_stage_where_it_is_given():
@@ -101,10 +73,10 @@ def test_it_is_a_setting_of_the_stage_where_it_is_given():
     plain = FitConfig(learning_rate=1e-3)
     assert "lora_rank" not in plain.outcome
     assert key(plain) != key(FitConfig(learning_rate=1e-3, lora_rank=8))
-    assert PretrainingConfig(epochs=1).as_fit(CONFIG).lora_rank is None
+    assert PretrainingConfig(epochs=1).as_fit(FitConfig(**(CONFIG | LORA))).lora_rank is None
 
 
-def test_what_cannot_be_is_refused(fit_tiny, monkeypatch):
+def test_what_cannot_be_is_refused(fit_lora, monkeypatch):
     with pytest.raises(InputError, match="lora_rank is 0; it must be at least 1"):
         FitConfig(lora_rank=0)
     with pytest.raises(InputError, match="lora_alpha is 8.*with a lora_rank"):
@@ -114,4 +86,4 @@ def test_what_cannot_be_is_refused(fit_tiny, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr("transencoder.fit.student.find_spec", lambda name: None if name == "peft" else find(name))
     with pytest.raises(InputError, match="needs the package peft: pip install"):
-        fit_tiny("bi")
+        fit_lora("bi")

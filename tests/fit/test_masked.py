@@ -1,4 +1,4 @@
-"""Masked language modelling over pairs: what is masked, what the head sees, what is kept, and that it resumes."""
+"""Masked language modelling over pairs and packed text: what is masked and seen, what is kept, and that it resumes."""
 
 import shutil
 from contextlib import nullcontext
@@ -12,25 +12,17 @@ from datasets import Dataset
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
+from tests.fit.fitting import Stopped, same
+from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig
 from transencoder.encoders import load_cross
 from transencoder.errors import InputError
-from transencoder.fit import Session, pretrain
-from transencoder.fit.masked import MaskedPairsCollator, guessing_masked_only
-from transencoder.tokens import TokenCache
+from transencoder.fit import Session, masked_loss, pack, pretrain
+from transencoder.fit.masked import MaskedBlocksCollator, MaskedPairsCollator, guessing_masked_only
 
 CONFIG = FitConfig(
     learning_rate=1e-3, batch_size=16, epochs=2, max_length=24, warmup_ratio=0.1, eval_steps=3, checkpoint_steps=3
 )
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return TokenCache(tmp_path_factory.mktemp("tokens"))
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +47,11 @@ def collator(tiny_plm, mixed_pairs, cache):
 
 
 @pytest.fixture
+def tokenizer(tiny_plm):
+    return AutoTokenizer.from_pretrained(tiny_plm)
+
+
+@pytest.fixture
 def pretrain_tiny(tiny_plm, tiny_pairs, cache, tmp_path):
     def run(start=tiny_plm, *, folder="checkpoints", pairs=tiny_pairs, precision="fp32", **changes):
         session = Session(folder=tmp_path / folder, seed=1, precision=precision, cache=cache)
@@ -68,10 +65,9 @@ def batch_of(collator, rows):
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_a_share_of_each_rows_tokens_is_to_guess_and_no_special_one(collator, tiny_plm, side):
+def test_a_share_of_each_rows_tokens_is_to_guess_and_no_special_one(collator, tokenizer, side):
     batch = batch_of(collator(side=side), range(400))
     assert (batch["attention_mask"] == 0).any()
-    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
     labels, is_text = batch["labels"], batch["attention_mask"] == 1
     to_guess = labels != -100
     assert not torch.isin(labels[to_guess], torch.tensor(tokenizer.all_special_ids)).any()
@@ -80,20 +76,18 @@ def test_a_share_of_each_rows_tokens_is_to_guess_and_no_special_one(collator, ti
     assert np.array_equal(to_guess.sum(1).numpy(), np.maximum(1, np.rint(0.25 * n_words.numpy())))
 
 
-def test_eight_tenths_are_masked_one_tenth_is_anything_one_tenth_stays(collator, tiny_plm):
-    mask_id = AutoTokenizer.from_pretrained(tiny_plm).mask_token_id
+def test_eight_tenths_are_masked_one_tenth_is_anything_one_tenth_stays(collator, tokenizer):
     batches = [batch_of(collator(seed=seed), range(400)) for seed in range(10)]
     read = torch.cat([batch["input_ids"][batch["labels"] != -100] for batch in batches])
     truth = torch.cat([batch["labels"][batch["labels"] != -100] for batch in batches])
     assert len(truth) > 5000
-    assert (read == mask_id).float().mean() == pytest.approx(0.8, abs=0.02)
+    assert (read == tokenizer.mask_token_id).float().mean() == pytest.approx(0.8, abs=0.02)
     assert (read == truth).float().mean() == pytest.approx(0.1, abs=0.02)
     unmasked = torch.cat([batch["input_ids"][batch["labels"] == -100] for batch in batches])
-    assert not (unmasked == mask_id).any()
+    assert not (unmasked == tokenizer.mask_token_id).any()
 
 
-def test_rows_from_n_on_are_turned_round(collator, mixed_pairs, tiny_plm):
-    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
+def test_rows_from_n_on_are_turned_round(collator, mixed_pairs, tokenizer):
     batch = batch_of(collator(), [3, len(mixed_pairs) + 3])
     whole = torch.where(batch["labels"] != -100, batch["labels"], batch["input_ids"])
     first, second = (mixed_pairs[3][f"sentence{side}"] for side in (1, 2))
@@ -195,8 +189,6 @@ def old_plm(tiny_plm, tmp_path):
 def test_stopped_and_resumed_it_ends_with_the_same_weights(
     pretrain_tiny, monkeypatch, stop_at, precision, start, tiny_plm, old_plm
 ):
-    from transencoder.checkpoints import KeepBest
-
     start = {"tiny": tiny_plm, "old": old_plm}[start]
     whole, record = pretrain_tiny(start, folder="whole", precision=precision)
 
@@ -212,7 +204,7 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(
             pretrain_tiny(start, precision=precision)
     resumed, resumed_record = pretrain_tiny(start, precision=precision)
     assert resumed_record.losses == record.losses
-    assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in whole.state_dict().items())
+    assert same(whole.state_dict(), resumed.state_dict())
 
 
 def test_a_start_without_a_language_modelling_head_is_refused(pretrain_tiny, tiny_bi_encoder):
@@ -223,9 +215,10 @@ def test_a_start_without_a_language_modelling_head_is_refused(pretrain_tiny, tin
 
 
 @pytest.mark.parametrize("mask_token", [None, "[NEW MASK]"])
-def test_a_tokenizer_without_a_mask_that_the_model_knows_is_refused(pretrain_tiny, tiny_plm, tmp_path, mask_token):
+def test_a_tokenizer_without_a_mask_that_the_model_knows_is_refused(
+    pretrain_tiny, tiny_plm, tokenizer, tmp_path, mask_token
+):
     shutil.copytree(tiny_plm, tmp_path / "maskless")
-    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
     tokenizer.mask_token = mask_token
     if mask_token:
         tokenizer.add_special_tokens({"mask_token": mask_token})
@@ -234,9 +227,8 @@ def test_a_tokenizer_without_a_mask_that_the_model_knows_is_refused(pretrain_tin
         pretrain_tiny(tmp_path / "maskless")
 
 
-def test_a_vocabulary_larger_than_the_models_is_no_harm(pretrain_tiny, tiny_plm, tmp_path):
+def test_a_vocabulary_larger_than_the_models_is_no_harm(pretrain_tiny, tiny_plm, tokenizer, tmp_path):
     shutil.copytree(tiny_plm, tmp_path / "larger")
-    tokenizer = AutoTokenizer.from_pretrained(tiny_plm)
     tokenizer.add_tokens([f"new{i}" for i in range(400)])
     tokenizer.save_pretrained(tmp_path / "larger")
     assert pretrain_tiny(tmp_path / "larger", epochs=1)[1].n_steps == 25
@@ -261,3 +253,74 @@ def test_other_architectures(pretrain_tiny, tiny_plm, tmp_path, name):
     model.save_pretrained(tmp_path / name)
     _, record = pretrain_tiny(tmp_path / name, epochs=1)
     assert 0 < record.losses[0][1] < 8
+
+
+@pytest.mark.parametrize("length", [3, 7, 16, 1000])
+@pytest.mark.parametrize("chunk", [1, 3, 1024])
+def test_blocks_hold_every_token_in_reading_order(tiny_sentences, tokenizer, tmp_path, length, chunk, monkeypatch):
+    monkeypatch.setattr("transencoder.fit.masked._CHUNK", chunk)
+    texts = tiny_sentences.select(range(10))
+    blocks = pack(texts, tokenizer, length, tmp_path / "blocks.arrow")["input_ids"][:]
+    expected = [i for text in texts["text"] for i in [*tokenizer(text)["input_ids"][1:-1], tokenizer.sep_token_id]]
+    packed = [i for block in blocks for i in block[1:]]
+    assert expected in (packed, [*packed, tokenizer.sep_token_id])  # a lone end is no block
+    assert {block[0] for block in blocks} == {tokenizer.cls_token_id}
+    assert {len(block) for block in blocks[:-1]} <= {length}
+    assert 2 <= len(blocks[-1]) <= length
+
+
+def test_texts_without_a_word_take_no_place(tokenizer, tmp_path):
+    texts = Dataset.from_dict({"text": ["\u200b", "balo", "\u200b\u200b", "bama"]})
+    assert len(pack(texts, tokenizer, 8, tmp_path / "blocks.arrow")[0]["input_ids"]) == 5
+    with pytest.raises(InputError, match="finds no word in the 1 text"):
+        pack(texts.select([0]), tokenizer, 8, tmp_path / "none.arrow")
+
+
+def test_a_mask_that_is_written_in_the_text_is_text(tokenizer, tmp_path):
+    texts = Dataset.from_dict({"text": ["balo [MASK] [SEP]"]})
+    (block,) = pack(texts, tokenizer, 30, tmp_path / "blocks.arrow")["input_ids"][:]
+    assert tokenizer.mask_token_id not in block
+    assert block.count(tokenizer.sep_token_id) == 1
+
+
+def collated(tokenizer, rows, seed=0, ratio=0.3):
+    blocks = Dataset.from_dict({"input_ids": [[2, *range(50, 64), 3, 70][: 5 + i] for i in range(12)]})
+    return MaskedBlocksCollator(blocks, tokenizer, ratio, seed)([{"row": row} for row in rows])
+
+
+def test_masks_depend_on_seed_and_rows_only(tokenizer):
+    first, again = collated(tokenizer, range(12)), collated(tokenizer, range(12))
+    other, moved = collated(tokenizer, range(12), seed=1), collated(tokenizer, range(1, 12))
+    assert all((first[name] == again[name]).all() for name in first)
+    assert not (first["labels"] == other["labels"]).all()
+    assert not (first["labels"][1:] == moved["labels"]).all()
+
+
+def test_special_tokens_and_padding_are_never_guessed(tokenizer):
+    batch = collated(tokenizer, range(12), ratio=0.9)
+    guessed = batch["labels"][batch["labels"] != -100]
+    assert not np.isin(guessed.numpy(), [0, 2, 3]).any()
+    assert len(guessed) > 60
+
+
+def test_a_batch_always_has_something_to_guess(tokenizer):
+    for row in range(12):
+        assert (collated(tokenizer, [row], ratio=1e-3)["labels"] != -100).any()
+
+
+def test_the_loss_on_held_out_text_is_the_mean_over_its_masked_tokens(tokenizer, tiny_plm):
+    model = AutoModelForMaskedLM.from_pretrained(tiny_plm)
+    blocks = Dataset.from_dict({"input_ids": [[2, *range(50, 50 + n), 3] for n in (3, 9, 30, 12)]})
+    options = {"batch_size": 3, "precision": "fp32"}
+    found = masked_loss(model.train(), tokenizer, blocks, 0.4, **options)
+    assert model.training
+    collate, model = MaskedBlocksCollator(blocks, tokenizer, 0.4, seed=0), model.eval()
+    losses = []
+    for rows in ((0, 1, 2), (3,)):
+        batch = collate([{"row": row} for row in rows])
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.detach().double()
+        losses += [
+            (torch.logsumexp(logits[i, j], 0) - logits[i, j, batch["labels"][i, j]]).item()
+            for i, j in (batch["labels"] != -100).nonzero().tolist()
+        ]
+    assert found == pytest.approx(np.mean(losses), rel=1e-5)
