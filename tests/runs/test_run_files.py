@@ -1,6 +1,6 @@
 import errno
 import os
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,15 +16,10 @@ def raise_enospc(*arguments):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-class FailingFrom:
-    """A system call that works until its n-th use and finds the disk full from then on."""
-
-    def __init__(self, call: Callable, nth: int):
-        self.call, self.left = call, nth
-
-    def __call__(self, *arguments):
-        self.left -= 1
-        return self.call(*arguments) if self.left > 0 else raise_enospc()
+def failing_from(call, nth):
+    """Make a system call that works until its n-th use and finds the disk full from then on."""
+    uses = count(1)
+    return lambda *arguments: call(*arguments) if next(uses) < nth else raise_enospc()
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -38,7 +33,7 @@ def test_a_full_disk_at_any_moment_is_explained_and_the_same_command_goes_on(tmp
     def fails_at(nth: int) -> bool:
         folder = tmp_path / str(nth)
         with monkeypatch.context() as patch:
-            patch.setattr(os, call, FailingFrom(getattr(os, call), nth))
+            patch.setattr(os, call, failing_from(getattr(os, call), nth))
             try:
                 train(folder)
                 return False
@@ -65,12 +60,9 @@ def test_what_was_finished_before_the_disk_was_full_is_kept(open_run, write_numb
     assert first.calls == second.calls == 1
 
 
-def test_a_full_disk_between_stages_is_explained(open_run):
+def test_a_full_disk_between_stages_is_explained_and_other_errors_pass_through(open_run):
     with pytest.raises(RunError, match="no space is left"), open_run():
         raise_enospc()
-
-
-def test_other_errors_pass_through(open_run):
     with pytest.raises(FileNotFoundError), open_run() as run:
         run.stage("a", config={}, compute=lambda folder: {"text": (folder / "absent").read_text()})
 

@@ -15,16 +15,21 @@ def events(folder) -> list[str]:
     return [entry["event"] for entry in read_log(folder)]
 
 
-def test_a_finished_stage_is_computed_once(open_run, write_number):
-    compute = write_number(1)
-    records = []
+def test_a_finished_stage_is_computed_once_and_its_record_is_the_same(open_run):
+    def compute(folder):
+        calls.append(folder)
+        (folder / "model").mkdir()
+        (folder / "model" / "weights.bin").write_bytes(bytes(1000))
+        return {"curve": ((1, 2.5),), "path": folder.parent.parent / "x"}
+
+    records, calls = [], []
     for _ in range(2):
         with open_run() as run:
             records.append(run.stage("cycle-1/bi", config={"lr": 0.1}, inputs=["data"], compute=compute))
     first, second = records
-    assert compute.calls == 1
     assert not first.reused and second == replace(first, reused=True)
-    assert first.folder == run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}"
+    assert first.result == {"curve": [[1, 2.5]], "path": f"{run.folder}/x"}
+    assert calls == [first.folder] == [run.folder / "stages" / f"cycle-1-bi-{first.key[:12]}"]
     assert first.outputs.keys() == {"model/weights.bin"} and first.outputs["model/weights.bin"]["size"] == 1000
 
 
@@ -69,18 +74,6 @@ def test_a_damaged_or_unfinished_stage_of_another_run_is_not_copied(tmp_path, wr
     with Run.open(tmp_path / "second", RECIPE, "test", lenders=[tmp_path / "first"]) as run:
         assert not any(run.stage(name, **stage).reused for name in ("damaged", "unfinished"))
     assert compute.calls == 4
-
-
-def test_the_result_is_the_same_fresh_and_reused(open_run):
-    def compute(folder):
-        return {"curve": ((1, 2.5),), "path": folder.parent.parent / "x"}
-
-    records = []
-    for _ in range(2):
-        with open_run() as run:
-            records.append(run.stage("a", config={}, compute=compute))
-    assert records[0].result == records[1].result
-    assert records[0].result["curve"] == [[1, 2.5]]
 
 
 def test_changing_a_late_stage_reuses_what_comes_before(open_run, write_number):
@@ -204,12 +197,15 @@ def test_names_that_cannot_be_folders_are_refused(open_run, name):
         run.stage(name, config={}, compute=lambda folder: {})
 
 
-def test_the_result_belongs_to_its_recipe(open_run, write_number, caplog):
+def test_the_result_belongs_to_its_recipe_and_has_the_sessions_stages(open_run, write_number, caplog):
     def finish(recipe):
         with open_run(recipe) as run:
             had_result = (run.folder / "result.json").exists()
+            record = run.stage("a", config={}, compute=write_number(1))
             run.stage("a", config={}, compute=write_number(1))
             run.finish({"scores": {"start": 1.5}})
+        stages = [{"name": "a", "key": record.key, "seconds": record.seconds, "reused": record.reused}]
+        assert read_result(run.folder)["stages"] == stages
         return had_result
 
     assert finish(RECIPE) is False
@@ -244,15 +240,6 @@ def test_a_result_of_other_data_is_set_aside_and_one_of_the_same_stays(open_run,
     assert json.loads((tmp_path / "run" / "previous" / "result.json").read_text())["data"] == 1
     assert read_result(tmp_path / "run")["data"] == 2
     assert "is of other data or models (the stage a is another now): it is moved to" in caplog.text
-
-
-def test_finish_writes_the_sessions_stages(open_run, write_number):
-    with open_run() as run:
-        record = run.stage("a", config={}, compute=write_number(1))
-        run.stage("a", config={}, compute=write_number(1))
-        run.finish({"scores": {}})
-    result = read_result(run.folder)
-    assert result["stages"] == [{"name": "a", "key": record.key, "seconds": record.seconds, "reused": False}]
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path, open_run):
