@@ -64,7 +64,7 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
         InputError: Fewer than two runs, one twice, or the page cannot be written.
     """
     path = _checked(run_folders, Path(output))
-    runs = read_runs(run_folders)
+    runs = [Evidence(Path(folder), results.read_result(folder)) for folder in run_folders]
     compared = [run.result for run in runs]
     plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
     metrics = [
@@ -106,15 +106,6 @@ def _checked(run_folders: Sequence[str | Path], output: Path) -> Path:
         what = f"{twice[0]} is given twice" if twice else "one run is given"
         raise InputError(f"{what}; a comparison needs two runs or more, each once")
     return output
-
-
-def read_runs(folders: Iterable[str | Path]) -> list[Evidence]:
-    """Read the records of several runs.
-
-    Raises:
-        RunError: One is not finished, or its result is damaged.
-    """
-    return [Evidence(Path(folder), results.read_result(folder)) for folder in folders]
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

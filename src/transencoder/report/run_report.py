@@ -119,7 +119,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     values = _common(result) | {
         "title": title_of(result),
         "facts": run_facts(result),
-        "summary": [(scores.summary_title(row), row) for row in scores.summary_rows(result)],
+        "summary": scores.summary_rows(result),
         "rows": rows,
         "intervals": intervals,
         "gains": gains,

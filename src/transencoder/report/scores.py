@@ -14,7 +14,7 @@ from transencoder.configs import Form
 from transencoder.errors import ABSENT, number, plural
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
-from transencoder.report.words import gain, metric_title, metric_titles
+from transencoder.report.words import gain, metric_titles
 
 BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
 GAIN_BRACKETS = "for a gain, both models are measured on the same samples"
@@ -189,12 +189,6 @@ def size_cells(sizes: SizeRecord) -> dict[str, Any]:
     how = f"Speed: {plural(sizes['sentences'], 'training sentence')}, plain `encode`, {where}, median of three."
     whose = "base model" if sizes["whose"] == "start" else sizes["whose"]
     return {"header": ("", whose, "student", ""), "rows": rows, "how": how}
-
-
-def summary_title(row: ScoreRow) -> str:
-    """Return the title of a row of the summary: what was measured, and how."""
-    which = row.tests[0] if len(row.tests) == 1 else f"Average of {plural(len(row.tests), 'test')}"
-    return f"{which if row.tests else 'Dev'}: {metric_title(row.metric)}"
 
 
 def unlabelled_of(result: Result) -> Unlabelled | None:

@@ -79,6 +79,7 @@ def _environment(is_html: bool) -> Environment:
         changed_settings,
         data_sets,
         environment_of,
+        metric_titles,
         missing_rows_line,
         no_difference,
         pretraining_line,
@@ -167,15 +168,10 @@ def no_difference(models: Sequence[str], other: str, data: str) -> str:
     return f"no significant difference between {names} and {other} on {data}"
 
 
-def metric_title(metric: str) -> str:
-    """Say what the numbers are."""
-    return _METRIC_TITLES.get(metric, metric)
-
-
 def metric_titles(metrics: Iterable[str]) -> str:
     """Say what the numbers of a table are, with the word that marks its rows where there are several metrics."""
     metrics = list(dict.fromkeys(metrics))
-    return " / ".join(metric_title(metric) + results.metric_mark(metric, metrics) for metric in metrics)
+    return " / ".join(_METRIC_TITLES.get(each, each) + results.metric_mark(each, metrics) for each in metrics)
 
 
 def short_metric(metric: str) -> str:
