@@ -57,3 +57,8 @@ def test_every_arrow_is_an_import(imports):
     chains = [re.findall(r"\w+", line) for line in picture.splitlines()[1:]]
     arrows = {pair for chain in chains for pair in zip(chain, chain[1:], strict=False)}
     assert arrows and arrows <= imports[1], arrows - imports[1]
+
+
+def test_every_file_that_the_page_names_is_there():
+    named = set(re.findall(r"`((?:\w+/)*\w+\.py)`", PAGE))
+    assert named and [name for name in named if not (ROOT / "src" / "transencoder" / name).is_file()] == []
