@@ -1,15 +1,15 @@
 """Pairs with classes, by name or number: natural language inference, paraphrase or not."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from datasets import Dataset, Features
+from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
@@ -17,10 +17,6 @@ from transencoder.pairs.read import open_source
 from transencoder.pairs.rows import Fault, check_texts, good_rows
 from transencoder.pairs.source import Found, Source
 from transencoder.pairs.store import store_rows
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +37,8 @@ class ClassPairs:
 
     pairs: Dataset
     """n rows of `sentence1` and `sentence2`."""
-    classes: NDArray[np.int64]
-    """(n,): positions in `names`."""
+    classes: np.ndarray
+    """int64 (n,): positions in `names`."""
     names: tuple[str, ...]
     n_without: int
     """Rows that had no class and were left out."""
@@ -103,9 +99,6 @@ def _features_of(found: Found) -> Mapping[str, Any]:
         features = found.dataset.features
     if found.file_format != "parquet" or found.path is None or found.is_gzip:
         return features
-    from datasets import Features
-    from pyarrow import parquet
-
     with suppress(ValueError, KeyError, TypeError, AttributeError):  # the schema is not as datasets writes it
         features = Features.from_arrow_schema(parquet.read_schema(found.path))
     return features

@@ -1,7 +1,5 @@
 """Which columns are read, and whether a first row is a header. Detected or stated, never guessed silently."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

@@ -1,24 +1,19 @@
 """What rows hold: their fingerprint, exact duplicates, and a training text in numbers."""
 
-from __future__ import annotations
-
 import array
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
+from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError, shorten
 from transencoder.records import TextStatistics
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from numpy.typing import NDArray
 
 _BLOCK_ROWS = 4096
 _PARTS = 16
@@ -49,8 +44,7 @@ def fingerprint(dataset: Dataset) -> str:
     for name in ("transencoder rows 1", *columns):
         digest.update(np.uint64(len(name.encode())).tobytes() + name.encode())
     arrow = dataset.with_format("arrow")
-    for start in range(0, len(dataset), _BLOCK_ROWS):
-        block = arrow[start : start + _BLOCK_ROWS]
+    for block in arrow.iter(batch_size=_BLOCK_ROWS):
         digest.update(np.uint64(block.num_rows).tobytes())
         for column in columns:
             for data in _bytes_of(column, block.column(column)):
@@ -58,8 +52,8 @@ def fingerprint(dataset: Dataset) -> str:
     return digest.hexdigest()
 
 
-def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Hash texts to 64 bits each, shape (texts,): two of a million different ones agree with a chance of 3e-8."""
+def text_hashes(texts: Iterable[str]) -> np.ndarray:
+    """Hash texts to 64 bits each, uint64 (texts,): two of a million different ones agree with a chance of 3e-8."""
     return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in texts), np.uint64)
 
 
@@ -87,20 +81,20 @@ def drop_duplicates(dataset: Dataset) -> Dataset:
 
 
 def find_duplicates(
-    dataset: Dataset, columns: Sequence[str], hashes: NDArray[np.uint64] | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Find rows that repeat an earlier one in the given columns, ascending, and for each the first such row.
+    dataset: Dataset, columns: Sequence[str], hashes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find rows that repeat an earlier one in the given columns, ascending, and for each the first such row: int64.
 
     Args:
         dataset: the rows, which stay on disk.
         columns: the columns that must be equal.
-        hashes: `row_hash` of these columns, shape (rows,), where they are known already. Rows of one hash are
+        hashes: `row_hash` of these columns, uint64 (rows,), where they are known already. Rows of one hash are
             compared, so a collision does no harm.
     """
     if hashes is None:
         hashes = np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
-    found: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    firsts: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    found: list[np.ndarray] = [np.empty(0, np.int64)]
+    firsts: list[np.ndarray] = [np.empty(0, np.int64)]
     for part in range(_PARTS):  # a part of the hashes at a time, so that little memory is needed beside them
         grouped = _rows_of_repeated_hashes(hashes, part)
         while len(grouped):
@@ -194,20 +188,18 @@ def _row_hashes(dataset: Dataset, columns: Sequence[str]) -> Iterator[int]:
         yield from map(row_hash, zip(*(block.column(column).to_pylist() for column in columns), strict=True))
 
 
-def _rows_of_repeated_hashes(hashes: NDArray[np.uint64], part: int) -> NDArray[np.int64]:
+def _rows_of_repeated_hashes(hashes: np.ndarray, part: int) -> np.ndarray:
     """Return the rows whose hash another row has too, those of one hash together and ascending."""
     some_byte = hashes.view(np.uint8)[::8]
     rows = np.flatnonzero(some_byte % _PARTS == part)
     rows = rows[np.argsort(hashes[rows], kind="stable")]
     is_next = np.diff(hashes[rows]) == 0
     is_repeated = np.append(is_next, False) | np.append(False, is_next)
-    repeated: NDArray[np.int64] = rows[is_repeated[: len(rows)]]
+    repeated: np.ndarray = rows[is_repeated[: len(rows)]]
     return repeated
 
 
-def _equal_rows(
-    dataset: Dataset, columns: Sequence[str], left: NDArray[np.int64], right: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _equal_rows(dataset: Dataset, columns: Sequence[str], left: np.ndarray, right: np.ndarray) -> np.ndarray:
     arrow = dataset.select_columns(list(columns)).with_format("arrow")
     same = np.ones(len(left), dtype=np.bool_)
     for start in range(0, len(left), _BLOCK_ROWS):
@@ -219,7 +211,7 @@ def _equal_rows(
     return same
 
 
-def _histogram(lengths: NDArray[np.int64]) -> tuple[list[int], list[int]]:
+def _histogram(lengths: np.ndarray) -> tuple[list[int], list[int]]:
     """Count in bins of one width up to the length that one text in a hundred exceeds; the last takes the rest."""
     width = max(1, -(-int(_quantile(lengths, 0.99)) // _N_BINS))
     n_bins = min(_N_BINS + 1, int(np.flatnonzero(lengths).max(initial=0)) // width + 1)
@@ -228,13 +220,13 @@ def _histogram(lengths: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     return edges, counts
 
 
-def _quantile(lengths: NDArray[np.int64], share: float) -> float:
+def _quantile(lengths: np.ndarray, share: float) -> float:
     """Return the shortest length that this share of the texts does not exceed."""
     totals = np.cumsum(lengths)
     return float(np.searchsorted(totals, share * totals[-1])) if totals[-1] else 0.0
 
 
-def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(hashes: np.ndarray) -> np.ndarray:
     """Make one hash a row, of its texts in their order."""
     mixed = hashes[:, 0].copy()
     for column in hashes.T[1:]:
@@ -242,7 +234,7 @@ def _mixed(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed
 
 
-def _scripts(characters: NDArray[np.int64]) -> tuple[dict[str, int], int]:
+def _scripts(characters: np.ndarray) -> tuple[dict[str, int], int]:
     """Count the characters of each script, by Unicode's property, and those of none."""
     from fontTools import unicodedata  # a table of 170 ms, only where something is counted
 

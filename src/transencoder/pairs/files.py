@@ -1,7 +1,5 @@
 """Bytes and lines of files and stdin, with what is wrong with them said."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import io

@@ -3,24 +3,21 @@
 The first row must be good, also where bad rows are skipped, because the columns are chosen by it.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+from datasets import Dataset
+from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import Wanted, choose_columns, split_header
 from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 _BATCH_ROWS = 4096
 
@@ -65,8 +62,6 @@ def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """Read the chosen columns of Parquet, a batch at a time. The stream must be able to seek."""
-    from pyarrow import parquet
-
     with _arrow_faults(name):
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
         columns = choose_columns(file.schema_arrow.names, wanted, name)

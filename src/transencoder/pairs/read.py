@@ -1,7 +1,5 @@
 """The readers of pairs and texts, and the one path all readers take: find, choose columns, check each row, store."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os
@@ -10,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from datasets import Dataset
 
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
@@ -29,9 +28,6 @@ from transencoder.pairs.rows import (
 )
 from transencoder.pairs.source import Found, Source, find_source, warn_of_short_slice
 from transencoder.pairs.store import RowIndex, cache_folder_for_rows, store_rows, watch_bad_rows
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 

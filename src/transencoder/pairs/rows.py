@@ -1,7 +1,5 @@
 """Rows, good and bad: what a text and a score must be is checked here, once; behind this point they are trusted."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -3,21 +3,18 @@
 An existing path wins, then the data folder, then the hub.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import datasets
+from datasets import Dataset
 
 from transencoder.errors import InputError, shorten
 from transencoder.pairs.formats import READERS
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +84,6 @@ def find_source(source: Source) -> Found:
     Raises:
         InputError: there is none, or an option does not go with it.
     """
-    from datasets import Dataset
-
     if isinstance(source.path, Dataset):
         _refuse_unused(source, "<dataset>", "a Dataset")
         return Found(name="<dataset>", dataset=source.path)
@@ -166,8 +161,6 @@ def _data_folder(source: Source) -> Path | None:
 
 def _from_hub(hub_id: str, source: Source, looked_in: str) -> Found:
     """Load one split of a data set on the hub; `looked_in` says in messages where it was looked for before."""
-    import datasets
-
     split, start, stop = _parse_split(source.split)
     config = f"/{source.config}" if source.config else ""
     try:

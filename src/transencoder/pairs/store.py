@@ -1,7 +1,5 @@
 """What reading writes: a memory-mapped Arrow file in the cache folder, named by its content, and the bad rows."""
 
-from __future__ import annotations
-
 import array
 import itertools
 import logging
@@ -11,19 +9,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from datasets import Dataset
 
 from transencoder.errors import RunError, plural
 from transencoder.files import move_into_place
 from transencoder.pairs.content import find_duplicates, fingerprint, row_hash
 from transencoder.pairs.rows import BadRow, BadRows, Row
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +45,7 @@ class RowIndex:
             self._numbers.append(row.number)
             yield row
 
-    def duplicates(self, dataset: Dataset, bad_rows: BadRows) -> NDArray[np.int64]:
+    def duplicates(self, dataset: Dataset, bad_rows: BadRows) -> np.ndarray:
         """Find the stored rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)
         rows, firsts = find_duplicates(dataset, dataset.column_names, hashes)
@@ -87,8 +81,6 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
         folder: exists and is writable.
         bad_rows: has the source's name for messages, and takes the duplicates where they are dropped.
     """
-    from datasets import Dataset
-
     schema = pa.schema([(column, _NUMBERS.get(column, pa.string())) for column in columns])
     index = RowIndex()
     with _unfinished_file(folder / "rows.arrow", _CACHE_ADVICE) as draft:
@@ -155,7 +147,7 @@ def _take(rows: Iterator[Row]) -> list[Sequence[object]]:
     return batch
 
 
-def _without(dataset: Dataset, rows: NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _without(dataset: Dataset, rows: np.ndarray) -> Iterator[pa.RecordBatch]:
     keep = np.ones(len(dataset), dtype=np.bool_)
     keep[rows] = False
     start = 0

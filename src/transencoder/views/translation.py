@@ -6,17 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from datasets import Dataset
 
 from transencoder.configs.ranges import Config, Contradictions, at_least
 from transencoder.errors import InputError, shorten
 from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms, name_of
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +152,7 @@ class GivenTranslations:
         name: Of the file, for messages.
     """
 
-    def __init__(self, pairs: "Dataset", name: str) -> None:
+    def __init__(self, pairs: Dataset, name: str) -> None:
         hashes = np.empty(len(pairs), np.uint64)
         for start in range(0, len(pairs), _BLOCK_ROWS):
             texts = pairs[start : start + _BLOCK_ROWS]["sentence1"]
