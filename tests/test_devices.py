@@ -5,7 +5,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from transencoder.devices import CheapDropout, fast_training
+from transencoder.devices import CheapDropout, checked_device, fast_training
+from transencoder.errors import InputError
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -85,3 +86,9 @@ def test_training_gives_the_gradients_of_plain_layers(tiny_bi_encoder):
         fast = gradients()
     assert len(plain) > 20
     assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(plain, fast, strict=True))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "cpu:x"])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(InputError, match="cannot be used here"):
+        checked_device(name)
