@@ -299,27 +299,21 @@ def store(table: dict[str, Any], name: str, value: Any) -> None:
 
 def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[str, Any], Setting]:
     """Return the table that holds a dotted name's last part, made where it is absent, and that part's setting."""
-    *parents, last = name.split(".")
+    first, *rest = name.split(".")
     settings = settings_of(config_class)
-    while parents:
-        setting = settings.get(parents.pop(0))
-        if setting is None or not setting.is_nested:
-            raise _unknown(name, config_class)
-        inner: Any = table.setdefault(setting.name, [] if setting.is_list else {})
-        if setting.is_list:
-            inner = _numbered(inner, parents.pop(0) if parents else "", name)
+    parent, last = settings.get(first), name
+    if rest and parent is not None and parent.is_nested:
+        inner: Any = table.setdefault(first, [] if parent.is_list else {})
+        if parent.is_list:
+            inner = _numbered(inner, rest.pop(0) if len(rest) > 1 else "", name)
         if not isinstance(inner, dict):
-            raise InputError(f"{name}: the recipe's {setting.name} is {inner!r}, not a table. Correct it.")
-        table, settings = inner, setting.inner
+            raise InputError(f"{name}: the recipe's {first} is {inner!r}, not a table. Correct it.")
+        table, settings, last = inner, parent.inner, ".".join(rest)
     found = settings.get(last)
     if found is None or found.is_nested:
-        raise _unknown(name, config_class)
+        closest = nearest(name, dotted_names(config_class))
+        raise InputError(f"{name}: there is no such setting; the nearest is {closest}.")
     return table, found
-
-
-def _unknown(name: str, config_class: type) -> InputError:
-    closest = nearest(name, dotted_names(config_class))
-    return InputError(f"{name}: there is no such setting; the nearest is {closest}.")
 
 
 def _numbered(tables: Any, number: str, name: str) -> Any:

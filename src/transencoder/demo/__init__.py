@@ -13,8 +13,6 @@ from transencoder.methods import TransEncoder
 from transencoder.models import MINILM, resolve_model
 
 if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
     from rich.table import Table
 
     from transencoder.training import Trained
@@ -45,43 +43,30 @@ def read_questions(path: Path = DATA / "questions.tsv") -> list[tuple[str, str]]
 
 
 def examples_table(trained: Trained) -> Table:
-    """Make a table of five test pairs with the scores of the base model and of what was trained."""
-    from rich.table import Table
+    """Make a table of five test pairs, chosen by their gold scores alone: the first, the last and three between.
 
-    pairs = _five_pairs()
-    table = Table(title="Five test pairs, at equal steps from unrelated to same meaning", show_lines=True)
-    table.add_column("question")
-    table.add_column("question")
+    Scores of the base model and the bi-encoder are in [-1, 1], of the cross-encoder in (0, 1).
+    """
+    from rich.table import Table
+    from sentence_transformers import SentenceTransformer
+
+    from transencoder.pairs import read_pairs
+    from transencoder.scorers import BiScorer, CrossScorer
+
+    test = read_pairs(DATA / "test.tsv")
+    by_score = sorted(range(len(test)), key=lambda row: test[row]["score"])
+    pairs = test.select([by_score[step * (len(test) - 1) // 4] for step in range(5)])
+    start = SentenceTransformer(resolve_model(MINILM), device=str(trained.bi_encoder.device))
+    scorers = (BiScorer(start), BiScorer(trained.bi_encoder), CrossScorer(trained.cross_encoder))
+    scores = [scorer.score(pairs) for scorer in scorers]
+    table = Table("question", "question", title="Five test pairs, at equal steps from unrelated to same meaning")
+    table.show_lines = True
     for title in ("gold 0-5", "start", "bi", "cross"):
         table.add_column(title, justify="right", no_wrap=True)
-    scores = _scores_of_all(trained, pairs)
     for row, pair in enumerate(pairs):
         cells = [f"{column[row]:.2f}" for column in scores]
         table.add_row(pair["sentence1"], pair["sentence2"], f"{pair['score']:g}", *cells)
     return table
-
-
-def _five_pairs() -> Dataset:
-    """Choose by their gold scores alone: the first, the last and three between."""
-    from transencoder.pairs import read_pairs
-
-    pairs = read_pairs(DATA / "test.tsv")
-    by_score = sorted(range(len(pairs)), key=lambda row: pairs[row]["score"])
-    return pairs.select([by_score[step * (len(pairs) - 1) // 4] for step in range(5)])
-
-
-def _scores_of_all(trained: Trained, pairs: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return scores of the start and the bi-encoder, in [-1, 1], and of the cross-encoder, in (0, 1)."""
-    from sentence_transformers import SentenceTransformer
-
-    from transencoder.scorers import BiScorer, CrossScorer
-
-    start = SentenceTransformer(resolve_model(MINILM), device=str(trained.bi_encoder.device))
-    return (
-        BiScorer(start).score(pairs),
-        BiScorer(trained.bi_encoder).score(pairs),
-        CrossScorer(trained.cross_encoder).score(pairs),
-    )
 
 
 def next_steps(folder: Path) -> str:
