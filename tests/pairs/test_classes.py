@@ -114,21 +114,25 @@ def test_bad_rows_can_be_left_out(write, tmp_path):
     assert [line.split("\t")[0][-5:] for line in (tmp_path / "bad.tsv").read_text().splitlines()] == ["tsv:6", "tsv:7"]
 
 
-def test_a_data_sets_own_names_say_what_its_numbers_mean():
-    """Also where the classes are wanted in another order."""
+@pytest.fixture
+def with_names():
+    """A data set that names its classes."""
     features = Features({"text1": Value("string"), "text2": Value("string"), "label": ClassLabel(names=NLI)})
     columns = {"text1": list("abc"), "text2": list("def"), "label": [0, 1, 2]}
-    found = classes_of(Dataset.from_dict(columns, features=features), class_names=NLI[::-1])
+    return Dataset.from_dict(columns, features=features)
+
+
+def test_a_data_sets_own_names_say_what_its_numbers_mean(with_names):
+    """Also where the classes are wanted in another order."""
+    found = classes_of(with_names, class_names=NLI[::-1])
     assert [found.names[i] for i in found.classes] == list(NLI)
     with pytest.raises(InputError, match="label is 0, which is no class"):
-        classes_of(Dataset.from_dict(columns, features=features), class_names=("yes", "no", "perhaps"))
+        classes_of(with_names, class_names=("yes", "no", "perhaps"))
 
 
-def test_a_parquet_file_keeps_its_data_sets_names(tmp_path):
-    features = Features({"text1": Value("string"), "text2": Value("string"), "label": ClassLabel(names=NLI)})
-    columns = {"text1": list("abc"), "text2": list("def"), "label": [0, 1, 2]}
+def test_a_parquet_file_keeps_its_data_sets_names(with_names, tmp_path):
     path = tmp_path / "nli.parquet"
-    Dataset.from_dict(columns, features=features).to_parquet(path)
+    with_names.to_parquet(path)
     found = classes_of(path, class_names=NLI[::-1])
     assert [found.names[i] for i in found.classes] == list(NLI)
     table = pq.read_table(path)

@@ -43,12 +43,8 @@ def test_each_candidate_is_a_pair_and_rows_of_one_query_text_stay_apart(write, c
     with caplog.at_level(logging.INFO, logger="transencoder"):
         pairs = candidates_of(write("test.jsonl.gz", lines(ROWS)))
     assert tuples(pairs) == PAIRS
-    assert {name: str(feature.dtype) for name, feature in pairs.features.items()} == {
-        "sentence1": "string",
-        "sentence2": "string",
-        "score": "float64",
-        "query": "int64",
-    }
+    types = {name: str(feature.dtype) for name, feature in pairs.features.items()}
+    assert types == {"sentence1": "string", "sentence2": "string", "score": "float64", "query": "int64"}
     assert "2 of 4 queries are left out" in caplog.text
 
 
@@ -101,14 +97,19 @@ def test_what_is_no_such_row_is_named_by_its_line(change, message, write):
     assert "skip" not in str(error.value), "there is no such option for tasks"
 
 
-def test_other_faults_of_a_file_are_named(write):
-    with pytest.raises(InputError, match=r"test\.jsonl:2: not valid JSON"):
-        candidates_of(write("test.jsonl", lines([ROWS[0]]) + "{\n"))
-    with pytest.raises(InputError, match=r"no column 'negative'.*'query', 'positive'"):
-        candidates_of(write("short.jsonl", lines([{"query": "a", "positive": ["b"]}])))
-    with pytest.raises(InputError, match="of 2 rows none has both positive and negative"):
-        candidates_of(write("empty.jsonl", lines([ROWS[1], ROWS[3]])))
-    with pytest.raises(InputError, match="the file is empty"):
-        candidates_of(write("none.jsonl", ""))
-    with pytest.raises(InputError, match=r"table\.tsv:2: positive is 'zip it', of type str"):
-        candidates_of(write("table.tsv", "query\tpositive\tnegative\nhow to zip\tzip it\tno sound\n"))
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("test.jsonl", lines([ROWS[0]]) + "{\n", r"test\.jsonl:2: not valid JSON"),
+        ("short.jsonl", lines([{"query": "a", "positive": ["b"]}]), r"no column 'negative'.*'query', 'positive'"),
+        ("empty.jsonl", lines([ROWS[1], ROWS[3]]), "of 2 rows none has both positive and negative"),
+        ("none.jsonl", "", "the file is empty"),
+        (
+            *("table.tsv", "query\tpositive\tnegative\nhow to zip\tzip it\tno sound\n"),
+            r"table\.tsv:2: positive is 'zip it', of type str",
+        ),
+    ],
+)
+def test_other_faults_of_a_file_are_named(name, content, message, write):
+    with pytest.raises(InputError, match=message):
+        candidates_of(write(name, content))

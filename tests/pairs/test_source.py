@@ -50,33 +50,30 @@ def write_format(write, tmp_path):
 FORMATS = [f"f.{name}{gz}" for name in ("tsv", "csv", "jsonl", "parquet") for gz in ("", ".gz")]
 
 
+@pytest.fixture
+def stdin(monkeypatch):
+    """Put bytes into stdin."""
+    return lambda data: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_gives_the_same_rows_and_fingerprint(name, write_format):
-    dataset = read_pairs(write_format(ROWS, name), score_range=(0, 5))
+def test_every_format_gives_the_same_rows_in_a_memory_mapped_file_named_by_its_content(name, write_format, stdin):
+    path = write_format(ROWS, name)
+    dataset = read_pairs(path, score_range=(0, 5))
     assert dataset.to_list() == ROWS
     assert fingerprint(dataset) == fingerprint(Dataset.from_list(ROWS))
     assert str(dataset.features["score"].dtype) == "float64"
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_result_is_a_memory_mapped_file_named_by_its_content(name, write_format):
-    dataset = read_pairs(write_format(ROWS, name))
     (file,) = [Path(file["filename"]) for file in dataset.cache_files]
     assert file == Path(os.environ["TRANSENCODER_CACHE"]) / "rows" / f"{fingerprint(dataset)}.arrow"
     assert list(file.parent.iterdir()) == [file]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_stdin_takes_every_format(name, write_format, monkeypatch):
-    data = write_format(ROWS, name).read_bytes()
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    stdin(path.read_bytes())
     assert read_pairs("-", file_format=name.removeprefix("f.")).to_list() == ROWS
 
 
-def test_stdin_is_tsv_if_not_stated(monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n")))
+def test_stdin_is_tsv_if_not_stated(stdin):
+    stdin(b"a\tb\n")
     assert read_pairs("-").to_list() == [{"sentence1": "a", "sentence2": "b"}]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    stdin(b"")
     with pytest.raises(InputError, match="<stdin>: the file is empty"):
         read_pairs("-")
 
@@ -87,17 +84,20 @@ def test_long_texts_are_written_in_small_batches(write):
     assert len(dataset.data.to_batches()) == 4
 
 
-def test_stated_format_wins_over_the_name(write):
-    assert len(read_pairs(write("pairs.txt", "a,b\n"), file_format="csv")) == 1
-
-
-def test_a_byte_order_mark_is_not_text(write):
-    assert read_pairs(write("f.tsv", b"\xef\xbb\xbfa\tb\n"))["sentence1"][0] == "a"
-    assert read_pairs(write("f.csv", b"\xef\xbb\xbfsentence1,sentence2\nc,d\n"))["sentence1"][0] == "c"
-
-
-def test_a_tsv_has_no_quoting(write):
-    assert read_pairs(write("f.tsv", '"a\t"b"\n'))[0] == {"sentence1": '"a', "sentence2": '"b"'}
+@pytest.mark.parametrize(
+    ("name", "content", "options", "first"),
+    [
+        ("pairs.txt", "a,b\n", {"file_format": "csv"}, ["a", "b"]),
+        ("f.tsv", b"\xef\xbb\xbfa\tb\n", {}, ["a", "b"]),
+        ("f.csv", b"\xef\xbb\xbfsentence1,sentence2\nc,d\n", {}, ["c", "d"]),
+        ("f.tsv", '"a\t"b"\n', {}, ['"a', '"b"']),
+        ("f.jsonl", '{"score": 1, "premise": "a", "hypothesis": "b"}\n', {}, ["a", "b", 1.0]),
+        ("f.tsv", "a\tb\t4.5\n", {}, ["a", "b"]),
+        ("f.tsv", "a\tb\t4.5\n", {"score_column": "3"}, ["a", "b", 4.5]),
+    ],
+)
+def test_a_stated_format_byte_order_marks_quotes_and_scores(name, content, options, first, write):
+    assert list(read_pairs(write(name, content), **options)[0].values()) == first
 
 
 # first rows of a TSV, options, is it a header, rows read
@@ -137,12 +137,6 @@ def test_header_and_columns(case, write, caplog):
     assert "read from" in caplog.text
     if not options:
         assert ("the first row is taken as a header" in caplog.text) == is_header
-
-
-def test_score_is_read_when_present_and_by_position_when_asked(write):
-    assert read_pairs(write("f.tsv", "a\tb\t4.5\n")).column_names == ["sentence1", "sentence2"]
-    assert read_pairs(write("f.tsv", "a\tb\t4.5\n"), score_column="3")["score"][:] == [4.5]
-    assert read_pairs(write("f.jsonl", '{"score": 1, "premise": "a", "hypothesis": "b"}\n'))["score"][:] == [1.0]
 
 
 def test_dataset_is_used_where_it_is(tmp_path):
@@ -263,7 +257,7 @@ def test_hub_id_is_asked_for_as_stated(monkeypatch, tmp_path, caplog):
         read_pairs("org/x", split="test")
 
 
-def test_sentences_from_every_source(write, write_format, tmp_path, monkeypatch):
+def test_sentences_from_every_source(write, write_format, stdin):
     expected = [{"text": "one, two"}, {"text": "text"}, {"text": "drei"}]
     files = {
         "f.txt": "one, two\r\ntext\r\ndrei",
@@ -276,7 +270,7 @@ def test_sentences_from_every_source(write, write_format, tmp_path, monkeypatch)
         assert read_sentences(write(name, content)).to_list() == expected, name
     assert read_sentences(write_format(expected, "f.parquet")).to_list() == expected
     assert read_sentences(Dataset.from_list(expected).rename_column("text", "x"), column="x").to_list() == expected
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(files["f.txt"].encode())))
+    stdin(files["f.txt"].encode())
     assert read_sentences("-", file_format="txt").to_list() == expected
 
 
