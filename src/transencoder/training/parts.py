@@ -11,26 +11,14 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import AutoTokenizer
 
+from transencoder import views
 from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import Given, Helper, RandomNegatives, SecondView, SpanRows
 from transencoder.encoders import add_projection, fetch, language_model_head, load_bi, load_masked
 from transencoder.errors import InputError
-from transencoder.views import (
-    Contrasts,
-    MaskedWords,
-    PairMaker,
-    SpanMask,
-    Spans,
-    Synonyms,
-    TwoViews,
-    View,
-    WordDeletion,
-    as_is,
-    read_synonyms,
-)
 
 
-def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
+def pair_maker(config: EncoderConfig, folder: Path) -> views.PairMaker | None:
     """Return what makes a method's rows of its texts; None: each text stands alone.
 
     Raises:
@@ -38,27 +26,27 @@ def pair_maker(config: EncoderConfig, folder: Path) -> PairMaker | None:
     """
     made = config.rows.made
     if isinstance(made, SecondView):
-        return TwoViews(first=as_is, second=_second_view(config, made, folder))
+        return views.TwoViews(first=views.as_is, second=_second_view(config, made, folder))
     if isinstance(made, RandomNegatives):
-        return Contrasts(n_negatives=made.n_negatives)
-    return Spans(**asdict(made)) if isinstance(made, SpanRows) else None
+        return views.Contrasts(n_negatives=made.n_negatives)
+    return views.Spans(**asdict(made)) if isinstance(made, SpanRows) else None
 
 
-def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> View:
+def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> views.View:
     if view.kind == "span-mask":
         token = view.mask_token or AutoTokenizer.from_pretrained(folder).mask_token
         if token is None:
             raise InputError(f"the tokenizer of {config.start} has no mask token; {view.otherwise}")
-        return SpanMask(mask_token=token, n_characters=view.n_characters)
+        return views.SpanMask(mask_token=token, n_characters=view.n_characters)
     if view.kind == "synonyms":
         assert view.synonyms is not None, "checked when the config was made"
-        return Synonyms(table=read_synonyms(view.synonyms))
+        return views.Synonyms(table=views.read_synonyms(view.synonyms))
     if view.kind == "mlm":
         revision = None if view.model else config.revision
         name, where = view.model or config.start, config.cache_dir
         folder = fetch(name, revision=revision, token=config.token, cache_folder=where)
-        return MaskedWords(folder=folder, device=config.device)
-    return WordDeletion() if view.kind == "word-deletion" else as_is
+        return views.MaskedWords(folder=folder, device=config.device)
+    return views.WordDeletion() if view.kind == "word-deletion" else views.as_is
 
 
 def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given) -> nn.Module:

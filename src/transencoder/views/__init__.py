@@ -6,7 +6,7 @@ batch where two of its choices are all but equal; the batches of a process are t
 """
 
 from transencoder.views.pairs import Comparison, Contrasts, PairMaker, Spans, TwoViews, compare
-from transencoder.views.texts import MaskedWords, SpanMask, Synonyms, View, WordDeletion, as_is, read_synonyms
+from transencoder.views.texts import MaskedWords, Randoms, SpanMask, Synonyms, View, WordDeletion, as_is, read_synonyms
 from transencoder.views.translation import BackTranslation, GivenTranslations, Translator, read_translations
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "GivenTranslations",
     "MaskedWords",
     "PairMaker",
+    "Randoms",
     "SpanMask",
     "Spans",
     "Synonyms",
