@@ -78,17 +78,20 @@ def test_flags_after_a_start_belong_to_it(done, training):
         (f"{BASE} --bi.epochs 0", "options: bi.epochs is 0; it must be at least 1"),
         (
             f"{BASE} --label-policy row",
-            "--label-policy is 'row'. It must be one of: clip, affine, quantile, raw; the ne",
+            "--label-policy is 'row'. It must be one of: clip, affine, quantile, raw; the nearest is raw.",
         ),
         (
             f"{BASE} --bi.epoch 3",
-            "--bi.epoch is not an option of transencoder train trans-encoder; the nearest is --bi",
+            "--bi.epoch is not an option of transencoder train trans-encoder; the nearest is --bi.epochs",
         ),
         (f"{BASE} --cross-start y --cross-start z", "--cross-start is given twice for one --start"),
         ("--cross-start y", "--cross-start belongs to a --start, and none is given"),
         (f"{BASE} extra", "'extra' is one argument too many"),
         (f"{BASE} --recipe nowhere", "nowhere is neither a file nor a recipe"),
-        (f"{BASE} --patience-cycles 1 --bi.selection last --cross.selection last", "patience_cycles needs what to"),
+        (
+            f"{BASE} --patience-cycles 1 --bi.selection last --cross.selection last",
+            "patience_cycles needs what to choose by",
+        ),
         (f"{BASE} --set bi.epoch=3", "bi.epoch: there is no such setting; the nearest is bi.epochs"),
     ],
 )
