@@ -11,7 +11,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import BiScorer, CrossScorer, read_pairs
-from transencoder.cli.files import write_pairs
+from transencoder.cli.files import write_pairs, write_table
 from transencoder.errors import InputError
 
 PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
@@ -98,6 +98,15 @@ def test_a_text_with_a_tab_is_refused_for_tsv_and_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
     write_pairs(rows, str(tmp_path / "out.jsonl"))
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[1])["sentence1"] == "b\tc"
+
+
+@pytest.mark.parametrize("n_rows", [0, 3, 4])
+def test_rows_of_any_number_of_batches_are_written(n_rows, tmp_path, monkeypatch):
+    """Was: after whole batches came an empty one of other types, which Parquet refused."""
+    monkeypatch.setattr("transencoder.cli.files._BATCH_ROWS", 2)
+    rows = [(f"text {number}", number) for number in range(n_rows)]
+    write_table(("text", "number"), rows, str(tmp_path / "out.parquet"))
+    assert [tuple(row.values()) for row in pq.read_table(tmp_path / "out.parquet").to_pylist()] == rows
 
 
 def test_a_file_that_cannot_be_written_is_the_users_to_solve(refused, loaded, pairs, tmp_path):
