@@ -1,4 +1,4 @@
-"""The demo: its data keep what their README promises, and it shows what it found, on tiny models and untrained."""
+"""The demo's data keep what their README promises, and its next steps are commands; `tests/cli` runs it."""
 
 import os
 import runpy
@@ -6,26 +6,12 @@ import shlex
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
-from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import cli, demo, read_pairs, read_sentences
 from transencoder.demo import DATA, read_questions
 from transencoder.pairs import drop_duplicates
-
-RESULT = {
-    "metric": "spearman",
-    "dev": None,
-    "data": {"pairs": {}, "dev": None, "tests": {"test": {}}},
-    "config": {},
-    "analysis": None,
-    "notes": [],
-    "cycles": [{}],
-    "best": {form: {"cycle": 1, "dev": None, "path": f"{form}-encoder"} for form in ("bi", "cross")},
-    "scores": {"start": {"test": 50.0}, "bi": {"test": 47.25}, "cross": {"test": 51.5}},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -84,36 +70,6 @@ def test_no_sentence_in_two_parts():
     dev, test = folded(read("dev")), folded(read("test"))
     assert not questions & dev | questions & test | dev & test
     assert not folded(read("pairs")) - questions
-
-
-@pytest.fixture
-def shown(tiny_bi_encoder, tmp_path, monkeypatch, capsys):
-    """What the demo prints after a training that made things worse."""
-
-    def train(config, recipe):
-        assert config == demo.demo_config(str(tmp_path / "run"))
-        return SimpleNamespace(
-            bi_encoder=SentenceTransformer(tiny_bi_encoder, device="cpu"),
-            cross_encoder=CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu"),
-            result=RESULT,
-            folder=tmp_path / "run",
-        )
-
-    training = ModuleType("transencoder.training")
-    training.train = train
-    monkeypatch.setitem(sys.modules, "transencoder.training", training)
-    monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
-    monkeypatch.setattr(cli.terminal, "_WIDTH_OF_FILES", 400)
-    assert cli.main(["demo", "--output", str(tmp_path / "run")]) == 0
-    return capsys.readouterr().out
-
-
-def test_a_loss_is_shown_as_it_is_and_five_pairs_from_unrelated_to_same(shown):
-    assert "47.25" in shown and "-2.75" in shown
-    assert "The bi-encoder is worse than the base model on the tests (47.25 against 50.00)" in shown
-    lines = shown.partition("Five test pairs")[2].splitlines()
-    gold = [line.split("│")[3].strip() for line in lines if line.count("│") == 7]
-    assert gold == ["0", "1", "2", "4", "5"]
 
 
 @pytest.mark.parametrize("found", [None, "/somewhere/bin/transencoder"])

@@ -4,8 +4,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from transencoder import cli
+from transencoder import cli, demo
 from transencoder.configs import FitConfig, Member
 from transencoder.errors import RunInUseError
 from transencoder.methods import SimCSE, TransEncoder
@@ -280,3 +281,21 @@ def test_a_recipe_that_was_asked_for_is_not_waited_for(run, in_use):
     code, _, err = run("recipes", "run", "first.toml")
     assert (code, in_use) == (3, [])
     assert "runs/first is in use by process 7; one process at a time" in err
+
+
+def test_the_demo_shows_a_loss_as_it_is_and_five_pairs_from_unrelated_to_same(
+    done, training, tiny_bi_encoder, monkeypatch
+):
+    trained = training.train(SimpleNamespace(output="there"))
+    trained.result["scores"]["bi"]["stsb"] = 77.25
+    trained.bi_encoder = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    trained.cross_encoder = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
+    training.train = lambda config, recipe: trained if config == demo.demo_config("there") else None
+    monkeypatch.setattr(demo, "resolve_model", lambda name: tiny_bi_encoder)
+    monkeypatch.setattr(cli.terminal, "_WIDTH_OF_FILES", 400)
+    shown = done("demo", "--output", "there")
+    assert "77.25" in shown and "-2.75" in shown
+    assert "The bi-encoder is worse than the base model on the tests (77.25 against 80.00)" in shown
+    lines = shown.partition("Five test pairs")[2].splitlines()
+    gold = [line.split("│")[3].strip() for line in lines if line.count("│") == 7]
+    assert gold == ["0", "1", "2", "4", "5"]

@@ -253,8 +253,8 @@ def _variants(path: Path, options: RunRecipes) -> list[_Variant]:
         folder = "-".join(part for part in (config.output, "parity" if options.parity else "", name) if part)
         before = tuple(run.config.output for run in runs)
         config = replace(config, output=folder, reuse_from=(*config.reuse_from, *before))
-        words = ["--parity"] * options.parity + [f"--vary {override}" for override in overrides]
-        runs.append(_Variant(name=name, recipe=own_name and " ".join([own_name, *words]), config=config))
+        words = [own_name, "--parity" if options.parity else None, *(f"--vary {override}" for override in overrides)]
+        runs.append(_Variant(name=name, recipe=own_name and " ".join(filter(None, words)), config=config))
     return runs
 
 
