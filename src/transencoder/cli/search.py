@@ -14,17 +14,7 @@ import numpy as np
 from rich.table import Table
 
 import transencoder
-from transencoder.cli.files import (
-    STDOUT,
-    Row,
-    Rows,
-    check_output,
-    check_texts,
-    nine_digits,
-    read_texts,
-    rows_of,
-    write_table,
-)
+from transencoder.cli import files
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import Config, Contradictions
@@ -79,7 +69,7 @@ class Build:
     """put before every query (default: the model's own for queries, if any)"""
     query_prompt_name: str | None = option(None, metavar="NAME", one_of="query prompt")
     """the same, by its name among the model's prompts"""
-    rows: Rows
+    rows: files.Rows
 
     def __call__(self) -> None:
         output = Path(self.output)
@@ -103,7 +93,7 @@ class Build:
 
     def _corpus(self) -> Dataset:
         if self.id_column is None:
-            return read_texts(self.corpus, self.column, self.rows)
+            return files.read_texts(self.corpus, self.column, self.rows)
         from transencoder import pairs
 
         return pairs.read_documents(
@@ -124,14 +114,14 @@ class Searching:
     device: str | None = None
     """such as cpu or cuda:0 (default: the best there is)"""
 
-    def open(self, index: str, rows: Rows) -> search.SearchIndex:
+    def open(self, index: str, rows: files.Rows) -> search.SearchIndex:
         """Open the index of a folder."""
         from transencoder import search
 
         return search.open_index(index, model=self.model, device=self.device, **rows.hub)
 
     @contextmanager
-    def reranker(self, rows: Rows) -> Iterator[scorers.Scorer | None]:
+    def reranker(self, rows: files.Rows) -> Iterator[scorers.Scorer | None]:
         """Load the cross-encoder, its tokens in a folder that goes when all is done."""
         if self.rerank is None:
             yield None
@@ -163,12 +153,12 @@ class Query(Config):
     """the column of --queries (default: text, else the first)"""
     top_k: int = option(10, metavar="K")
     """documents a query"""
-    output: str = option(STDOUT, metavar="FILE")
+    output: str = option(files.STDOUT, metavar="FILE")
     """.tsv, .csv, .jsonl or .parquet"""
     json: bool = False
     """print JSON lines instead of TSV"""
     searching: Searching
-    rows: Rows
+    rows: files.Rows
 
     def contradictions(self) -> Contradictions:
         """Yield what does not go together."""
@@ -179,16 +169,16 @@ class Query(Config):
         for text in self.texts:
             if not text.strip():
                 yield f"a query is {text!r}; every query must have a character that is not white space"
-        if self.json and self.output != STDOUT:
+        if self.json and self.output != files.STDOUT:
             yield "--json is for stdout; with --output the name decides the format. Leave one out."
 
     def __call__(self) -> None:
-        check_output(self.output, source=self.queries or STDOUT)
+        files.check_output(self.output, source=self.queries or files.STDOUT)
         queries: Sequence[str] = self.texts
         if self.queries is not None:
-            queries = read_texts(self.queries, self.column, self.rows)["text"]
+            queries = files.read_texts(self.queries, self.column, self.rows)["text"]
         index = self.searching.open(self.index, self.rows)
-        is_tsv = self.output.endswith(".tsv") or (self.output == STDOUT and not self.json)
+        is_tsv = self.output.endswith(".tsv") or (self.output == files.STDOUT and not self.json)
         if is_tsv and not index.record.is_one_line:
             raise InputError(
                 "documents of this index have tabs or line ends, which TSV cannot hold. Give --json, or --output with "
@@ -199,14 +189,16 @@ class Query(Config):
             scores = ("score",) if reranker is None else ("score", "cosine")
             columns = ("query", "rank", *scores, "id" if index.record.has_ids else "number", "document")
             found = index.search(queries, self.top_k, reranker=reranker, n_candidates=n_candidates)
-            write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
+            files.write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
 
 
-def _hit_rows(queries: Sequence[str], found: Iterator[list[search.Hit]], scores: tuple[str, ...]) -> Iterator[Row]:
+def _hit_rows(
+    queries: Sequence[str], found: Iterator[list[search.Hit]], scores: tuple[str, ...]
+) -> Iterator[files.Row]:
     """Yield a row for each document that was found, by its id or else its number."""
     for text, hits in zip(queries, found, strict=True):
         for rank, hit in enumerate(hits, start=1):
-            numbers = (nine_digits(getattr(hit, name)) for name in scores)
+            numbers = (files.nine_digits(getattr(hit, name)) for name in scores)
             yield (text, rank, *numbers, hit.row + 1 if hit.id is None else hit.id, hit.document)
 
 
@@ -229,7 +221,7 @@ class Evaluate(Config):
     json: bool = False
     """print JSON instead of a table"""
     searching: Searching
-    rows: Rows
+    rows: files.Rows
 
     def contradictions(self) -> Contradictions:
         """Yield what does not go together."""
@@ -278,12 +270,12 @@ class FindDuplicates(Config):
     threshold: float | None = None
     """least score with a cluster's centre (default: the lowest point between the two peaks of nearest scores)"""
     embedding: Embedding
-    rows: Rows
+    rows: files.Rows
 
     def contradictions(self) -> Contradictions:
         """Yield what is not allowed."""
         for output in self._outputs:
-            check_output(output, source=self.sentences)
+            files.check_output(output, source=self.sentences)
         if self.threshold is not None and not 0.0 < self.threshold <= 1.0:
             yield f"--threshold is {self.threshold}; give a number above 0 and at most 1"
 
@@ -294,17 +286,17 @@ class FindDuplicates(Config):
     def __call__(self) -> None:
         from transencoder import search
 
-        sentences = read_texts(self.sentences, self.column, self.rows)
+        sentences = files.read_texts(self.sentences, self.column, self.rows)
         for output in self._outputs:
-            check_texts(sentences, output)
+            files.check_texts(sentences, output)
         embedder = search.load_embedder(**vars(self.embedding), **self.rows.hub)
         found = search.find_duplicates(sentences, embedder, self.threshold)
-        write_table(("cluster", "score", "number", "sentence"), _member_rows(sentences, found), self.output)
+        files.write_table(("cluster", "score", "number", "sentence"), _member_rows(sentences, found), self.output)
         repeated = np.fromiter(found.repeated(), np.int64)
         if self.kept:
             kept = sentences.select(np.setdiff1d(np.arange(len(sentences)), repeated))
-            write_table(("text",), rows_of(kept, ["text"]), self.kept)
-        if self.output == STDOUT:
+            files.write_table(("text",), files.rows_of(kept, ["text"]), self.kept)
+        if self.output == files.STDOUT:
             return
         show(_histogram(found))
         show(_threshold_said(found.threshold))
@@ -312,11 +304,11 @@ class FindDuplicates(Config):
         show(f"{self.output}: {counts}")
 
 
-def _member_rows(sentences: Dataset, found: search.Duplicates) -> Iterator[Row]:
+def _member_rows(sentences: Dataset, found: search.Duplicates) -> Iterator[files.Row]:
     members = [(number, *member) for number, cluster in enumerate(found.clusters, start=1) for member in cluster]
-    texts = rows_of(sentences.select([row for _, row, _ in members]), ["text"])
+    texts = files.rows_of(sentences.select([row for _, row, _ in members]), ["text"])
     for (number, row, score), (text,) in zip(members, texts, strict=True):
-        yield (number, nine_digits(score), row + 1, text)
+        yield (number, files.nine_digits(score), row + 1, text)
 
 
 def _histogram(found: search.Duplicates) -> Table:
