@@ -3,39 +3,24 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense
-from transformers import (
-    AlbertConfig,
-    AutoModel,
-    BertConfig,
-    CamembertConfig,
-    DebertaConfig,
-    DebertaV2Config,
-    DistilBertConfig,
-    ElectraConfig,
-    EuroBertConfig,
-    ModernBertConfig,
-    MPNetConfig,
-    NomicBertConfig,
-    RobertaConfig,
-    T5Config,
-    T5EncoderModel,
-    XLMRobertaConfig,
-)
+from transformers import AutoModel, BertConfig, T5Config, T5EncoderModel
 
+from tests.losses.batches import read
 from transencoder.losses import DropHead, NTXentLoss, add_drop_head
 from transencoder.losses import drophead as module
 
 TEXTS = ["balo bama dalo dama felo kama", "gelo kama", "lelo memo balo"]
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 8}
-BERTS = [AlbertConfig, BertConfig, CamembertConfig, DebertaConfig, DebertaV2Config, ElectraConfig]
-BERTS += [NomicBertConfig, RobertaConfig, XLMRobertaConfig]
-CONFIGS = [each(**SIZES, pad_token_id=0) for each in BERTS] + [
-    MPNetConfig(**SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2),
-    DistilBertConfig(vocab_size=40, dim=16, n_layers=2, n_heads=4, hidden_dim=8),
-    EuroBertConfig(**SIZES, num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2),
-    ModernBertConfig(**SIZES, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2),
+NAMES = ["Albert", "Bert", "Camembert", "Deberta", "DebertaV2", "Electra", "NomicBert", "Roberta", "XLMRoberta"]
+ENDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+CONFIGS = [getattr(transformers, f"{name}Config")(**SIZES, pad_token_id=0) for name in NAMES] + [
+    transformers.MPNetConfig(**SIZES, **ENDS),
+    transformers.DistilBertConfig(vocab_size=40, dim=16, n_layers=2, n_heads=4, hidden_dim=8),
+    transformers.EuroBertConfig(**SIZES, **ENDS, num_key_value_heads=2),
+    transformers.ModernBertConfig(**SIZES, **ENDS, cls_token_id=1, sep_token_id=2),
     T5Config(vocab_size=40, d_model=16, d_kv=4, d_ff=8, num_layers=2, num_heads=4),
 ]
 
@@ -176,7 +161,7 @@ def gradients(folder: str, *, checkpointing: bool) -> dict[str, torch.Tensor]:
         model.transformers_model.activation_checkpointing_enable()
     loss = NTXentLoss(model.train())
     torch.manual_seed(0)
-    loss([dict(model.preprocess(TEXTS)), dict(model.preprocess(TEXTS))]).backward()
+    loss(read(model, TEXTS, TEXTS)).backward()
     return {name: value.grad for name, value in model.named_parameters() if value.grad is not None}
 
 
