@@ -255,13 +255,9 @@ def transformer_of(model: SentenceTransformer | CrossEncoder) -> PreTrainedModel
 
 
 def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
-    """Refuse a length that a model has no positions for, before anything is trained.
+    """Refuse a length that a model has no positions for, before anything is trained; None is the model's own.
 
-    Args:
-        folder: The model.
-        length: Tokens of a text or pair; None: the model's own.
-        setting: Where the length is from.
-        typed: The model as the user named it.
+    The message names the setting that the length is from, and the model as the user typed it.
     """
     if length is None:
         return

@@ -45,12 +45,9 @@ _CHUNK = 1024
 
 
 def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
-    """Write a model that has some of another's transformer layers; embeddings, pooling and heads stay as they are.
+    """Write a model that has some of another's transformer layers, from 0, in rising order, to a new folder.
 
-    Args:
-        folder: A sentence-transformers model, or a plain one; what is written is of the same form, in fp32.
-        layers: Which layers to keep, from 0, in rising order.
-        output: The folder to write, which is not there yet.
+    Embeddings, pooling and heads stay as they are. The form is the same: a sentence-transformers model, or a plain one.
     """
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
@@ -122,7 +119,7 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
     smaller pieces. All else of the model stays as it is.
 
     Args:
-        folder: A sentence-transformers model, or a plain one, that `check_prunable` takes.
+        folder: A sentence-transformers model, or a plain one.
         texts: The corpus, in lists of any length.
         n_texts: How many there are in all.
         output: The folder to write, which is not there yet.
@@ -259,9 +256,8 @@ def fresh_tokenizer(
 ) -> transformers.PreTrainedTokenizerBase:
     """Make a lower-cased word-piece tokenizer, as BERT's, of the texts; the same for the same texts.
 
-    Args:
-        texts: Gives chunks of texts, each time anew.
-        n_vocabulary: Word pieces to have, special tokens included; fewer where the texts have not so many.
+    `texts` gives chunks of them, each time anew. The vocabulary, special tokens included, is smaller where the texts
+    have not so many word pieces.
     """
     normalizer = normalizers.BertNormalizer(lowercase=True)
     found = {character for chunk in texts() for text in chunk for character in normalizer.normalize_str(text)}

@@ -155,12 +155,7 @@ def trainer_arguments(
 def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: FitConfig, session: Session) -> None:
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
-    Args:
-        trainer: A trainer that takes its batches from its attribute `batches`.
-        keep: What completes its checkpoints.
-        lengths: uint16 (n,), tokens of each row.
-        config: How to train.
-        session: Where it runs.
+    The trainer takes its batches, of rows of like length, uint16 (n,), from its attribute `batches`.
     """
     world_size = distributed.world_size()
     batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
@@ -214,9 +209,6 @@ class GoldAnnealing(TrainerCallback):
     """The move of a loss's `gold_share` in a line from 0 at the first step to 1 at the last (DvBERT, section 2.3).
 
     The share follows from the step alone: a training that is resumed goes on with it. With one step only it is 1.
-
-    Args:
-        loss: Whose share it is.
     """
 
     def __init__(self, loss: Annealing) -> None:

@@ -53,12 +53,7 @@ def check_temperatures(*temperatures: float, usual: str = "") -> None:
 def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
     """Embed both sides of a batch in one forward pass: half the kernel launches, the same numbers.
 
-    Args:
-        model: A SentenceTransformer, wrapped or not.
-        columns: Both sides; padded widths may differ.
-
-    Returns:
-        The embeddings of `sentence1` and of `sentence2`.
+    The model is a SentenceTransformer, wrapped or not; the sides' padded widths may differ.
     """
     first, second = embed_sides(model, columns).chunk(2)
     return first, second
