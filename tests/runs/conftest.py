@@ -1,7 +1,5 @@
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,17 +9,17 @@ RECIPE = 'method = "trans-encoder"\nseed = 1\n'
 
 
 @pytest.fixture
-def open_run(tmp_path: Path) -> Callable[..., Run]:
+def open_run(tmp_path):
     """Opens the run folder `tmp_path / "run"`; the recipe's text may be given."""
     return lambda recipe=RECIPE, **options: Run.open(tmp_path / "run", recipe, "trans-encoder", **options)
 
 
 @pytest.fixture
-def write_number() -> Callable[..., Callable[[Path], dict]]:
+def write_number():
     """Makes a compute that writes a number into a file and counts its calls in its attribute `calls`."""
 
-    def make(number: int) -> Callable[[Path], dict]:
-        def compute(folder: Path) -> dict:
+    def make(number):
+        def compute(folder):
             compute.calls += 1
             (folder / "model").mkdir(exist_ok=True)
             (folder / "model" / "weights.bin").write_bytes(bytes([number]) * 1000)
@@ -34,11 +32,11 @@ def write_number() -> Callable[..., Callable[[Path], dict]]:
 
 
 @pytest.fixture
-def start_child() -> Iterator[Callable[..., subprocess.Popen]]:
+def start_child():
     """Starts Python on a piece of code in a process that is killed when the test ends."""
-    children: list[subprocess.Popen] = []
+    children = []
 
-    def start(code: str, *arguments: object) -> subprocess.Popen:
+    def start(code, *arguments):
         command = [sys.executable, "-c", code, *map(str, arguments)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         children.append(child)
