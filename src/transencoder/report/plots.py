@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from transencoder.report.figures import SEVERAL, Axis, Line, Mark, Plot, Points,
 from transencoder.report.scores import ScoreRow
 from transencoder.report.words import short_metric
 from transencoder.results import Lesson, has_cycles, tests_by_metric
+
+Value = TypeVar("Value")
 
 IN_TRAINING: tuple[Form, ...] = ("cross", "bi", "mlm")
 """The forms in the order in which a cycle trains them."""
@@ -108,13 +110,17 @@ def _by_cycle(result: Result, form: Form) -> Points:
 
 def _by_step(result: Result, form: Form) -> Points:
     """Return the dev metric at each evaluation, the cycles' steps one after another."""
-    points: list[tuple[int, float | None]] = []
-    offset = 0
-    for cycle in result["cycles"]:
-        curve = cycle[form]["curve"] if form in cycle else []
-        points += [(offset + step, value) for step, value in curve]
-        offset += curve[-1][0] if curve else 0
-    return _finite(points)
+    curves = {cycle["cycle"]: cycle[form]["curve"] for cycle in result["cycles"] if form in cycle}
+    return _finite(_in_a_row((cycle, step, value) for cycle, curve in curves.items() for step, value in curve))
+
+
+def _in_a_row(records: Iterable[tuple[int, int, Value]]) -> Iterator[tuple[int, Value]]:
+    """Count the steps of cycle after cycle on, from (cycle, step within it, value)."""
+    offset, previous, last = 0, None, 0
+    for cycle, step, value in records:
+        offset += last if cycle != previous else 0
+        previous, last = cycle, step
+        yield offset + step, value
 
 
 def _lines_of_cycles(
@@ -150,14 +156,10 @@ def _analysis(result: Result, form: Form) -> dict[str, Points]:
     """Return one line a scored test set of the analysis mode, the cycles one after another on the step axis."""
     records = sorted((result["analysis"] or {}).get(form, []), key=lambda record: (record[0], record[1]))
     lines: dict[str, list[tuple[float, float]]] = {}
-    offset, previous_cycle, last = 0, None, 0
-    for cycle, step, scores in records:
-        if previous_cycle is not None and cycle != previous_cycle:
-            offset, last = offset + last, 0
-        previous_cycle, last = cycle, step
+    for step, scores in _in_a_row(records):
         for name, value in scores.items():
             if _is_number(value):
-                lines.setdefault(name, []).append((float(offset + step), value))
+                lines.setdefault(name, []).append((float(step), value))
     return dict(lines)
 
 
