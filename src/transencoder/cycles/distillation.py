@@ -83,7 +83,7 @@ class _Supervision:
     seconds: float
     """That labels and teachers' scores took."""
     teachers: Sequence[Model]
-    strangers: Sequence[Model]
+    other_teachers: Sequence[Model]
     """The cycle's other teachers, which have no part in the labels."""
 
 
@@ -108,8 +108,8 @@ def _supervise(
         _warn_of_narrow(labels)
     seconds = labels.seconds + sum(each.seconds for each in scores)
     members = {teacher.member for teacher in teachers}
-    strangers = [teacher for teacher in all_teachers if teacher.member not in members]
-    return _Supervision(cycle, labels, seconds, teachers, strangers)
+    others = [teacher for teacher in all_teachers if teacher.member not in members]
+    return _Supervision(cycle, labels, seconds, teachers, others)
 
 
 def _weighted(context: CycleContext, form: Form, teachers: Sequence[Model]) -> tuple[list[Model], list[float]]:
@@ -150,7 +150,7 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "analysis": tuple(data.tests) if config.test_every_eval else (),
         "teacher": next(each for each in teachers if each.member == member.bi.member) if is_sequential else None,
         "gold": data.gold,
-        "strangers": () if context.held_out is None else tuple(supervision.strangers),
+        "other_teachers": () if context.held_out is None else tuple(supervision.other_teachers),
         "fit": member.fits[form],
         "initialisation": config.initialisation,
         "seed": config.seed,
@@ -159,7 +159,7 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "held_out": context.held_out,
         "chosen_by": context.criteria.get(form),
         "pairs": data.rows,
-        "references": _references(context, member, [*teachers, *supervision.strangers]),
+        "references": _references(context, member, [*teachers, *supervision.other_teachers]),
         "prompts": member.bi.prompts,
     }
     if form == "bi":

@@ -168,7 +168,7 @@ class Student(Training):
     teacher: Model | None = made_of()
     """Whose encoder the student starts from (initialisation sequential, section 5.2)."""
     gold: Gold | None = made_of()
-    strangers: tuple[Model, ...] = made_of()
+    other_teachers: tuple[Model, ...] = made_of()
     """Teachers that criteria compare with and that have no part in the labels."""
     initialisation: str
     allow_outside: bool
