@@ -81,7 +81,7 @@ class Task:
     score_range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest gold score or label, inclusive."""
     metric: Literal["spearman", "roc_auc", "map", "accuracy"]
-    """Key of `transencoder.evaluation.METRICS` or `transencoder.ranking.RANKING_METRICS`; or `accuracy` of a classifier
+    """Key of `transencoder.metrics.METRICS` or `transencoder.metrics.RANKING_METRICS`; or `accuracy` of a classifier
     on the embeddings (`transencoder.evaluation.evaluate_classes`), trained on the train split."""
     symmetric: bool = True
     """Whether (a, b) and (b, a) mean the same; if so the cross-encoder is trained on both orders."""
