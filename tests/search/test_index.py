@@ -26,15 +26,30 @@ def opened(folder):
     return open_index(folder, device="cpu", precision="fp32")
 
 
+@pytest.fixture
+def index_of(embedder, tmp_path):
+    """Build an index of texts and open it."""
+
+    def build(texts):
+        build_index(Dataset.from_dict({"text": texts}), embedder, tmp_path / "index")
+        return open_index(tmp_path / "index", device="cpu")
+
+    return build
+
+
+def assert_cosines(hits, expected, model):
+    """The hits' cosines are those that `semantic_search` gives."""
+    cosines = [hit.cosine for hit in hits]
+    np.testing.assert_allclose(cosines, [each["score"] for each in expected], rtol=0, atol=model_rounding(model))
+
+
 def test_it_finds_what_sentence_transformers_finds(opened, corpus, tiny_bi_encoder):
     model = SentenceTransformer(tiny_bi_encoder, device="cpu")
     queries = [text.split(" ", 1)[1] for text in corpus["text"][:40]]
     plain = semantic_search(model.encode(queries), model.encode(list(corpus["text"])), top_k=5)
     for hits, expected in zip(opened.search(queries, 5), plain, strict=True):
         assert [hit.row for hit in hits] == [each["corpus_id"] for each in expected]
-        np.testing.assert_allclose(
-            [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
-        )
+        assert_cosines(hits, expected, model)
         assert all((hit.id, hit.document) == (f"d{hit.row}", corpus[hit.row]["text"]) for hit in hits)
 
 
@@ -76,14 +91,11 @@ def test_numbers_that_do_not_go_together_are_refused_at_once(opened, common_word
     assert len(next(opened.search(["x"], 1000))) == 96, "all documents, where there are fewer"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"query_prompt_name": "ask", "document_prompt_name": "answer"},
-        {"query_prompt": "kama ", "document_prompt": "balo dalo "},
-        {},
-    ],
-)
+BY_NAME = {"query_prompt_name": "ask", "document_prompt_name": "answer"}
+BY_TEXT = {"query_prompt": "kama ", "document_prompt": "balo dalo "}
+
+
+@pytest.mark.parametrize("options", [BY_NAME, BY_TEXT, {}])
 def test_queries_and_documents_have_prompts_of_their_own(options, corpus, tiny_bi_encoder, tmp_path):
     prompts = {"query": "gelo ", "document": "felo ", "ask": "kama ", "answer": "balo dalo "}
     model = SentenceTransformer(tiny_bi_encoder, device="cpu", prompts=prompts)
@@ -91,13 +103,11 @@ def test_queries_and_documents_have_prompts_of_their_own(options, corpus, tiny_b
     some, query = corpus.select(range(20)), "lelo balo"
     build_index(some, load_embedder(str(tmp_path / "model"), device="cpu", **options), tmp_path / "index")
     (hits,) = open_index(tmp_path / "index", device="cpu").search([query], 20)
-    own = {"prompt": "kama "}, {"prompt": "balo dalo "}
-    asked = model.encode([query], **own[0]) if options else model.encode_query([query])
-    answers = model.encode(some["text"][:], **own[1]) if options else model.encode_document(some["text"][:])
+    texts = some["text"][:]
+    asked = model.encode([query], prompt="kama ") if options else model.encode_query([query])
+    answers = model.encode(texts, prompt="balo dalo ") if options else model.encode_document(texts)
     (expected,) = semantic_search(asked, answers, top_k=20)
-    np.testing.assert_allclose(
-        [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
-    )
+    assert_cosines(hits, expected, model)
 
 
 def test_dimensions_are_sentence_transformers_truncation(corpus, tiny_bi_encoder, tmp_path):
@@ -109,16 +119,14 @@ def test_dimensions_are_sentence_transformers_truncation(corpus, tiny_bi_encoder
     query = corpus[3]["text"]
     (expected,) = semantic_search(model.encode([query]), model.encode(corpus["text"][:]), top_k=6)
     (hits,) = opened.search([query], 6)
-    np.testing.assert_allclose(
-        [hit.cosine for hit in hits], [each["score"] for each in expected], rtol=0, atol=model_rounding(model)
-    )
+    assert_cosines(hits, expected, model)
 
 
-def test_a_document_is_found_whatever_its_script_and_ends(embedder, tmp_path):
+def test_a_document_is_found_whatever_its_script_and_ends(index_of):
     texts = ["one\nline\tand more", "これは文です", "مرحبا بالعالم", "balo kama"]
-    record = build_index(Dataset.from_dict({"text": texts}), embedder, tmp_path / "index")
-    assert not record.is_one_line and not record.has_ids
-    (hits,) = open_index(tmp_path / "index", device="cpu").search(["balo kama"], 4)
+    opened = index_of(texts)
+    assert not opened.record.is_one_line and not opened.record.has_ids
+    (hits,) = opened.search(["balo kama"], 4)
     assert {hit.document for hit in hits} == {*texts} and hits[0].document == "balo kama" and hits[0].id is None
 
 
@@ -172,21 +180,18 @@ def test_by_texts_from_one_file(opened, labelled, expected, corpus, write):
 
 def test_re_ranking_is_measured_on_its_candidates(opened, labelled, common_words):
     queries, rows = labelled
-    relevance = relevance_of(
-        Dataset.from_dict({"sentence1": [query for query, _ in rows], "sentence2": [document for _, document in rows]}),
-        Dataset.from_dict({"id": [*queries], "text": [*queries.values()]}),
-    )
+    answers = Dataset.from_list([{"sentence1": query, "sentence2": document} for query, document in rows])
+    relevance = relevance_of(answers, Dataset.from_dict({"id": [*queries], "text": [*queries.values()]}))
     found = measure(opened, relevance, reranker=common_words, n_candidates=40)
     assert found["mrr_at_10"] == 100, "its own words are in the answer"
     few = measure(opened, relevance, reranker=common_words, n_candidates=5)
     assert few["recall_at_5"] == few["recall_at_100"] <= found["recall_at_100"]
 
 
-def test_equal_documents_count_once(embedder, tmp_path):
-    texts = ["balo kama", "balo kama", "balo kama", "gelo dalo felo"]
-    build_index(Dataset.from_dict({"text": texts}), embedder, tmp_path / "index")
+def test_equal_documents_count_once(index_of):
     rows = Dataset.from_dict({"sentence1": ["balo kama"], "sentence2": ["gelo dalo felo"]})
-    assert measure(open_index(tmp_path / "index", device="cpu"), relevance_of(rows))["mrr_at_10"] == 50
+    opened = index_of(["balo kama", "balo kama", "balo kama", "gelo dalo felo"])
+    assert measure(opened, relevance_of(rows))["mrr_at_10"] == 50
 
 
 @pytest.mark.parametrize(
@@ -205,14 +210,11 @@ def test_files_that_do_not_belong_together_are_refused(opened, rows, queries, me
         measure(opened, relevance_of(table, ids))
 
 
-def test_an_index_without_ids_is_measured_by_texts_only(embedder, tmp_path):
-    build_index(Dataset.from_dict({"text": ["balo", "kama"]}), embedder, tmp_path / "index")
+def test_an_index_without_ids_is_measured_by_texts_only(index_of):
     rows = Dataset.from_dict({"sentence1": ["q"], "sentence2": ["d"]})
+    by_id = relevance_of(rows, Dataset.from_dict({"id": ["q"], "text": ["x"]}))
     with pytest.raises(InputError, match="the index was built without ids. Build it with ids"):
-        measure(
-            open_index(tmp_path / "index", device="cpu"),
-            relevance_of(rows, Dataset.from_dict({"id": ["q"], "text": ["x"]})),
-        )
+        measure(index_of(["balo", "kama"]), by_id)
 
 
 def test_a_file_of_other_columns_says_so(write):
@@ -223,10 +225,7 @@ def test_a_file_of_other_columns_says_so(write):
     assert rows[0] == {"sentence1": "a b", "sentence2": "c d", "score": 0.0}
 
 
-def test_a_model_that_overflows_is_named_with_the_text(embedder, tmp_path, monkeypatch):
-    def overflow(self, embeddings, tokens):
-        embeddings.fill(np.nan)
-
-    monkeypatch.setattr(BiScorer, "embed_into", overflow)
+def test_a_model_that_overflows_is_named_with_the_text(index_of, monkeypatch):
+    monkeypatch.setattr(BiScorer, "embed_into", lambda self, embeddings, tokens: embeddings.fill(np.nan))
     with pytest.raises(InputError, match="2 of 2 rows of embeddings are not finite numbers, the first for row 0: 'a'"):
-        build_index(Dataset.from_dict({"text": ["a", "b"]}), embedder, tmp_path / "index")
+        index_of(["a", "b"])
