@@ -58,27 +58,29 @@ def as_tuples(pairs: Dataset) -> list[tuple[str, str]]:
     return list(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 8192])
-def test_bi_scores_are_plain_cosines(bi, pairs, cache, batch_tokens):
-    scores = BiScorer(bi, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
-    assert scores.dtype == np.float32
-    np.testing.assert_allclose(scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
+def scorer_of(model, **options):
+    return (BiScorer if isinstance(model, SentenceTransformer) else CrossScorer)(model, precision="fp32", **options)
 
 
-@pytest.mark.parametrize("batch_tokens", [1, 100, 8192])
-def test_cross_scores_are_plain_predictions(cross, pairs, cache, batch_tokens):
-    scores = CrossScorer(cross, precision="fp32", cache=cache, batch_tokens=batch_tokens).score(pairs)
-    assert scores.dtype == np.float32
-    assert np.ptp(scores) > 0.01
-    np.testing.assert_allclose(scores, cross.predict(as_tuples(pairs)), rtol=0, atol=model_rounding(cross))
+def plain_scores(model, pairs):
+    if isinstance(model, SentenceTransformer):
+        return plain_cosines(model, pairs)
+    return model.predict(as_tuples(pairs))
 
 
-def test_scores_keep_the_order_of_rows_across_windows(bi, cross, pairs, cache, monkeypatch):
-    monkeypatch.setattr(scorers, "_WINDOW", 16)
-    bi_scores = BiScorer(bi, precision="fp32", cache=cache).score(pairs)
-    cross_scores = CrossScorer(cross, precision="fp32", cache=cache).score(pairs)
-    np.testing.assert_allclose(bi_scores, plain_cosines(bi, pairs), rtol=0, atol=model_rounding(bi))
-    np.testing.assert_allclose(cross_scores, cross.predict(as_tuples(pairs)), rtol=0, atol=model_rounding(cross))
+@pytest.fixture(params=["bi", "cross"])
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize(("batch_tokens", "window"), [(1, 1 << 18), (100, 16), (8192, 1 << 18)])
+def test_scores_are_plain_sentence_transformers_in_the_order_of_rows(
+    model, pairs, cache, batch_tokens, window, monkeypatch
+):
+    monkeypatch.setattr(scorers, "_WINDOW", window)
+    scores = scorer_of(model, cache=cache, batch_tokens=batch_tokens).score(pairs)
+    assert scores.dtype == np.float32 and np.ptp(scores) > 0.01
+    np.testing.assert_allclose(scores, plain_scores(model, pairs), rtol=0, atol=model_rounding(model))
 
 
 def test_swapping_a_pair_leaves_the_bi_score(bi, pairs, swapped, cache):
@@ -168,21 +170,19 @@ def test_other_errors_and_a_single_row_without_memory_end_it(cross, pairs, cache
         CrossScorer(cross, cache=cache).score(pairs)
 
 
-@pytest.mark.parametrize("form", ["bi", "cross"])
-def test_nan_scores_name_the_pairs(form, request, pairs, cache):
-    model = request.getfixturevalue(form)
+def test_nan_scores_name_the_pairs(model, pairs, cache):
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("output.dense.weight"):
                 weight.fill_(float("nan"))
-    scorer = (BiScorer if form == "bi" else CrossScorer)(model, cache=cache)
+    scorer = scorer_of(model, cache=cache)
     with pytest.raises(InputError) as caught:
         scorer.score(pairs)
     message = str(caught.value)
     assert f"{N_PAIRS} of {N_PAIRS} scores are not finite" in message
     assert f"row 0: {pairs[0]['sentence1']!r} / {pairs[0]['sentence2']!r}; row 1: " in message
     assert "precision fp32" in message
-    if form == "bi":  # was: a KeyError, there is no second side
+    if isinstance(scorer, BiScorer):  # was: a KeyError, there is no second side
         with pytest.raises(InputError, match=r"rows of embeddings are .* row 0: '[a-z ]+'; row 1: "):
             scorer.embed_sides(pairs.select_columns("sentence1"))
 
@@ -238,14 +238,14 @@ def test_large_results_lie_on_disk(bi, pairs, cache, monkeypatch, tmp_path):
     assert np.array_equal(scorer.score(pairs), expected_scores)
 
 
-def test_dropout_is_off_and_the_models_mode_comes_back(bi, cross, pairs, cache):
-    for model, scorer in ((bi, BiScorer(bi, cache=cache)), (cross, CrossScorer(cross, cache=cache))):
-        model.train()
-        assert np.array_equal(scorer.score(pairs), scorer.score(pairs))
-        assert model.training
-        model.eval()
-        scorer.score(pairs)
-        assert not model.training
+def test_dropout_is_off_and_the_models_mode_comes_back(model, pairs, cache):
+    scorer = scorer_of(model, cache=cache)
+    model.train()
+    assert np.array_equal(scorer.score(pairs), scorer.score(pairs))
+    assert model.training
+    model.eval()
+    scorer.score(pairs)
+    assert not model.training
 
 
 def test_no_pairs(bi, cross, cache):
@@ -281,7 +281,6 @@ def test_mean_of_one_scorer_is_that_scorer(cross, pairs, cache):
 
 
 def test_mean_of_scorers(pairs):
-    pairs = pairs.select(range(3))
     pairs = pairs.select(range(3))
     parts = [FixedScorer([0.0, 1.0, 0.5]), FixedScorer([1.0, 0.0, 0.5]), FixedScorer([0.5, 0.5, 0.5])]
     np.testing.assert_allclose(MeanScorer(parts).score(pairs), [0.5, 0.5, 0.5], atol=1e-7)
