@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -92,8 +93,15 @@ class _Row:
     n_sets: int = 1
     scores: Mapping[str, float]
     """Model, the ensemble last -> metric times 100."""
-    intervals: IntervalRecord | None
-    """None where the scores are of classes, or undefined."""
+    draws: np.ndarray | None
+    """The models' metrics on bootstrap samples, (models, samples); None for classes, and where they are undefined."""
+
+    @cached_property
+    def intervals(self) -> IntervalRecord | None:
+        """Of the models' scores and gains."""
+        from transencoder.metrics import row_intervals
+
+        return None if self.draws is None else row_intervals(self.draws, list(self.scores))
 
     @property
     def gains(self) -> dict[str, float]:
@@ -136,71 +144,49 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
 
 def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[_Row]:
     """Measure the models and, of several, their ensemble, each on each set once; the last row may be the average."""
-    from transencoder.evaluation import average, gold_of, measure
-    from transencoder.metrics import n_ranked, row_intervals
+    from transencoder.evaluation import average
     from transencoder.scorers import KeptScores, MeanScorer
 
-    with loaded(options.scoring, options.rows) as teachers:
+    rows = []
+    with loaded(options.scoring, options.rows) as teachers, progress.task("sets", len(sets)) as advance:
         kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
-        found = {model: {name: measure(scorer, each) for name, each in sets.items()} for model, scorer in kept.items()}
-    if len(kept) > 1:
-        ensemble = KeptScores(MeanScorer([_Again(each.scores) for each in kept.values()], weights))
-        found[_ENSEMBLE] = {name: measure(ensemble, each) for name, each in sets.items()}
-        kept[_ENSEMBLE] = ensemble
-    gold = {name: gold_of(each.pairs, each.metric) for name, each in sets.items() if each.classes is None}
-    n_queries = {name: n_ranked(scores, queries) for name, (scores, queries) in gold.items() if queries is not None}
-    draws = _draws(sets, gold, kept)
-    rows = [
-        _Row(
-            name=name,
-            metric=each.metric,
-            n_pairs=len(each.pairs),
-            n_queries=n_queries.get(name),
-            scores={model: scores[name] for model, scores in found.items()},
-            intervals=row_intervals(draws[name], list(kept)) if name in draws else None,
-        )
-        for name, each in sets.items()
-    ]
+        if len(kept) > 1:
+            kept[_ENSEMBLE] = KeptScores(MeanScorer([_Last(each) for each in kept.values()], weights))
+        for name, each in sets.items():
+            rows.append(_row(name, each, kept))
+            advance(1)
     if len(rows) > 1 and len({row.metric for row in rows}) == 1:
-        has_all = len(draws) == len(rows)
-        intervals = row_intervals(np.mean(list(draws.values()), axis=0), list(kept)) if has_all else None
-        scores = {model: average(scores) for model, scores in found.items()}
-        rows.append(_Row(name=AVERAGE, metric=None, n_sets=len(sets), scores=scores, intervals=intervals))
+        scores = {model: average({row.name: row.scores[model] for row in rows}) for model in kept}
+        draws = [row.draws for row in rows if row.draws is not None]
+        drawn = np.mean(draws, axis=0) if len(draws) == len(rows) else None
+        rows.append(_Row(name=AVERAGE, metric=None, n_sets=len(rows), scores=scores, draws=drawn))
     return rows
 
 
-class _Again:
-    """A scorer that gives kept scores again, in the order of the sets."""
+class _Last:
+    """A scorer that gives the scores again that another gave last."""
 
-    def __init__(self, scores: list[np.ndarray]) -> None:
-        self.scores = iter(scores)
+    def __init__(self, kept: scorers.KeptScores) -> None:
+        self.kept = kept
 
     def score(self, pairs: Dataset) -> np.ndarray:  # noqa: ARG002 - they are those that were scored
-        """Return the next set's."""
-        return next(self.scores)
+        """Return them."""
+        return self.kept.scores[-1]
 
 
-def _draws(
-    sets: Mapping[str, evaluation.LabelledSet],
-    gold: Mapping[str, tuple[np.ndarray, np.ndarray | None]],
-    kept: Mapping[str, scorers.KeptScores],
-) -> dict[str, np.ndarray]:
-    """Draw bootstrap samples of each set whose metric has them.
+def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers.KeptScores]) -> _Row:
+    from transencoder import evaluation, metrics
 
-    `gold` has, of n pairs, (n,) gold scores and, of a ranking, (n,) numbers of the queries.
-    """
-    from transencoder.metrics import metric_draws
-
-    draws = {}
-    with progress.task("intervals", len(gold)) as advance:
-        for i, (name, (gold_scores, queries)) in enumerate(gold.items()):
-            scores = np.array([scorer.scores[i] for scorer in kept.values()], np.float64)
-            test = Path(name).name.partition(".")[0]  # as runs call it
-            drawn = metric_draws(sets[name].metric, gold_scores, scores, queries, name=test, seed=_SEED)
-            if drawn is not None:
-                draws[name] = drawn
-            advance(1)
-    return draws
+    metric, n_queries, drawn = labelled.metric, None, None
+    measured = {model: evaluation.measure(scorer, labelled) for model, scorer in kept.items()}
+    if labelled.classes is None:
+        gold, queries = evaluation.gold_of(labelled.pairs, metric)
+        n_queries = None if queries is None else metrics.n_ranked(gold, queries)
+        scores = np.array([scorer.scores[-1] for scorer in kept.values()], np.float64)
+        test = Path(name).name.partition(".")[0]  # as runs call it
+        drawn = metrics.metric_draws(metric, gold, scores, queries, name=test, seed=_SEED)
+    n_pairs = len(labelled.pairs)
+    return _Row(name=name, metric=metric, n_pairs=n_pairs, n_queries=n_queries, scores=measured, draws=drawn)
 
 
 def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:

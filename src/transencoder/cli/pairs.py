@@ -153,10 +153,7 @@ _READS = {
     "share": ("word-deletion", "mlm"),
     "synonyms": ("synonyms",),
     "mlm": ("mlm",),
-    "translations": ("back-translation",),
-    "translate": ("back-translation",),
-    "translate_back": ("back-translation",),
-    "beams": ("back-translation",),
+    **dict.fromkeys(("translations", "translate", "translate_back", "beams"), ("back-translation",)),
 }
 """Option -> the kinds of views that read it."""
 
