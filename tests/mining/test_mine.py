@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+import transencoder
 from tests.rounding import model_rounding
 from transencoder import mine
 from transencoder.encoders import load_bi
@@ -163,3 +164,7 @@ def test_a_start_that_overflows_is_named(options, monkeypatch):
 )
 def test_so_many_pairs_unless_told_otherwise(n_sentences, n_pairs):
     assert default_n_pairs(n_sentences) == n_pairs
+
+
+def test_the_package_has_it():
+    assert transencoder.mine is mine and {"mine", "Mined"} <= set(transencoder.__all__)
