@@ -2,8 +2,8 @@
 
 import atexit
 import os
-from collections.abc import Callable, Iterable
-from typing import TypeVar, cast
+from collections.abc import Iterable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -49,11 +49,6 @@ def broadcast(value: T) -> T:
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
-
-
-def on_first(compute: Callable[[], T]) -> T:
-    """Compute something on rank 0 alone, and return it on every rank; the others wait."""
-    return broadcast(compute() if rank() == 0 else cast("T", None))
 
 
 def concatenate(part: np.ndarray) -> np.ndarray:

@@ -166,7 +166,7 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
     for callback in trainer.callback_handler.callbacks:
         if session.log_folder is not None and isinstance(callback, TensorBoardCallback):
             callback.logging_dir = callback.logging_dir or str(session.log_folder)  # TENSORBOARD_LOGGING_DIR goes first
-    checkpoint = distributed.on_first(lambda: newest_checkpoint(keep.folder))
+    checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
     if checkpoint is not None:
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
