@@ -48,7 +48,18 @@ COMMANDS, COMPUTED = "commands.json", "computed.json"
 NOT_COMPARED = ("log.jsonl", "environment.json", ".lock")
 WORDS = (".html", ".md", ".png", ".svg")
 """Files whose words may change."""
-CHANGING = {"commit", "environment", "environments", "finished", "git", "reused", "started", "time", "versions"}
+CHANGING = {
+    "commit",
+    "environment",
+    "environments",
+    "finished",
+    "git",
+    "reused",
+    "sentences_a_second",
+    "started",
+    "time",
+    "versions",
+}
 """Keys of records that hold no result; those that end in `seconds` do not either."""
 _TIMES = re.compile(r"\b\d+(\.\d+)? ?(s|ms|min|h|seconds?|minutes?|hours?)\b|\b\d+:\d\d(:\d\d)?\b")
 _CHANGING_WORDS = re.compile(r'\d{4}-\d\d-\d\d|\b[0-9a-f]{7,40}\b|(?<=<rect width=")[\d.]+')
