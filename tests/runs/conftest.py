@@ -15,6 +15,17 @@ def open_run(tmp_path):
 
 
 @pytest.fixture
+def run_stage(open_run):
+    """Computes the stage `a` in the run folder, or finds it there, and returns its record."""
+
+    def make(compute):
+        with open_run() as run:
+            return run.stage("a", config={}, compute=compute)
+
+    return make
+
+
+@pytest.fixture
 def write_number():
     """Makes a compute that writes a number into a file and counts its calls in its attribute `calls`."""
 

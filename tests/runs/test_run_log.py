@@ -49,15 +49,15 @@ def test_the_environment_is_written_and_has_what_matters(open_run):
     assert {"time", "python", "platform", "cpu_count", "threads", "git"} <= written.keys()
 
 
-def test_stages_of_another_environment_are_reused_with_a_warning(open_run, write_number, monkeypatch, caplog):
+def test_stages_of_another_environment_are_reused_with_a_warning(
+    run_stage, write_number, monkeypatch, caplog, tmp_path
+):
     compute = write_number(1)
-    with open_run() as run:
-        run.stage("a", config={}, compute=compute)
+    run_stage(compute)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    with open_run() as run:
-        assert run.stage("a", config={}, compute=compute).reused
+    assert run_stage(compute).reused
     assert "threads.OMP_NUM_THREADS" in caplog.text and "-> 7" in caplog.text
-    assert "environment_changed" in [entry["event"] for entry in read_log(run.folder)]
+    assert "environment_changed" in [entry["event"] for entry in read_log(tmp_path / "run")]
 
 
 def test_changes_names_what_differs():

@@ -1,5 +1,4 @@
 import json
-import logging
 import shutil
 from dataclasses import replace
 
@@ -91,33 +90,30 @@ def test_changing_a_late_stage_reuses_what_comes_before(open_run, write_number):
     assert (labels.calls, crosses.calls, bis.calls) == (1, 1, 2)
 
 
-@pytest.mark.parametrize("damage", ["changed", "shortened", "missing", "record", "foreign record"])
-def test_a_damaged_stage_is_done_again_with_a_warning(open_run, write_number, damage, caplog):
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("model/weights.bin", lambda path: path.write_bytes(bytes([2]) * 1000)),
+        ("model/weights.bin", lambda path: path.write_bytes(bytes([1]) * 999)),
+        ("model/weights.bin", lambda path: path.unlink()),
+        ("stage.json", lambda path: path.write_text("{")),
+        ("stage.json", lambda path: path.write_text(path.read_text().replace('"key": "', '"key": "0'))),
+    ],
+    ids=["changed", "shortened", "missing", "record", "foreign record"],
+)
+def test_a_damaged_stage_is_done_again_with_a_warning(run_stage, write_number, name, damage, caplog, tmp_path):
     compute = write_number(1)
-    with open_run() as run:
-        record = run.stage("a", config={}, compute=compute)
-    weights, stage_json = record.folder / "model" / "weights.bin", record.folder / "stage.json"
-    match damage:
-        case "changed":
-            weights.write_bytes(bytes([2]) * 1000)
-        case "shortened":
-            weights.write_bytes(bytes([1]) * 999)
-        case "missing":
-            weights.unlink()
-        case "record":
-            stage_json.write_text("{")
-        case "foreign record":
-            stage_json.write_text(stage_json.read_text().replace(record.key, "0" * 64))
+    record = run_stage(compute)
+    damage(record.folder / name)
     (record.folder / "stray.bin").touch()
-    with caplog.at_level(logging.WARNING), open_run() as run:
-        again = run.stage("a", config={}, compute=compute)
+    again = run_stage(compute)
     assert compute.calls == 2 and not again.reused
     assert again.outputs == record.outputs
-    assert str(stage_json if "record" in damage else weights) in caplog.text
-    assert "stage_damaged" in events(run.folder)
+    assert str(record.folder / name) in caplog.text
+    assert "stage_damaged" in events(tmp_path / "run")
 
 
-def test_a_failed_stage_keeps_its_folder_and_goes_on_from_its_checkpoint(open_run):
+def test_a_failed_stage_keeps_its_folder_and_goes_on_from_its_checkpoint(run_stage, tmp_path):
     def compute(folder):
         checkpoints = folder / "checkpoints" / "step-1"
         if not checkpoints.exists():
@@ -129,25 +125,20 @@ def test_a_failed_stage_keeps_its_folder_and_goes_on_from_its_checkpoint(open_ru
         (folder / "weights.bin").write_bytes(b"1")
         return {}
 
-    with pytest.raises(ValueError, match="loss is nan"), open_run() as run:
-        run.stage("a", config={}, compute=compute)
-    failure = next(entry for entry in read_log(run.folder) if entry["event"] == "stage_failed")
+    with pytest.raises(ValueError, match="loss is nan"):
+        run_stage(compute)
+    failure = next(entry for entry in read_log(tmp_path / "run") if entry["event"] == "stage_failed")
     assert failure["name"] == "a" and "loss is nan" in failure["error"]
-    assert "run_failed" in events(run.folder)
-    with open_run() as run:
-        record = run.stage("a", config={}, compute=compute)
+    assert "run_failed" in events(tmp_path / "run")
+    record = run_stage(compute)
     assert record.outputs.keys() == {"weights.bin"}
     left = {path.name for path in record.folder.rglob("*") if path.is_file()}
     assert left == {"weights.bin", "stage.json"}
     assert not (record.folder / "checkpoints").exists()
 
 
-def test_seconds_add_up_over_attempts(open_run):
-    def compute(folder):
-        return {}
-
-    with open_run() as run:
-        pass
+def test_seconds_add_up_over_attempts(open_run, run_stage, tmp_path):
+    open_run().close()
     key = stage_key("a", {}, [])
     entries = [
         ("00:00:00", "stage_started", key),
@@ -156,22 +147,20 @@ def test_seconds_add_up_over_attempts(open_run):
         ("02:00:10", "stage_started", key),
         ("02:00:40", "stage_failed", key),
     ]
-    with open(run.folder / "log.jsonl", "w") as log:
+    with open(tmp_path / "run" / "log.jsonl", "w") as log:
         for time, event, own in entries:
             entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own, "recipe_sha256": ""}
             log.write(json.dumps(entry) + "\n")
-    with open_run() as run:
-        record = run.stage("a", config={}, compute=compute)
-    assert 80 <= record.seconds < 90
+    assert 80 <= run_stage(lambda folder: {}).seconds < 90
 
 
-def test_ctrl_c_passes_through_after_a_log_line(open_run):
+def test_ctrl_c_passes_through_after_a_log_line(run_stage, tmp_path):
     def compute(folder):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), open_run() as run:
-        run.stage("a", config={}, compute=compute)
-    assert events(run.folder)[-2:] == ["stage_interrupted", "run_interrupted"]
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(compute)
+    assert events(tmp_path / "run")[-2:] == ["stage_interrupted", "run_interrupted"]
 
 
 def test_a_nan_in_a_result_is_refused_and_names_its_place(open_run):
@@ -261,11 +250,10 @@ def test_a_recipe_that_is_not_toml_is_refused(open_run, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_can_be_copied(open_run, write_number, tmp_path):
+def test_a_run_can_be_copied(run_stage, write_number, tmp_path):
     compute = write_number(1)
-    with open_run() as run:
-        run.stage("a", config={}, compute=compute)
-    shutil.copytree(run.folder, tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
+    run_stage(compute)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy", ignore=shutil.ignore_patterns(".lock"))
     with Run.open(tmp_path / "copy", RECIPE, "trans-encoder") as copy:
         assert copy.stage("a", config={}, compute=compute).reused
 
