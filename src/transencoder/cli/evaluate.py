@@ -58,7 +58,6 @@ class Evaluate(Config):
     rows: PairRows
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         if self.tasks and (self.score_column or self.rows.is_said):
             yield (
                 "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are "

@@ -101,7 +101,6 @@ class Mine(Config):
     rows: Rows
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         for source in filter(None, (self.sentences, self.documents)):
             check_output(self.output, source=source)
         if self.output == STDOUT and self.json:
@@ -219,7 +218,6 @@ class Views(Config):
     rows: Rows
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         comparing, n_kinds, n_columns = self.comparing, len(self.second), 2 if self.pairs else 1
         if self.pairs and (self.first or self.second or self.output or not comparing.stats):
             yield "--pairs are views already; --stats compares them. Give --sentences to make others."

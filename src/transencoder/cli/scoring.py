@@ -48,7 +48,6 @@ class Models(Config):
     """average a cross-encoder's scores of both orders of a pair"""
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         if len(set(self.models)) < len(self.models):
             yield f"the models are {', '.join(self.models)}; give each once"
 

@@ -161,7 +161,6 @@ class Query(Config):
     rows: files.Rows
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         if bool(self.texts) == bool(self.queries):
             yield "give queries as arguments, or a file of them as --queries (- for stdin), one of the two"
         if self.texts and (self.column or self.rows.is_said):
@@ -224,7 +223,6 @@ class Evaluate(Config):
     rows: files.Rows
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         if self.query_columns and not self.queries:
             yield "--query-columns is for --queries; give that too, or leave it out"
 
@@ -273,7 +271,6 @@ class FindDuplicates(Config):
     rows: files.Rows
 
     def contradictions(self) -> Contradictions:
-        """Yield what is not allowed."""
         for output in self._outputs:
             files.check_output(output, source=self.sentences)
         if self.threshold is not None and not 0.0 < self.threshold <= 1.0:

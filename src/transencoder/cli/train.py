@@ -190,7 +190,6 @@ class RunRecipes(RunOptions):
     """do as the paper's released code where it is not what the paper says, in OUTPUT-parity"""
 
     def contradictions(self) -> Contradictions:
-        """Yield what does not go together."""
         if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
             yield (
                 "--output, --set, --vary and --sweep belong to one recipe, and several are given. "
