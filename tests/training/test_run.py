@@ -301,12 +301,17 @@ def test_a_plan_counts_pretraining(tiny_method):
         ({"dev": "/nowhere/dev.tsv"}, "/nowhere/dev.tsv"),
         ({"members": (Member(start="/nowhere/model"),)}, "'/nowhere/model' is no local folder"),
         ({"tests": ("stsbb",)}, "stsbb"),
+        ({"device": "cuda:1"}, "CUDA_VISIBLE_DEVICES=1"),
+        ({"device": "gpu"}, "cannot be used here .*cpu, cuda or cuda:0"),
+        ({"report_to": ("tensorbord",)}, "the nearest tracker is tensorboard"),
+        ({"report_to": ("trackio",)}, "not installed; pip install trackio"),
     ],
 )
-def test_what_cannot_be_read_is_refused(tiny_method, changes, message):
-    with pytest.raises(InputError) as refusal:
-        train(tiny_method(**changes))
-    assert message in str(refusal.value)
+@pytest.mark.parametrize("use", [train, plan])
+def test_what_cannot_be_had_is_refused_before_training(use, tiny_method, changes, message, monkeypatch):
+    monkeypatch.setattr("transencoder.training.pipeline.find_spec", lambda package: None)
+    with pytest.raises(InputError, match=message):
+        use(tiny_method(**changes))
 
 
 def _stop(*_, **__):
@@ -317,24 +322,6 @@ def _save_checkpoints_only(model, path, *arguments, **options):
     if "checkpoint-" not in path:
         raise KeyboardInterrupt
     return model.save(path, *arguments, **options)
-
-
-@pytest.mark.parametrize(
-    ("device", "message"), [("cuda:1", "CUDA_VISIBLE_DEVICES=1"), ("gpu", "cannot be used here .*cpu, cuda or cuda:0")]
-)
-def test_a_device_that_cannot_be_had_is_refused(device, message, tiny_method):
-    with pytest.raises(InputError, match=message):
-        plan(tiny_method(device=device))
-
-
-@pytest.mark.parametrize(
-    ("tracker", "message"),
-    [("tensorbord", "the nearest tracker is tensorboard"), ("trackio", "not installed; pip install trackio")],
-)
-def test_a_tracker_that_cannot_be_had_is_refused_before_training(tracker, message, tiny_method, monkeypatch):
-    monkeypatch.setattr("transencoder.training.pipeline.find_spec", lambda package: None)
-    with pytest.raises(InputError, match=message):
-        plan(tiny_method(report_to=(tracker,)))
 
 
 def test_tensorboards_events_stay_in_the_run(tiny_method, monkeypatch):
