@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from transencoder.devices import CheapDropout, checked_device, fast_training
@@ -54,23 +53,22 @@ def test_nothing_is_dropped(p, is_training):
     assert CheapDropout(p).train(is_training)(values) is values
 
 
-def test_the_layers_come_back_also_after_an_error(tiny_bi_encoder):
-    student = SentenceTransformer(tiny_bi_encoder, device="cpu")
-    before = {name: module for name, module in student.named_modules() if isinstance(module, nn.Dropout)}
+def test_the_layers_come_back_also_after_an_error(bi):
+    before = {name: module for name, module in bi.named_modules() if isinstance(module, nn.Dropout)}
     assert before
     was_allowed = torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
-    with pytest.raises(KeyboardInterrupt), fast_training(student, student.device, 24):
-        within = dict(student.named_modules())
+    with pytest.raises(KeyboardInterrupt), fast_training(bi, bi.device, 24):
+        within = dict(bi.named_modules())
         assert all(isinstance(within[name], CheapDropout) for name in before)
         assert torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed()
         raise KeyboardInterrupt
-    after = dict(student.named_modules())
+    after = dict(bi.named_modules())
     assert all(after[name] is layer for name, layer in before.items())
     assert torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed() == was_allowed
 
 
-def test_training_gives_the_gradients_of_plain_layers(tiny_bi_encoder):
-    student = SentenceTransformer(tiny_bi_encoder, device="cpu").train()
+def test_training_gives_the_gradients_of_plain_layers(bi):
+    student = bi.train()
     for module in student.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
