@@ -74,7 +74,7 @@ def main() -> None:
                 print(json.dumps(rows[-1]), flush=True)
     record = {"width": options.width, "batch": options.batch, "has_bf16": uses_bf16("cpu", options.precision)}
     record |= {"rows": rows, "ratios": _ratios(rows)}
-    record["commit"] = describe_environment().get("commit")
+    record["commit"] = (describe_environment()["git"] or {}).get("commit")
     (options.results / "queues.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record["ratios"], indent=2))
 

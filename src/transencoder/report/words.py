@@ -19,7 +19,7 @@ from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_text
-from transencoder.settings import settings_of
+from transencoder.settings import Setting, settings_of
 
 NONE = "none"
 """A setting that is not set."""
@@ -270,24 +270,21 @@ def changed_settings(result: Result) -> list[Change]:
 
     config_class = METHODS.get(result["method"])
     values = {name: value for name, value in result["config"].items() if name != "pretraining" or name in result}
-    return [] if config_class is None else list(_changes(values, config_class, None, ""))
+    return [] if config_class is None else list(_changes(values, settings_of(config_class), ""))
 
 
-def _changes(values: Mapping[str, Any], config_class: type, defaults: object, prefix: str) -> Iterator[Change]:
-    """Compare nested values with an instance that holds the defaults; None: with those of the class."""
-    for name, setting in settings_of(config_class).items():
-        value, default = values.get(name), getattr(defaults, name, setting.default)
+def _changes(values: Mapping[str, Any], settings: Mapping[str, Setting], prefix: str) -> Iterator[Change]:
+    for name, setting in settings.items():
         if name not in values or name in _NO_OUTCOME or (not prefix and name in _SHOWN_ELSEWHERE):
             continue
+        value = values[name]
         if setting.is_nested and value is not None:
             tables = value if setting.is_list else [value]
-            own_defaults = None if setting.is_list else default
             for position, table in enumerate(tables, 1):
                 place = f"{name}[{position}]" if len(tables) > 1 else name
-                kind = setting.kind if own_defaults is None else type(own_defaults)
-                yield from _changes(table, kind, own_defaults, f"{prefix}{place}.")
-        elif in_full(value) != in_full(default):
-            yield Change(f"{prefix}{name}", in_full(value), in_full(default), setting.help)
+                yield from _changes(table, setting.inner, f"{prefix}{place}.")
+        elif in_full(value) != in_full(setting.default):
+            yield Change(f"{prefix}{name}", in_full(value), in_full(setting.default), setting.help)
 
 
 def settings_line(result: Result) -> str:
