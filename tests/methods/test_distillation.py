@@ -211,7 +211,7 @@ def test_a_student_that_cannot_be_made_is_refused_before_the_text_is_read(
 
 def test_settings_by_size_are_those_of_the_smaller_student(tiny_start, monkeypatch):
     """Of BERT-Base's twelve layers, one leaves a model that is nearest to BERT-Small."""
-    monkeypatch.setattr(encoder, "count_parameters", lambda _, layers: 31_000_000 if layers else 110_000_000)
+    monkeypatch.setattr(encoder.encoders, "count_parameters", lambda _, layers: 31_000_000 if layers else 110_000_000)
     fit = replace(ConGen.fit, batch_size=16, max_length=16)
     whole, part = (EncoderPipeline(tiny_start("congen", fit=fit, student_layers=layers)).given for layers in ((), (0,)))
     assert (whole.fit.learning_rate, part.fit.learning_rate) == (5e-5, 3e-4)

@@ -101,8 +101,10 @@ def test_queries_and_documents_have_prompts_of_their_own(options, corpus, tiny_b
     model = SentenceTransformer(tiny_bi_encoder, device="cpu", prompts=prompts)
     model.save(str(tmp_path / "model"), create_model_card=False)
     some, query = corpus.select(range(20)), "lelo balo"
-    build_index(some, load_embedder(str(tmp_path / "model"), device="cpu", **options), tmp_path / "index")
-    (hits,) = open_index(tmp_path / "index", device="cpu").search([query], 20)
+    build_index(
+        some, load_embedder(str(tmp_path / "model"), device="cpu", precision="fp32", **options), tmp_path / "index"
+    )
+    (hits,) = open_index(tmp_path / "index", device="cpu", precision="fp32").search([query], 20)
     texts = some["text"][:]
     asked = model.encode([query], prompt="kama ") if options else model.encode_query([query])
     answers = model.encode(texts, prompt="balo dalo ") if options else model.encode_document(texts)
@@ -112,9 +114,9 @@ def test_queries_and_documents_have_prompts_of_their_own(options, corpus, tiny_b
 
 def test_dimensions_are_sentence_transformers_truncation(corpus, tiny_bi_encoder, tmp_path):
     model = SentenceTransformer(tiny_bi_encoder, device="cpu", truncate_dim=8)
-    embedder = load_embedder(tiny_bi_encoder, device="cpu", dimensions=8)
+    embedder = load_embedder(tiny_bi_encoder, device="cpu", dimensions=8, precision="fp32")
     build_index(corpus, embedder, tmp_path / "index")
-    opened = open_index(tmp_path / "index", device="cpu")
+    opened = open_index(tmp_path / "index", device="cpu", precision="fp32")
     assert opened.vectors.index.d == 8
     query = corpus[3]["text"]
     (expected,) = semantic_search(model.encode([query]), model.encode(corpus["text"][:]), top_k=6)
