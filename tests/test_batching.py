@@ -123,13 +123,13 @@ def test_a_teachers_embeddings_are_labels_as_sentence_transformers_takes_them(bi
     """(batch, sides, dim), and (batch, dim) of single sentences."""
     cache, rows = TokenCache(tmp_path), [{"row": 2}, {"row": 0}]
     both = cache.sentences(bi, pairs)
-    taught = np.arange(2.0 * len(both.tokens), dtype=np.float32).reshape(-1, 2)
-    batch = BiCollator([both], taught)(rows)
-    torch.testing.assert_close(batch["label"], torch.from_numpy(taught[both.index[[2, 0]]]))
+    teacher_embeddings = np.arange(2.0 * len(both.tokens), dtype=np.float32).reshape(-1, 2)
+    batch = BiCollator([both], teacher_embeddings)(rows)
+    torch.testing.assert_close(batch["label"], torch.from_numpy(teacher_embeddings[both.index[[2, 0]]]))
     assert batch["label"].shape == (2, 2, 2)
     one = cache.sentences(bi, pairs.select_columns("sentence1"))
-    batch = BiCollator([one], taught)(rows)
-    torch.testing.assert_close(batch["label"], torch.from_numpy(taught[one.index[[2, 0], 0]]))
+    batch = BiCollator([one], teacher_embeddings)(rows)
+    torch.testing.assert_close(batch["label"], torch.from_numpy(teacher_embeddings[one.index[[2, 0], 0]]))
     assert not [name for name in batch if name.startswith("sentence2")]
 
 

@@ -13,7 +13,7 @@ from tests.rounding import model_rounding, rounding
 from transencoder.configs import FitConfig
 from transencoder.encoders import classes_of, load_cross
 from transencoder.errors import InputError
-from transencoder.fit import Material, Session, fit
+from transencoder.fit import Session, TrainingData, fit
 from transencoder.losses import ClassCrossEntropyLoss
 from transencoder.scorers import class_probabilities
 
@@ -61,7 +61,7 @@ def test_it_learns_classes(classifier, tmp_path):
     before = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
     targets = np.eye(3, dtype=np.float32)[classes]
     session = Session(folder=tmp_path, seed=1, precision="fp32")
-    fit(classifier, ClassCrossEntropyLoss, Material(pairs=pairs, targets=targets), None, config, session)
+    fit(classifier, ClassCrossEntropyLoss, TrainingData(pairs=pairs, targets=targets), None, config, session)
     after = class_probabilities(classifier, pairs, precision="fp32").argmax(1)
     assert (before == classes).mean() < 0.7 < 0.95 < (after == classes).mean()
 

@@ -69,16 +69,16 @@ class BiCollator:
 
     Args:
         sides: The tokens of the distinct sentences of all sides, which are padded to one width, or of one side each.
-        taught: float32 (distinct sentences, dim), a teacher's embeddings of the sentences of all sides; those of a row
-            are then its label, float32 (batch, sides, dim), or (batch, dim) where there is one side, as
+        teacher_embeddings: float32 (distinct sentences, dim), of the sentences of all sides; those of a row are then
+            its label, float32 (batch, sides, dim), or (batch, dim) where there is one side, as
             sentence-transformers' losses take them.
     """
 
     valid_label_columns = ("label",)
 
-    def __init__(self, sides: list[SentenceTokens], taught: np.ndarray | None = None) -> None:
+    def __init__(self, sides: list[SentenceTokens], teacher_embeddings: np.ndarray | None = None) -> None:
         self.sides = sides
-        self.taught = taught
+        self.teacher_embeddings = teacher_embeddings
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """Make the batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
@@ -92,10 +92,12 @@ class BiCollator:
                 parts = values.chunk(n_sides) if isinstance(values, torch.Tensor) else [values] * n_sides
                 batch |= {f"sentence{number}_{name}": part for number, part in enumerate(parts, n_before + 1)}
             n_before += n_sides
-        if self.taught is None:
+        if self.teacher_embeddings is None:
             return batch | {"label": _labels(examples)}
         index = self.sides[0].index[rows]
-        return batch | {"label": torch.from_numpy(self.taught[index if index.shape[1] > 1 else index[:, 0]])}
+        return batch | {
+            "label": torch.from_numpy(self.teacher_embeddings[index if index.shape[1] > 1 else index[:, 0]])
+        }
 
 
 class CrossCollator:

@@ -47,7 +47,7 @@ class KeepBest(TrainerCallback):
     def __init__(self, model: torch.nn.Module, folder: Path, loss: torch.nn.Module | None = None) -> None:
         self.model = model
         self.candidates = [model]
-        """What may be kept: the model, and rivals that its loss trains."""
+        """What may be kept: the model, and candidates that its loss trains."""
         self.folder = folder
         self.loss = loss
         self.best: float | None = None

@@ -207,7 +207,7 @@ class Gold:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class StudentLabels:
     """What a student learned, and what it says of the same pairs afterwards."""
 
     cycle: int
@@ -263,20 +263,20 @@ class Evidence:
         """Return training pairs with scores; earlier runs did not keep any."""
         return self._read(records.SAMPLE, records.SAMPLE_FILE, _sample)
 
-    def lessons(self) -> Iterator[Lesson]:
+    def student_labels(self) -> Iterator[StudentLabels]:
         """Yield what each student of each cycle learned, as far as its scores were kept."""
         for cycle in self.result["cycles"]:
             for form in records.IN_A_CYCLE:
-                lesson = self._lesson(cycle, form)
-                if lesson is not None:
-                    yield lesson
+                learned = self._student_labels(cycle, form)
+                if learned is not None:
+                    yield learned
 
     @property
     def has_labels(self) -> bool:
         """Whether the run's students learned teachers' scores in cycles."""
         return any("/labels-for-" in stage["name"] for stage in self.result["stages"])
 
-    def _lesson(self, cycle: Cycle, form: Form) -> Lesson | None:
+    def _student_labels(self, cycle: Cycle, form: Form) -> StudentLabels | None:
         names = {stage["key"]: stage["name"] for stage in self.result["stages"]}
         student = names.get(cycle[form]["stage"]) if form in cycle else None
         if student is None:
@@ -288,11 +288,13 @@ class Evidence:
             return None
         scores = self._read(f"{student}/scores", "scores.npy", _array)
         if scores is not None and len(scores) == len(labels):
-            return Lesson(cycle["cycle"], form, labels, scores, len(labels))
+            return StudentLabels(cycle["cycle"], form, labels, scores, len(labels))
         sample = self.sample() if self.result["best"][form]["cycle"] == cycle["cycle"] else None
         if sample is None or sample.rows.max(initial=-1) >= len(labels):
             return None
-        return Lesson(cycle["cycle"], form, labels[sample.rows], sample.scores[form].astype("float32"), len(labels))
+        return StudentLabels(
+            cycle["cycle"], form, labels[sample.rows], sample.scores[form].astype("float32"), len(labels)
+        )
 
     def _read(self, stage: str, name: str, read: Callable[[Path], Read]) -> Read | None:
         key = next((each["key"] for each in self.result["stages"] if each["name"] == stage), None)

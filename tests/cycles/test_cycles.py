@@ -27,9 +27,9 @@ def students(monkeypatch):
     """Fits that train nothing: each student as it was handed to `fit`, with all else; then its weights are nudged."""
     seen = []
 
-    def fake(student, loss, material, dev, config, session):
+    def fake(student, loss, training_data, dev, config, session):
         weights = {name: tensor.clone() for name, tensor in student.state_dict().items()}
-        handed = {"material": replace(material, targets=np.array(material.targets)), "session": session}
+        handed = {"training_data": replace(training_data, targets=np.array(training_data.targets)), "session": session}
         seen.append({"student": student, "weights": weights, "loss": loss(student)} | handed)
         with torch.no_grad():
             for parameter in student.parameters():
@@ -225,7 +225,7 @@ def test_a_new_head_comes_from_the_stages_seed(students, tiny_method):
 @pytest.mark.parametrize("is_symmetric", [True, False])
 def test_only_symmetric_tasks_train_the_cross_encoder_on_both_orders(students, tiny_method, is_symmetric):
     train(tiny_method(is_symmetric=is_symmetric))
-    assert [each["material"].both_orders for each in students] == [is_symmetric, False]
+    assert [each["training_data"].both_orders for each in students] == [is_symmetric, False]
 
 
 def test_the_cross_encoder_learns_the_starts_clipped_cosines(students, tiny_method, tiny_bi_encoder):
@@ -236,7 +236,7 @@ def test_the_cross_encoder_learns_the_starts_clipped_cosines(students, tiny_meth
         model.encode(table["sentence1"].to_pylist()), model.encode(table["sentence2"].to_pylist())
     ).numpy()
     np.testing.assert_allclose(table["raw:start"].to_numpy(), cosines, rtol=0, atol=model_rounding(model))
-    assert np.array_equal(students[0]["material"].targets, np.clip(table["raw:start"].to_numpy(), 0, 1))
+    assert np.array_equal(students[0]["training_data"].targets, np.clip(table["raw:start"].to_numpy(), 0, 1))
 
 
 def test_the_bi_encoder_learns_the_cross_encoders_probabilities(students, tiny_method):
@@ -248,7 +248,7 @@ def test_the_bi_encoder_learns_the_cross_encoders_probabilities(students, tiny_m
     np.testing.assert_allclose(
         raw, trained.cross_encoder.predict(pairs), rtol=0, atol=model_rounding(trained.cross_encoder)
     )
-    assert np.array_equal(students[1]["material"].targets, raw)
+    assert np.array_equal(students[1]["training_data"].targets, raw)
 
 
 def test_the_start_may_teach_the_bi_encoder_too(students, tiny_method):
@@ -256,16 +256,16 @@ def test_the_start_may_teach_the_bi_encoder_too(students, tiny_method):
     table = labels_of(trained.folder, "bi")
     cross, start = (table[f"raw:{name}"].to_numpy() for name in ("cycle-1/cross-encoder", "start"))
     np.testing.assert_allclose(
-        students[1]["material"].targets, 0.75 * cross + 0.25 * np.clip(start, 0, 1), rtol=0, atol=rounding(3)
+        students[1]["training_data"].targets, 0.75 * cross + 0.25 * np.clip(start, 0, 1), rtol=0, atol=rounding(3)
     )
     assert "raw:start" in labels_of(trained.folder, "cross").column_names
-    np.testing.assert_allclose(students[0]["material"].targets, np.clip(start, 0, 1), rtol=0, atol=rounding(1))
+    np.testing.assert_allclose(students[0]["training_data"].targets, np.clip(start, 0, 1), rtol=0, atol=rounding(1))
 
 
 def test_raw_labels_may_leave_the_range_and_the_losses_are_told(students, tiny_method):
     trained = train(tiny_method(label_policy="raw"))
     table = labels_of(trained.folder, "cross")
-    assert np.array_equal(students[0]["material"].targets, table["raw:start"].to_numpy())
+    assert np.array_equal(students[0]["training_data"].targets, table["raw:start"].to_numpy())
     assert all(each["loss"].allow_outside for each in students)
     assert any("released code" in note for note in trained.result["notes"])
 

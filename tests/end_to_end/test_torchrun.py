@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 from transencoder import FitConfig, distributed, read_pairs
 from transencoder.encoders import load_bi
-from transencoder.fit import Material, Session, fit
+from transencoder.fit import TrainingData, Session, fit
 from transencoder.losses import CosineRegressionLoss
 from transencoder.tokens import TokenCache
 
@@ -54,7 +54,7 @@ def run(name, stop_at=None):
             if n_steps == stop_at:
                 raise InterruptedError
             return super().forward(*arguments)
-    material = Material(pairs=pairs, targets=np.array(pairs["score"], np.float32) / 5)
+    material = TrainingData(pairs=pairs, targets=np.array(pairs["score"], np.float32) / 5)
     cache = TokenCache(Path(folder, "tokens"))
     fit(student, Loss, material, None, config,
         Session(folder=Path(folder, name), seed=1, precision="fp32", cache=cache))

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fit.fitting import CONFIG, LOAD, LOSS
 from transencoder.configs import FitConfig
-from transencoder.fit import Material, Session, fit
+from transencoder.fit import Session, TrainingData, fit
 from transencoder.tokens import TokenCache
 
 
@@ -44,7 +44,7 @@ def fit_tiny(tiny_bi_encoder, tiny_pairs, cache, tmp_path):
         fitted = fit(
             student,
             loss or LOSS[form],
-            Material(pairs=pairs, targets=targets, both_orders=both_orders),
+            TrainingData(pairs=pairs, targets=targets, both_orders=both_orders),
             dev,
             FitConfig(**(CONFIG | options)),
             Session(folder=tmp_path / folder, seed=seed, precision=precision, cache=cache),

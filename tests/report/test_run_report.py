@@ -82,8 +82,8 @@ def test_there_is_a_png_of_each_plot(kept_run):
     page = Page(write_report(folder := kept_run()))
     names = {path.name for path in (folder / "plots").iterdir()}
     assert {"gains.png", "dev-by-cycle.png", "dev-bi.png", "dev-cross.png", "lengths.png"} <= names
-    lessons = [f"cycle-{cycle}-{form}.png" for cycle in (1, 2) for form in ("bi", "cross")]
-    assert {f"{kind}-{lesson}" for kind in ("labels", "calibration") for lesson in lessons} <= names
+    student_labels = [f"cycle-{cycle}-{form}.png" for cycle in (1, 2) for form in ("bi", "cross")]
+    assert {f"{kind}-{learned}" for kind in ("labels", "calibration") for learned in student_labels} <= names
     assert sum(tag == "figure" for tag, _ in page.tags) == len(names)
     drawn = {name: (folder / "plots" / name).read_bytes() for name in names}
     assert all(content.startswith(b"\x89PNG") for content in drawn.values())

@@ -49,8 +49,8 @@ def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number,
     stage = {"config": {"lr": 0.1}, "inputs": ["data"], "compute": compute}
     with Run.open(tmp_path / "first", RECIPE, "test") as run:
         first = run.stage("cycle-1/bi", **stage)
-    lenders = [tmp_path / "absent", tmp_path / "first"]
-    with Run.open(tmp_path / "second", RECIPE, "test", lenders=lenders) as run:
+    stage_caches = [tmp_path / "absent", tmp_path / "first"]
+    with Run.open(tmp_path / "second", RECIPE, "test", stage_caches=stage_caches) as run:
         second = run.stage("cycle-1/bi", **stage)
         other = run.stage("cycle-1/bi", config={"lr": 0.2}, inputs=["data"], compute=compute)
     assert caplog.messages == [f"{tmp_path / 'absent'} is no run folder: no stage is taken from it"]
@@ -59,7 +59,7 @@ def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number,
     assert second.folder.parent == tmp_path / "second" / "stages" and not other.reused
     assert "stage_borrowed" in events(tmp_path / "second")
     shutil.rmtree(tmp_path / "first")
-    with Run.open(tmp_path / "second", RECIPE, "test", lenders=lenders) as run:
+    with Run.open(tmp_path / "second", RECIPE, "test", stage_caches=stage_caches) as run:
         assert run.stage("cycle-1/bi", **stage).reused
 
 
@@ -70,7 +70,7 @@ def test_a_damaged_or_unfinished_stage_of_another_run_is_not_copied(tmp_path, wr
         damaged, unfinished = (run.stage(name, **stage).folder for name in ("damaged", "unfinished"))
     (damaged / "model" / "weights.bin").write_bytes(b"x")
     (unfinished / "stage.json").unlink()
-    with Run.open(tmp_path / "second", RECIPE, "test", lenders=[tmp_path / "first"]) as run:
+    with Run.open(tmp_path / "second", RECIPE, "test", stage_caches=[tmp_path / "first"]) as run:
         assert not any(run.stage(name, **stage).reused for name in ("damaged", "unfinished"))
     assert compute.calls == 4
 

@@ -86,8 +86,10 @@ def test_the_text_is_counted(evidence):
 
 
 def test_every_students_lesson_is_found(evidence):
-    lessons = [(lesson.cycle, lesson.form, len(lesson.labels), lesson.n_pairs) for lesson in evidence.lessons()]
-    assert lessons == [(1, "cross", 96, 96), (1, "bi", 40, 96)]
+    student_labels = [
+        (learned.cycle, learned.form, len(learned.labels), learned.n_pairs) for learned in evidence.student_labels()
+    ]
+    assert student_labels == [(1, "cross", 96, 96), (1, "bi", 40, 96)]
 
 
 def test_a_run_of_an_earlier_version_gets_what_is_missing(config, run, tmp_path):

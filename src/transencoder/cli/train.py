@@ -292,8 +292,8 @@ def _plan(runs: Sequence[RunConfig]) -> None:
                 break
             show(f"starts from {output}, which is planned above")
         else:
-            lenders = tuple(each for each in config.reuse_from if each not in outputs)
-            found = plan(replace(planned, reuse_from=lenders), known=known)
+            caches = tuple(each for each in config.reuse_from if each not in outputs)
+            found = plan(replace(planned, reuse_from=caches), known=known)
             show(str(found))
             known |= {stage.key for stage in found.stages.values()}
 

@@ -16,7 +16,7 @@ from transencoder import losses
 from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
 from transencoder.context import Gold, Model, Rows, Scored, Training, Work, as_references, metrics_of, operations
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
-from transencoder.fit import DevMetrics, Fitted, Material, Pretrained, fit, pretrain
+from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine, score_on_ranks
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
@@ -191,7 +191,7 @@ class Student(Training):
             transplant(work.load(self.teacher), student)
         labels = read_targets(self.labels.folder / "labels.parquet")
         n_pairs = len(self.pairs.data)
-        material = Material(
+        training_data = TrainingData(
             pairs=self.pairs.data,
             targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
             rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.rows),
@@ -199,7 +199,7 @@ class Student(Training):
             prompts=self.prompts,
         )
         evaluate = self._evaluation(work, labels) if self.dev is not None or self.chosen_by is not None else None
-        return student, fit(student, self._loss, material, evaluate, self.fit, session)
+        return student, fit(student, self._loss, training_data, evaluate, self.fit, session)
 
     @property
     def n_trained(self) -> int:

@@ -7,7 +7,7 @@ from transencoder.fit.masked import pretrain as pretrain
 from transencoder.fit.masked import train_language_model as train_language_model
 from transencoder.fit.student import DevMetrics as DevMetrics
 from transencoder.fit.student import Fitted as Fitted
-from transencoder.fit.student import Material as Material
+from transencoder.fit.student import TrainingData as TrainingData
 from transencoder.fit.student import check_lora as check_lora
 from transencoder.fit.student import fit as fit
 from transencoder.fit.trainers import GoldAnnealing as GoldAnnealing

@@ -57,7 +57,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class TrainingData:
     """The rows that a student learns: n pairs, and what is said of them."""
 
     pairs: Dataset
@@ -71,7 +71,7 @@ class Material:
     """Train a cross-encoder on (a, b) and (b, a)."""
     prompts: Prompts = OWN_PROMPTS
     """What a bi-encoder reads before the texts of a pair."""
-    taught: np.ndarray | None = None
+    teacher_embeddings: np.ndarray | None = None
     """float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A bi-encoder's
     labels are then those of all sides, and the targets are not used."""
 
@@ -79,23 +79,23 @@ class Material:
 def fit(
     student: Encoder,
     loss: Callable[[Any], nn.Module],
-    material: Material,
+    training_data: TrainingData,
     dev: DevMetrics | None,
     config: FitConfig,
     session: Session,
     *,
-    rivals: Callable[[nn.Module], Sequence[Encoder]] | None = None,
+    candidates: Callable[[nn.Module], Sequence[Encoder]] | None = None,
 ) -> Fitted:
     """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
 
     Args:
         student: The encoder to train, in place.
         loss: Makes the loss module from the student.
-        material: What it learns.
+        training_data: What it learns.
         dev: Metrics of the student; the weights with the highest `dev` are kept. None keeps the last ones.
         config: How to train; no field empty.
         session: How and where it runs.
-        rivals: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
+        candidates: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
 
     Returns:
         The dev curve and which step was kept.
@@ -106,11 +106,11 @@ def fit(
     adapters = None if config.lora_rank is None else _add_adapters(student, config, session.seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
-    collator, data, lengths = _batched(student, material, session.cache or TokenCache())
+    collator, data, lengths = _batched(student, training_data, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, session.folder, loss_module)
-    keep.candidates += rivals(loss_module) if rivals else ()
+    keep.candidates += candidates(loss_module) if candidates else ()
     trainer_class, arguments_class = TRAINERS[type(student)]
     trainer = trainer_class(
         model=student,
@@ -172,19 +172,22 @@ def _is_of_pooler(name: str) -> bool:
     return "pooler" in name.split(".")
 
 
-def _batched(student: Encoder, material: Material, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
+def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
     """Return what makes batches of rows, the rows, and the tokens of each."""
     collator: Any
     if isinstance(student, SentenceTransformer):
-        sides = cache.sides(student, material.pairs, *material.prompts.sides(student))
-        collator, lengths = BiCollator(sides, material.taught), np.max([side.lengths for side in sides], axis=0)
+        sides = cache.sides(student, training_data.pairs, *training_data.prompts.sides(student))
+        collator, lengths = (
+            BiCollator(sides, training_data.teacher_embeddings),
+            np.max([side.lengths for side in sides], axis=0),
+        )
     else:
-        tables = pair_tables(cache, student, material.pairs, material.both_orders)
+        tables = pair_tables(cache, student, training_data.pairs, training_data.both_orders)
         collator, lengths = CrossCollator(tables), np.concatenate([table.lengths for table in tables])
-    rows = material.rows
+    rows = training_data.rows
     if rows is not None:  # in the pairs turned round too, where there are these
-        rows = np.concatenate([rows + first for first in range(0, len(lengths), len(material.pairs))])
-    data = training_rows(len(lengths), np.asarray(material.targets, np.float32), rows)
+        rows = np.concatenate([rows + first for first in range(0, len(lengths), len(training_data.pairs))])
+    data = training_rows(len(lengths), np.asarray(training_data.targets, np.float32), rows)
     return collator, data, lengths if rows is None else lengths[rows]
 
 

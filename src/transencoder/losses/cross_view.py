@@ -138,14 +138,14 @@ class SCTLoss(Loss):
             references = (first, second) if self.follower is None else self._followed(left, right)
             loss = loss + self.own((self.projector(first), self.projector(second)), references)
         if self.teacher is not None:
-            taught = (self.teacher_projector(first), self.teacher_projector(second))
-            expected = (len(first), 2, taught[0].shape[1])
+            projected = (self.teacher_projector(first), self.teacher_projector(second))
+            expected = (len(first), 2, projected[0].shape[1])
             if labels is None or labels.shape != expected:
                 shape = None if labels is None else tuple(labels.shape)
                 raise ValueError(
                     f"the labels have the shape {shape}; with a teacher they are its embeddings, {expected}"
                 )
-            loss = loss + self.teacher(taught, labels.float().unbind(1))
+            loss = loss + self.teacher(projected, labels.float().unbind(1))
         return loss
 
     def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:

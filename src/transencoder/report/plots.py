@@ -11,7 +11,7 @@ from transencoder.records import FORM_TITLES, FormCycle, IntervalRecord, MiningR
 from transencoder.report.figures import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, Steps, Whiskers, short
 from transencoder.report.scores import ScoreRow
 from transencoder.report.words import short_metric
-from transencoder.results import Lesson, has_cycles, tests_by_metric
+from transencoder.results import StudentLabels, has_cycles, tests_by_metric
 
 Value = TypeVar("Value")
 
@@ -198,18 +198,18 @@ def gain_plot(rows: Sequence[ScoreRow], intervals: Mapping[str, IntervalRecord])
     )
 
 
-def lesson_plots(lesson: Lesson) -> tuple[Plot, Plot]:
+def label_plots(learned: StudentLabels) -> tuple[Plot, Plot]:
     """Make the histogram of a student's labels and scores, and the calibration: score against label."""
-    both = np.concatenate([lesson.labels, lesson.scores])
+    both = np.concatenate([learned.labels, learned.scores])
     limits = min(0.0, float(both.min())), max(1.0, float(both.max()))
-    name, who = f"cycle-{lesson.cycle}-{lesson.form}", f"Cycle {lesson.cycle}, {FORM_TITLES[lesson.form]}"
-    return _histogram(lesson, name, who, limits), _calibration(lesson, name, who, limits)
+    name, who = f"cycle-{learned.cycle}-{learned.form}", f"Cycle {learned.cycle}, {FORM_TITLES[learned.form]}"
+    return _histogram(learned, name, who, limits), _calibration(learned, name, who, limits)
 
 
-def _histogram(lesson: Lesson, name: str, who: str, limits: tuple[float, float]) -> Plot:
+def _histogram(learned: StudentLabels, name: str, who: str, limits: tuple[float, float]) -> Plot:
     edges = np.linspace(*limits, _N_BINS + 1)
     labels, scores = (
-        (100 * np.histogram(values, edges)[0] / len(values)).tolist() for values in (lesson.labels, lesson.scores)
+        (100 * np.histogram(values, edges)[0] / len(values)).tolist() for values in (learned.labels, learned.scores)
     )
     return Plot(
         name=f"labels-{name}",
@@ -219,9 +219,9 @@ def _histogram(lesson: Lesson, name: str, who: str, limits: tuple[float, float])
         y=Axis(label="% of the pairs"),
         marks=[
             Steps(label="teachers' labels", style="teacher", edges=edges.tolist(), heights=labels, is_filled=True),
-            Steps(label="student's scores", style=lesson.form, edges=edges.tolist(), heights=scores),
+            Steps(label="student's scores", style=learned.form, edges=edges.tolist(), heights=scores),
         ],
-        about=f"Teachers' labels {_spread(lesson.labels)}; the student's scores {_spread(lesson.scores)}.",
+        about=f"Teachers' labels {_spread(learned.labels)}; the student's scores {_spread(learned.scores)}.",
     )
 
 
@@ -230,11 +230,11 @@ def _spread(values: np.ndarray) -> str:
     return f"have the median {short(float(median))}, the middle 80 % from {short(float(low))} to {short(float(high))}"
 
 
-def _calibration(lesson: Lesson, name: str, who: str, limits: tuple[float, float]) -> Plot:
+def _calibration(learned: StudentLabels, name: str, who: str, limits: tuple[float, float]) -> Plot:
     """Plot groups of equally many pairs by label: mean label, and median and middle half of the scores."""
-    groups = [rows for rows in np.array_split(np.argsort(lesson.labels, kind="stable"), _N_GROUPS) if len(rows)]
-    points = [(float(lesson.labels[rows].mean()), float(np.median(lesson.scores[rows]))) for rows in groups]
-    quarters = [np.quantile(lesson.scores[rows], [0.25, 0.75]) for rows in groups]
+    groups = [rows for rows in np.array_split(np.argsort(learned.labels, kind="stable"), _N_GROUPS) if len(rows)]
+    points = [(float(learned.labels[rows].mean()), float(np.median(learned.scores[rows]))) for rows in groups]
+    quarters = [np.quantile(learned.scores[rows], [0.25, 0.75]) for rows in groups]
     room = 0.04 * (limits[1] - limits[0])
     ends = (limits[0] - room, limits[1] + room)
     return Plot(
@@ -247,7 +247,7 @@ def _calibration(lesson: Lesson, name: str, who: str, limits: tuple[float, float
             Rule(label="equal", at="diagonal"),
             Whiskers(
                 label="median, middle half",
-                style=lesson.form,
+                style=learned.form,
                 points=points,
                 spans=[(float(low), float(high)) for low, high in quarters],
                 along="y",

@@ -17,7 +17,7 @@ from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
-from transencoder.results import Evidence, Lesson, Sample
+from transencoder.results import Evidence, Sample, StudentLabels
 from transencoder.runs import atomic_write_bytes, atomic_write_text
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -108,7 +108,9 @@ def _dev_rows(result: Result) -> tuple[list[Form], list[tuple[str, ...]]]:
 def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     """Return what the page's template needs, and all plots of the page."""
     result, intervals = evidence.result, evidence.result["intervals"]
-    lessons = [(lesson, _agreement(lesson), plots.lesson_plots(lesson)) for lesson in evidence.lessons()]
+    student_labels = [
+        (learned, _agreement(learned), plots.label_plots(learned)) for learned in evidence.student_labels()
+    ]
     rows, curves = scores.score_rows(result), [*plots.curve_plots(result)]
     is_tested = any(result["scores"].values())
     gains = plots.gain_plot(rows, intervals) if is_tested else None
@@ -128,14 +130,14 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "member_rows": scores.member_rows(result),
         "curves": curves,
         "has_labels": evidence.has_labels,
-        "lessons": lessons,
-        "absent_lessons": _absent(result, [lesson for lesson, *_ in lessons]),
+        "student_labels": student_labels,
+        "absent_labels": _absent(result, [learned for learned, *_ in student_labels]),
         "disagreements": disagreements_of(sample) if is_comparable and sample else None,
         "lengths": lengths,
         "mined": mined,
         "mined_plot": histogram,
     }
-    drawn = [gains, *curves, *(plot for *_, both in lessons for plot in both), lengths, histogram]
+    drawn = [gains, *curves, *(plot for *_, both in student_labels for plot in both), lengths, histogram]
     return values, [plot for plot in drawn if plot is not None]
 
 
@@ -150,16 +152,16 @@ def run_facts(result: Result) -> list[tuple[str, str]]:
     ]
 
 
-def _agreement(lesson: Lesson) -> tuple[float, float | None]:
+def _agreement(learned: StudentLabels) -> tuple[float, float | None]:
     """Return how far a student's scores are from its labels, and their correlation; None where it is undefined."""
-    labels, own = lesson.labels.astype(np.float64), lesson.scores.astype(np.float64)
+    labels, own = learned.labels.astype(np.float64), learned.scores.astype(np.float64)
     is_defined = labels.std() > 0 and own.std() > 0
     return float(np.abs(own - labels).mean()), float(np.corrcoef(labels, own)[0, 1]) if is_defined else None
 
 
-def _absent(result: Result, lessons: list[Lesson]) -> list[tuple[Form, int]]:
+def _absent(result: Result, student_labels: list[StudentLabels]) -> list[tuple[Form, int]]:
     """Return the form and the cycle of the students whose scores are not kept."""
-    there = {(lesson.form, lesson.cycle) for lesson in lessons}
+    there = {(learned.form, learned.cycle) for learned in student_labels}
     students = [(form, cycle["cycle"]) for cycle in result["cycles"] for form in IN_A_CYCLE if form in cycle]
     return [student for student in students if student not in there]
 

@@ -265,8 +265,8 @@ def _note_changed_environment(folder: Path, environment: dict[str, Any]) -> None
         write_log(folder, "environment_changed", {"changed": changed})
 
 
-def warn_of_absent(lenders: Iterable[str | Path]) -> None:
+def warn_of_absent(stage_caches: Iterable[str | Path]) -> None:
     """Say which folders that stages are to be taken from are no runs."""
-    for lender in lenders:
-        if not (Path(lender) / STAGES_NAME).is_dir():
-            _logger.warning("%s is no run folder: no stage is taken from it", lender)
+    for stage_cache in stage_caches:
+        if not (Path(stage_cache) / STAGES_NAME).is_dir():
+            _logger.warning("%s is no run folder: no stage is taken from it", stage_cache)

@@ -118,7 +118,7 @@ def finished_stage(run_folder: Path, name: str, key: str) -> Path | None:
     return folder if (folder / RECORD_NAME).is_file() else None
 
 
-def borrow(source: Path, folder: Path, key: str) -> StageRecord | None:
+def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
     """Copy a stage that is finished in another run, every file checked, or return None where it is not."""
     try:
         if read_record(source, key) is None:

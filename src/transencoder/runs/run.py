@@ -16,7 +16,7 @@ from transencoder.runs.records import (
     STAGES_NAME,
     DamagedStageError,
     StageRecord,
-    borrow,
+    copy_finished,
     drop_leftovers,
     read_record,
     stage_folder_name,
@@ -75,7 +75,7 @@ class Run:
     on a failure.
     """
 
-    def __init__(self, folder: str | Path, method: str, *, ranks: Ranks, lenders: Sequence[str | Path]) -> None:
+    def __init__(self, folder: str | Path, method: str, *, ranks: Ranks, stage_caches: Sequence[str | Path]) -> None:
         """Hold a folder without locking it; `Run.open` is the way to get a run."""
         self.folder = Path(folder)
         """The run folder."""
@@ -84,7 +84,7 @@ class Run:
         self.environment: dict[str, Any] = {}
         """What the run runs on: the content of environment.json."""
         self._ranks = ranks
-        self._lenders = [Path(lender) for lender in lenders]
+        self._stage_caches = [Path(stage_cache) for stage_cache in stage_caches]
         self._recipe_hash = ""
         self._lock: int | None = None
         self._records: dict[str, StageRecord] = {}
@@ -99,7 +99,7 @@ class Run:
         *,
         details: Mapping[str, object] | None = None,
         outputs: Sequence[str] = (),
-        lenders: Sequence[str | Path] = (),
+        stage_caches: Sequence[str | Path] = (),
         ranks: Ranks = Ranks(),
     ) -> Self:
         """Lock a run folder, made if need be, and write its recipe and environment.
@@ -113,18 +113,18 @@ class Run:
             method: the method's name.
             details: what else belongs in the environment, for instance the device.
             outputs: what a result has besides its record: files and folders of the run folder.
-            lenders: other run folders, whose finished stages are copied where they have the same key.
+            stage_caches: other run folders, whose finished stages are copied where they have the same key.
             ranks: this process among several.
 
         Raises:
             RunError: when another process holds the folder, it is no run, or its disk is full.
             InputError: when the recipe is not TOML.
         """
-        run = cls(folder, method, ranks=ranks, lenders=lenders)
+        run = cls(folder, method, ranks=ranks, stage_caches=stage_caches)
         run._recipe_hash = run_folder.recipe_hash(method, recipe_toml)
         run._outputs = outputs
         run.environment = ranks.from_first(lambda: run._prepare(recipe_toml, details))
-        run_folder.warn_of_absent(run._lenders)
+        run_folder.warn_of_absent(run._stage_caches)
         return run
 
     @classmethod
@@ -135,7 +135,7 @@ class Run:
         method: str,
         *,
         details: Mapping[str, object] | None = None,
-        lenders: Sequence[str | Path] = (),
+        stage_caches: Sequence[str | Path] = (),
     ) -> Self:
         """Compute some stages of a run that another process has open: it has the lock and writes the result.
 
@@ -144,12 +144,12 @@ class Run:
             place: a folder in it that this process locks, so that it is the only one in its part.
             method: the method's name.
             details: what else belongs in the environment of these stages.
-            lenders: other run folders, as for `open`.
+            stage_caches: other run folders, as for `open`.
 
         Raises:
             RunError: when another process has the place.
         """
-        run = cls(folder, method, ranks=Ranks(), lenders=lenders)
+        run = cls(folder, method, ranks=Ranks(), stage_caches=stage_caches)
         own = run.folder / place
         own.mkdir(parents=True, exist_ok=True)
         run._lock = run_folder.take_lock(own)
@@ -312,10 +312,10 @@ class Run:
 
     def _borrowed(self, name: str, key: str, folder: Path) -> StageRecord | None:
         """Return the stage as another run has it, copied into this one."""
-        for lender in self._lenders:
-            record = borrow(lender / STAGES_NAME / folder.name, folder, key)
+        for stage_cache in self._stage_caches:
+            record = copy_finished(stage_cache / STAGES_NAME / folder.name, folder, key)
             if record is not None:
-                self.log("stage_borrowed", name=name, key=key, lender=str(lender))
+                self.log("stage_borrowed", name=name, key=key, lender=str(stage_cache))
                 return record
         return None
 

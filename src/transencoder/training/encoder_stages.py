@@ -19,7 +19,7 @@ from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import Given
 from transencoder.context import Model, Rows, Scored, Training, Work, metrics_of, operations
 from transencoder.encoders import count_parameters, encoding_speeds, load_bi, prune_vocabulary, truncate
-from transencoder.fit import Fitted, Material, fit
+from transencoder.fit import Fitted, TrainingData, fit
 from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
@@ -148,14 +148,14 @@ class EncoderTraining(Training):
         student = work.load(self.base, self.fit.max_length)
         assert isinstance(student, SentenceTransformer), "a bi-encoder is trained"
         before = self._uniformity(student)
-        taught = rows = None
+        teacher_embeddings = rows = None
         given = Given()
         if self.embeddings is not None:
-            taught = np.load(self.embeddings.folder / _EMBEDDINGS, mmap_mode="r")
+            teacher_embeddings = np.load(self.embeddings.folder / _EMBEDDINGS, mmap_mode="r")
             rows, texts = self._held_out(work, student)
-            given = Given(dimension=taught.shape[1], queue=torch.from_numpy(taught[texts]))
+            given = Given(dimension=teacher_embeddings.shape[1], queue=torch.from_numpy(teacher_embeddings[texts]))
             set_seed(session.seed)  # a projection is new
-            student = projected(config, student, taught.shape[1])
+            student = projected(config, student, teacher_embeddings.shape[1])
 
         def loss(model: SentenceTransformer) -> Any:
             set_seed(session.seed)  # a projector is new
@@ -165,20 +165,20 @@ class EncoderTraining(Training):
         fitted = fit(
             student,
             loss,
-            Material(
+            TrainingData(
                 pairs=pairs,
                 targets=targets_of(pairs, self.teachers, 0 if labels is None else len(labels.class_names))
                 if has_labels
                 else np.zeros(len(pairs), np.float32),
                 rows=rows,
-                taught=taught,
+                teacher_embeddings=teacher_embeddings,
             ),
             None
             if self.dev is None
             else lambda model: metrics_of(work.scorer(model, self.precision), self.dev, self.analysis),
             self.fit,
             session,
-            rivals=config.candidates,
+            candidates=config.candidates,
         )
         return student, (fitted, {"start": before, "bi": self._uniformity(student)})
 

@@ -20,7 +20,7 @@ from transencoder.configs import Precision
 from transencoder.configs.run import LabelledRows, RunConfig
 from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations, trained_model
 from transencoder.errors import InputError, plural
-from transencoder.fit import Fitted, Material, check_lora, fit
+from transencoder.fit import Fitted, TrainingData, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
 from transencoder.runs import Cost, Stage, StageRecord, made_of
 from transencoder.scorers import CrossScorer, class_probabilities
@@ -70,7 +70,7 @@ class LabelTeacher(Training):
         fitted = fit(
             model,
             ClassCrossEntropyLoss if self.classes else SoftCrossEntropyLoss,
-            Material(pairs=self.pairs.data, targets=targets_of(self.pairs.data, [], 0)),
+            TrainingData(pairs=self.pairs.data, targets=targets_of(self.pairs.data, [], 0)),
             None if self.dev is None else metrics,
             self.fit,
             session,

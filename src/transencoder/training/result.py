@@ -84,7 +84,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         method_name(type(given)),
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
-        lenders=config.reuse_from,
+        stage_caches=config.reuse_from,
         ranks=Ranks(rank=distributed.rank(), barrier=distributed.barrier, broadcast=distributed.broadcast),
     )
     if run.is_first and not (run.folder / "result.json").exists():

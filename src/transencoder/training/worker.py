@@ -44,7 +44,7 @@ def _work(part: Part, connection: Connection) -> None:
     """Compute each stage that comes, beside the process that has the run, and say whether it was done before."""
     device = part.device or default_device()
     details = {"device": device, "threads": torch.get_num_threads()}
-    with Run.join(part.folder, part.place, part.method, details=details, lenders=part.reuse_from) as run:
+    with Run.join(part.folder, part.place, part.method, details=details, stage_caches=part.reuse_from) as run:
         executor = LocalExecutor(run, device, part.report_to)
         while True:
             try:
