@@ -28,7 +28,7 @@ OPEN = "no significant difference between the"
         (1.5, -0.5, "Use only the bi-encoder; do not use the cross-encoder: on the tests"),
         (-1.5, 0.5, "Use only the cross-encoder and keep the base model for embeddings: "),
         (-1.5, -0.5, "Keep the base model: on the tests the base model has 75.00, the bi-encoder -1.50 and"),
-        (0.0, -0.001, f"N{OPEN[1:]} bi-encoder and the cross-encoder and the base model on these tests: "),
+        (0.0, -0.001, f"N{OPEN[1:]} bi-encoder or the cross-encoder and the base model on these tests: "),
     ],
 )
 def test_the_tests_decide(result, bi, cross, sentence):
@@ -43,7 +43,7 @@ def test_the_tests_decide(result, bi, cross, sentence):
         ((0.2, 2.8), (0.1, 0.9), "Use them: "),
         ((-0.2, 3.2), (0.1, 0.9), f"Use only the cross-encoder; {OPEN} bi-encoder and the base"),
         ((0.2, 2.8), (-0.1, 1.1), f"Use only the bi-encoder; {OPEN} cross-encoder and "),
-        ((-0.2, 3.2), (-0.1, 1.1), f"N{OPEN[1:]} bi-encoder and the cross-encoder and the "),
+        ((-0.2, 3.2), (-0.1, 1.1), f"N{OPEN[1:]} bi-encoder or the cross-encoder and the "),
         ((-0.2, 3.2), (-1.1, -0.1), f"Do not use the cross-encoder; {OPEN} bi-encoder"),
         ((-3.2, -0.2), (-0.1, 1.1), f"Keep the base model for embeddings; {OPEN} cross"),
         ((-3.2, -0.2), (-1.1, -0.1), "Keep the base model: "),

@@ -164,7 +164,7 @@ def gain(value: float | None, start: float | None) -> str:
 def no_difference(models: Sequence[str], other: str, data: str) -> str:
     """Say that a gain's interval includes 0: `no significant difference between A and B on these 100 pairs`."""
     *first, last = models
-    names = f"{', '.join(first)} and {last}" if first else last
+    names = f"{', '.join(first)} or {last}" if first else last
     return f"no significant difference between {names} and {other} on {data}"
 
 
