@@ -125,20 +125,20 @@ class _Reader:
             pairs, found = tasks.unlabelled_pairs(
                 names, exclude_test_sentences=config.exclude_test_sentences, **where(config)
             )
-            text = TrainingText(pairs, data_record(str(source), pairs))
-            return text.noted(**{name: found[name] for name in ("transductive", "missing_rows", "excluded_rows")})
+            counted = {name: found[name] for name in ("transductive", "missing_rows", "excluded_rows")}
+            return TrainingText.read(source, pairs).noted(**counted)
         self.check_exclusion()
         file = self.bad_rows(bad_rows)
         pairs = read_pairs(source, columns=columns or None, **reading(config, file))
         pairs = pairs.select_columns(["sentence1", "sentence2"])
-        return TrainingText(pairs, data_record(source_name(source), pairs)).with_bad_rows(file)
+        return TrainingText.read(source, pairs, file)
 
     def texts(self, source: str | Dataset, column: str | None, bad_rows: str = BAD_ROWS) -> TrainingText:
         """Read sentences or documents."""
         self.check_exclusion()
         file = self.bad_rows(bad_rows)
         texts = read_sentences(source, column=column, **reading(self.config, file))
-        return TrainingText(texts, data_record(source_name(source), texts)).with_bad_rows(file)
+        return TrainingText.read(source, texts, file)
 
     def apart(self, text: TrainingText, tests: list[Scored]) -> TrainingText:
         """Leave out rows that hold a sentence of the tests, where they are to be left out."""

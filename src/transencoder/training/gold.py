@@ -17,7 +17,6 @@ from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import ClassPairs, Source, fingerprint, read_classes, read_pairs
 from transencoder.training.text import (
     TrainingText,
-    data_record,
     pair_keys,
     reading,
     source_name,
@@ -42,7 +41,7 @@ def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_
         parts, more = _scores(labels, readings), {}
     rows = concatenate_datasets(parts)
     name = " and ".join(map(source_name, labels.sources))
-    return TrainingText(rows, data_record(name, rows)).noted(**more).with_bad_rows(*files)
+    return TrainingText.read(name, rows).noted(**more).with_bad_rows(*files)
 
 
 def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingText:
@@ -60,8 +59,7 @@ def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingTex
         "bad_rows_file": bad_rows_file,
     }
     pairs = _scored(source, config.score_range, "score", options)
-    text = TrainingText(pairs, data_record(source_name(source), pairs))
-    return text.with_bad_rows(bad_rows_file) if bad_rows_file and bad_rows_file.exists() else text
+    return TrainingText.read(source, pairs, bad_rows_file if bad_rows_file and bad_rows_file.exists() else None)
 
 
 def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) -> tuple[TrainingText, Gold]:

@@ -50,7 +50,7 @@ class LabelTeacher(Training):
     dev: Scored | None = made_of(absent="")
     """What chooses the checkpoint; without it the last one is kept."""
     classes: tuple[str, ...]
-    """None: it learns scores."""
+    """Empty: it learns scores."""
     new_head: bool
 
     def compute(self, work: Work) -> tuple[CrossEncoder, Fitted]:
@@ -94,7 +94,7 @@ class TeacherLabels(Stage[Work]):
     pairs: Rows = made_of()
     teacher: Model = made_of()
     classes: tuple[str, ...]
-    """None: it gives scores."""
+    """Empty: it gives scores."""
     max_length: int | None
     precision: Precision
 

@@ -35,6 +35,11 @@ class TrainingText:
     rows: Dataset
     record: DataRecord
 
+    @classmethod
+    def read(cls, source: str | Dataset, rows: Dataset, *bad_rows: Path | None) -> TrainingText:
+        """Return rows as they were read of a source, with the bad rows that reading set aside in files counted."""
+        return cls(rows, data_record(source_name(source), rows)).with_bad_rows(*bad_rows)
+
     @property
     def left_out(self) -> dict[str, int]:
         """How many rows were left out, for each reason."""
