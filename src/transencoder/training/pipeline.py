@@ -76,10 +76,8 @@ def settings_in_words(config: FitConfig) -> str:
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
 """Those whose package has the tracker's name."""
 
-Config = TypeVar("Config", bound=RunConfig)
 
-
-def placed(config: Config) -> tuple[Config, Config]:
+def placed(config: ConfigT) -> tuple[ConfigT, ConfigT]:
     """Decide device and precision.
 
     Returns:
