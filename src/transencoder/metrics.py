@@ -132,7 +132,7 @@ def n_ranked(gold: NDArray[np.float64], queries: Iterable[Hashable]) -> int:
 
 
 def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
-    """Count queries from 0 by first appearance, shape (n,)."""
+    """Give each query a number, from 0, by first appearance, shape (n,)."""
     numbers: dict[Hashable, int] = {}
     return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)
 

@@ -56,8 +56,8 @@ class DualViewLoss(Annealing):
         """Return the loss of a batch of pairs; labels of another number of classes are refused."""
         first, second = embed_pairs(self.model, sentence_features)
         logits = self.classifier(torch.cat([first, second, (first - second).abs()], dim=-1))
-        gold, *of_teachers = _distributions(labels, self.n_classes).unbind(1)
-        return self.annealed_loss(lambda targets: class_divergence(logits, targets), gold, of_teachers)
+        gold, *teachers = _distributions(labels, self.n_classes).unbind(1)
+        return self.annealed_loss(lambda targets: class_divergence(logits, targets), gold, teachers)
 
 
 class ClassCrossEntropyLoss(Loss):

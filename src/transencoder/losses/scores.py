@@ -101,16 +101,16 @@ def check_targets(targets: Tensor) -> None:
 
 
 def annealed(
-    gold: Float[Tensor, "*shape"], of_teachers: Float[Tensor, "*shape"], gold_share: float
+    gold: Float[Tensor, "*shape"], teacher: Float[Tensor, "*shape"], gold_share: float
 ) -> Float[Tensor, "*shape"]:
     """Return targets lambda y + (1 - lambda) q (DvBERT, section 2.3).
 
     Args:
         gold: y, scores or distributions; NaN where there is none, and the teacher's then stays the target.
-        of_teachers: q, a teacher's.
+        teacher: q, a teacher's.
         gold_share: lambda, in [0, 1]; at 1 the targets are the gold ones themselves.
     """
-    return torch.where(gold.isnan(), of_teachers, gold_share * gold + (1.0 - gold_share) * of_teachers)
+    return torch.where(gold.isnan(), teacher, gold_share * gold + (1.0 - gold_share) * teacher)
 
 
 class Annealing(Loss):
@@ -138,14 +138,14 @@ class Annealing(Loss):
         self,
         loss: Callable[[Tensor], Float[Tensor, ""]],
         gold: Float[Tensor, "*shape"],
-        of_teachers: Sequence[Float[Tensor, "*shape"]],
+        teachers: Sequence[Float[Tensor, "*shape"]],
     ) -> Float[Tensor, ""]:
         """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold, y."""
-        if not of_teachers:
+        if not teachers:
             return loss(gold)
         if self.soft_share is None:
-            return torch.stack([loss(annealed(gold, each, self.gold_share)) for each in of_teachers]).sum()
-        soft = torch.stack([loss(each) for each in of_teachers]).sum()
+            return torch.stack([loss(annealed(gold, each, self.gold_share)) for each in teachers]).sum()
+        soft = torch.stack([loss(each) for each in teachers]).sum()
         return (1.0 - self.soft_share) * loss(gold) + self.soft_share * soft
 
 
@@ -180,8 +180,8 @@ class ScoreLoss(Annealing, ABC):
                 check_targets(targets)
             return self.equation(scores, targets)
 
-        gold, *of_teachers = labels.view(len(labels), -1).unbind(1)
-        return self.annealed_loss(loss, gold, of_teachers)
+        gold, *teachers = labels.view(len(labels), -1).unbind(1)
+        return self.annealed_loss(loss, gold, teachers)
 
 
 class CosineLoss(ScoreLoss):
