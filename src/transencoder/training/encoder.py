@@ -14,7 +14,7 @@ from transencoder.configs.encoder import EncoderConfig, SentenceFields
 from transencoder.context import Context, Model, Rows, base_model, trained_model
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
-from transencoder.records import DEV, SizeRecord
+from transencoder.records import SizeRecord
 from transencoder.runs import Executor, Planner, stage_seed
 from transencoder.settings import method_name
 from transencoder.training import encoder_stages as stages
@@ -22,7 +22,7 @@ from transencoder.training import label_teachers, parts
 from transencoder.training.data import read_text_data
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
-from transencoder.training.scoring import Metrics, score_base_as_is, scores_stage
+from transencoder.training.scoring import measured
 
 _N_MEASURED = 256
 """Sentences of the training text that a student and what it is compared with encode."""
@@ -131,7 +131,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
     def measure(self, context: EncoderContext, trained: _Trained) -> Outcome:
         """Score base model and student, and measure how small and fast the student is."""
         model, fitted = trained.model, trained.model.fitted or {}
-        scores, dev = _scores(context, model), _dev(context, model)
+        (worth,) = measured(context, {"": {"start": context.base, "bi": model}})
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}
         if "uniformity" in fitted:  # not in stages of earlier versions
@@ -141,8 +141,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         return Outcome(
             cycles=[{"bi": model}],
             best={"bi": model},
-            dev=dev,
-            scores=scores,
+            dev=worth.dev,
+            scores=worth.scores,
             details=details,
             teachers=label_teachers.teachers_to_export(trained.teachers, trained.n_pairs),
         )
@@ -208,28 +208,6 @@ def _own_settings(config: EncoderConfig) -> dict[str, Any]:
     """Return what the method itself adds to the settings of all encoders, less what is in the key by other means."""
     shared = {field.name for kind in (EncoderConfig, SentenceFields) for field in fields(kind)} | {*config.inputs}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
-
-
-def _scores(context: EncoderContext, trained: Model) -> dict[str, Metrics]:
-    """Return the test metrics of the base model, of this as it is, and of the student."""
-    tests = {test.name: test for test in context.data.tests}
-    if not tests:
-        return {}
-    scores = {"start": context.make(scores_stage(context, context.base, "start", tests)).result}
-    if (as_is := score_base_as_is(context, context.base, "start-as-is", tests)) is not None:
-        scores["start_as_is"] = as_is.result
-    return scores | {"bi": context.make(scores_stage(context, trained, "bi", tests)).result}
-
-
-def _dev(context: EncoderContext, trained: Model) -> Metrics | None:
-    """Return the dev metrics of the base model and of the student."""
-    dev = context.data.dev
-    if dev is None:
-        return None
-    start = context.make(scores_stage(context, context.base, f"{DEV}/start", {DEV: dev}))
-    if not context.data.tests:  # the report's intervals are drawn from these scores
-        context.make(scores_stage(context, trained, f"{DEV}/bi", {DEV: dev}))
-    return {"start": start.result[DEV], "bi": trained.dev}
 
 
 def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained: Model) -> SizeRecord | None:

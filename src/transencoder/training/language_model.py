@@ -22,7 +22,7 @@ from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, impli
 from transencoder.training.data import read_text_data
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
-from transencoder.training.scoring import Metrics, scores_stage
+from transencoder.training.scoring import measured
 
 _BLOCKS = "blocks.arrow"
 _CHUNK = 1024
@@ -104,6 +104,8 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         """Score base and trained model as bi-encoders that take the mean over the tokens."""
         found = trained.result
         model = replace(trained_model("mlm", trained), pooling="mean")
+        as_base = replace(model, cycle=0)  # read as a base model is
+        (worth,) = measured(context, {"": {"start": context.base, "mlm": as_base}})
         pretraining = {"steps": found["n_steps"], "losses": found["losses"]}
         if found["held_out"]:
             pretraining["held_out"] = found["held_out"]
@@ -111,7 +113,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
             cycles=[{"mlm": model}],
             best={"mlm": model},
             dev=None,
-            scores=_scores(context, model),
+            scores=worth.scores,
             details={"pretraining": pretraining},
         )
 
@@ -242,15 +244,6 @@ def _check_base(folder: Path, config: MLM) -> None:
             f"the tokenizer of {config.start} has {len(tokenizer)} tokens, of which the model knows "
             f"{model.config.vocab_size}; give a model whose embeddings were resized for its tokenizer"
         )
-
-
-def _scores(context: LanguageModelContext, trained: Model) -> dict[str, Metrics]:
-    """Return the test metrics of base and trained model."""
-    tests = {test.name: test for test in context.data.tests}
-    if not tests:
-        return {}
-    models = {"start": context.base, "mlm": replace(trained, cycle=0)}  # read as a base model is
-    return {name: context.make(scores_stage(context, each, name, tests)).result for name, each in models.items()}
 
 
 def _split(blocks: Dataset, held_out: float, seed: int) -> tuple[Dataset, Dataset]:

@@ -98,7 +98,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         ensemble = ensemble_of(context, chains) if len(chains) > 1 else None
         kept = best_chain(chains)
         chain = chains[kept]
-        sample = keep_sample(context, chain.start, chain.best)
+        sample = keep_sample(context, chain.models)
         details = _details(context, chain)
         if context.data.dev is None and context.held_out is None:
             details["sample_agreement"] = sample.result.get("start_agreement", {})
@@ -109,8 +109,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return Outcome(
             cycles=chain.cycles,
             best=chain.best,
-            dev=chain.dev,
-            scores=chain.scores,
+            dev=chain.measured.dev,
+            scores=chain.measured.scores,
             details=details,
             notes=_notes(context),
             members=[each.best for each in chains],

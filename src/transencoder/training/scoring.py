@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from transencoder.configs import Form, Precision
+from transencoder.configs import Precision
 from transencoder.context import Context, Model, Rows, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
@@ -88,33 +88,94 @@ class Similarities(Stage[Work]):
         return {}
 
 
-def scores_stage(
-    context: Context[Any], model: Model, name: str, sets: Mapping[str, Scored], max_length: int | None = None
-) -> Scores:
-    """Return the stage of a model's metrics in the run's precision; a trained one may be given another length."""
-    return Scores(
-        name=f"scores/{name}",
-        model=model,
-        sets=sets,
-        precision=context.config.precision,
-        max_length=max_length if model.cycle else context.max_length,
-        both_orders=context.labels_both_orders,
-    )
+@dataclass(frozen=True)
+class Measured:
+    """What a base model and the best models that were trained from it are worth."""
+
+    tests: Mapping[str, StageRecord] = field(default_factory=dict)
+    """The scores of `start`, of `start_as_is` where these are others, and of each form."""
+    dev: Metrics | None = None
+    """The metric of `start`, and of each form the one that chose it."""
+
+    @property
+    def scores(self) -> dict[str, Metrics]:
+        """Test metrics."""
+        return {name: record.result for name, record in self.tests.items()}
 
 
-def score_base_as_is(context: Context[Any], model: Model, name: str, sets: Mapping[str, Scored]) -> StageRecord | None:
+Models = Mapping[str, Mapping[str, Model]]
+"""By the prefix of their stages' names: a base model, `start`, and the best model of each form."""
+
+
+def measured(context: Context[Any], models: Models, cross_length: int | None = None) -> list[Measured]:
+    """Score the models on the tests, and the base models on dev, those of all prefixes side by side.
+
+    Cross-encoders that were trained may be given another length on the tests.
+    """
+    tests = {test.name: test for test in context.data.tests}
+    start, *forms = next(iter(models.values()))
+    on_tests: list[dict[str, StageRecord]] = [{} for _ in models]
+    for name in (start, *forms) if tests else ():
+        records = _scored(context, models, name, tests, max_length=cross_length if name == "cross" else None)
+        for prefix, found, record in zip(models, on_tests, records, strict=True):
+            found[name] = record
+            if name == start and (as_is := _base_as_is(context, models[prefix][name], prefix, tests)) is not None:
+                found["start_as_is"] = as_is
+    if context.data.dev is None:
+        return [Measured(each) for each in on_tests]
+    on_dev = scored_on_dev(context, models, start)
+    for name in () if tests else forms:  # the report's intervals are drawn from these scores
+        scored_on_dev(context, models, name)
+    return [
+        Measured(found, {name: model.dev for name, model in each.items()} | {start: record.result[DEV]})
+        for each, found, record in zip(models.values(), on_tests, on_dev, strict=True)
+    ]
+
+
+def scored_on_dev(context: Context[Any], models: Models, name: str) -> list[StageRecord]:
+    """Return the dev scores of the models of a name."""
+    assert context.data.dev is not None, "only called with a dev set"
+    return _scored(context, models, name, {DEV: context.data.dev}, folder=f"{DEV}/")
+
+
+def _scored(
+    context: Context[Any],
+    models: Models,
+    name: str,
+    sets: Mapping[str, Scored],
+    *,
+    folder: str = "",
+    max_length: int | None = None,
+) -> list[StageRecord]:
+    """Return the scores of the models of a name in the run's precision."""
+    stages = [
+        Scores(
+            name=f"scores/{folder}{prefix}{name}",
+            model=each[name],
+            sets=sets,
+            precision=context.config.precision,
+            max_length=max_length if each[name].cycle else context.max_length,
+            both_orders=context.labels_both_orders,
+        )
+        for prefix, each in models.items()
+    ]
+    return context.make_all(stages)
+
+
+def _base_as_is(context: Context[Any], model: Model, prefix: str, sets: Mapping[str, Scored]) -> StageRecord | None:
     """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its base model look worse than it is; gains are to be counted against
-    the better of the two. None where the run takes the model as it is anyway.
+    the better of the two. None where the run takes the model as it is anyway, and for a language model.
     """
+    if model.form != "bi":
+        return None
     own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
     is_shortened = context.max_length is not None and (own is None or context.max_length < own)
     if not is_shortened and not uses_bf16(context.config.device, context.config.precision):
         return None
-    return context.make(
-        Scores(name=f"scores/{name}", model=model, sets=sets, precision="fp32", max_length=None, both_orders=False)
-    )
+    name = f"scores/{prefix}start-as-is"
+    return context.make(Scores(name=name, model=model, sets=sets, precision="fp32", max_length=None, both_orders=False))
 
 
 def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
@@ -268,9 +329,8 @@ def keep_gold(context: Context[Any]) -> None:
         context.make(KeptGold(name=GOLD, sets=ranked))
 
 
-def keep_sample(context: CycleContext, start: Model, best: Mapping[Form, Model]) -> StageRecord:
-    """Keep what models say of up to 2,000 training pairs, drawn with the seed."""
-    models = {"start": start, **{str(form): model for form, model in best.items()}}
+def keep_sample(context: CycleContext, models: Mapping[str, Model]) -> StageRecord:
+    """Keep what `start` and the best models say of up to 2,000 training pairs, drawn with the seed."""
     seed, n_pairs = stage_seed(context.config.seed, SAMPLE), len(context.data.training)
     scored = {name: context.made.get(f"{model.name}/scores") for name, model in models.items()}
     return context.make(
@@ -283,7 +343,7 @@ def keep_sample(context: CycleContext, start: Model, best: Mapping[Form, Model])
             both_orders=bool(context.labels_both_orders),
             max_length=context.max_length,
             precision=context.config.precision,
-            start=start,
+            start=models["start"],
             known={name: record for name, record in scored.items() if record is not None},
         )
     )
