@@ -191,6 +191,13 @@ class Work:
             model.folder, max_length=max_length, pooling=model.pooling, prompts=model.prompts, device=self.device
         )
 
+    def scorer_of(
+        self, model: Model, max_length: int | None, precision: Precision, *, both_orders: bool = False
+    ) -> Scorer:
+        """Load a model, with the prompts that it has here, and return its scorer."""
+        loaded = self.load(model, max_length)
+        return self.scorer(loaded, precision, prompts=model.prompts, both_orders=both_orders)
+
     def scorer(
         self, model: Encoder, precision: Precision, *, prompts: Prompts = OWN_PROMPTS, both_orders: bool = False
     ) -> Scorer:

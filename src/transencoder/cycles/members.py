@@ -54,28 +54,40 @@ class CycleContext(Context[TransEncoder]):
         """Whether targets may lie outside [0, 1], as the released code's do."""
         return any(member.policy == "raw" for member in self.members)
 
-    def scores_stage(self, model: Model) -> TeacherScores:
-        """Return the stage of a model's scores of the training pairs."""
-        return TeacherScores(
-            name=f"{model.name}/scores",
-            pairs=self.data.rows,
-            model=model,
-            both_orders=model.form == "cross" and bool(self.labels_both_orders),
-            max_length=None if model.cycle else self.max_length,
-            precision=self.config.precision,
-        )
-
     def scores_of(self, models: Iterable[Model]) -> tuple[StageRecord, ...]:
         """Return the stages of models' scores of the training pairs."""
-        return tuple(self.make_all([self.scores_stage(model) for model in models]))
+        stages = [
+            TeacherScores(
+                name=f"{model.name}/scores",
+                pairs=self.data.rows,
+                model=model,
+                both_orders=model.form == "cross" and bool(self.labels_both_orders),
+                max_length=None if model.cycle else self.max_length,
+                precision=self.config.precision,
+            )
+            for model in models
+        ]
+        return tuple(self.make_all(stages))
 
 
 def with_pretraining(context: CycleContext) -> CycleContext:
     """Return the context whose cross-encoders start from masked language models of its pairs, where members want it."""
-    wanted = [position for position, member in enumerate(context.members) if member.pretraining.epochs]
-    records = context.make_all([_pretraining(context, context.members[position]) for position in wanted])
-    made = dict(zip(wanted, records, strict=True))
-    members = [replace(member, pretrained=made.get(i)) for i, member in enumerate(context.members)]
+    stages = [
+        Pretraining(
+            name=f"{member.prefix}cross-start/pretraining",
+            pairs=context.data.rows,
+            base=member.cross,
+            fit=member.pretraining.as_fit(member.fits["cross"]),
+            mask_ratio=member.pretraining.mask_ratio,
+            both_orders=context.config.is_symmetric,
+            seed=context.config.seed,
+            precision=context.config.precision,
+        )
+        for member in context.members
+        if member.pretraining.epochs
+    ]
+    made = {stage.base.member: record for stage, record in zip(stages, context.make_all(stages), strict=True)}
+    members = [replace(member, pretrained=made.get(member.cross.member)) for member in context.members]
     return replace(context, members=tuple(members))
 
 
@@ -90,7 +102,18 @@ def base_criteria(context: CycleContext, members: Sequence[ContextMember]) -> li
         held_out = hold_out(context.data.training, None if gold is None else gold.scores)
     if held_out is None:
         return [None] * len(members)
-    return [*context.make_all([_criteria(context, member, held_out) for member in members])]
+    stages = [
+        Criteria(
+            name=f"{member.bi.name}/criteria",
+            pairs=context.data.rows,
+            model=member.bi,
+            held_out=held_out,
+            max_length=context.max_length,
+            precision=context.config.precision,
+        )
+        for member in members
+    ]
+    return [*context.make_all(stages)]
 
 
 def warn_of_weak_bases(context: CycleContext) -> None:
@@ -99,27 +122,3 @@ def warn_of_weak_bases(context: CycleContext) -> None:
     for member, record in zip(context.members, records, strict=True):
         for note in weak_start_notes(record.result) if record is not None else ():
             logger.warning("%s: %s", member.bi.name, note)
-
-
-def _criteria(context: CycleContext, member: ContextMember, held_out: HeldOut) -> Criteria:
-    return Criteria(
-        name=f"{member.bi.name}/criteria",
-        pairs=context.data.rows,
-        model=member.bi,
-        held_out=held_out,
-        max_length=context.max_length,
-        precision=context.config.precision,
-    )
-
-
-def _pretraining(context: CycleContext, member: ContextMember) -> Pretraining:
-    return Pretraining(
-        name=f"{member.prefix}cross-start/pretraining",
-        pairs=context.data.rows,
-        base=member.cross,
-        fit=member.pretraining.as_fit(member.fits["cross"]),
-        mask_ratio=member.pretraining.mask_ratio,
-        both_orders=context.config.is_symmetric,
-        seed=context.config.seed,
-        precision=context.config.precision,
-    )

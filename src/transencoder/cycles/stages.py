@@ -49,7 +49,7 @@ class Criteria(Stage[Work]):
 
     def compute(self, work: Work) -> dict[str, float]:
         """Score the held-out pairs."""
-        scorer = work.scorer(work.load(self.model, self.max_length), self.precision, prompts=self.model.prompts)
+        scorer = work.scorer_of(self.model, self.max_length, self.precision)
         return self.held_out.criteria(scorer, {})
 
     def write(self, work: Work, computed: dict[str, float]) -> dict[str, Any]:
@@ -107,8 +107,7 @@ class TeacherScores(Stage[Work]):
 
     def compute(self, work: Work) -> np.ndarray:
         """Score the pairs, each rank its share."""
-        model = work.load(self.model, self.max_length)
-        scorer = work.scorer(model, self.precision, prompts=self.model.prompts, both_orders=self.both_orders)
+        scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
         return score_on_ranks(scorer, self.pairs.data)
 
     def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:

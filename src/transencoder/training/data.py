@@ -39,7 +39,7 @@ def read_pairs_data(config: TransEncoder, run_folder: Path | None, mine: Miner |
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     _check_order(config)
-    dev, tests = read_labelled(config)
+    dev, tests = _labelled_sets(config)
     reader = _Reader(config, tests, run_folder)
     if config.pairs is None:
         text = _mined(reader, config, mine)
@@ -62,7 +62,7 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
-    dev, tests = read_labelled(config)
+    dev, tests = _labelled_sets(config)
     reader = _Reader(config, tests, run_folder)
     if wanted.labels is not None:
         text = _labelled_rows(reader, wanted, wanted.labels)
@@ -212,12 +212,12 @@ def _task_names(source: str | Dataset | None) -> list[str]:
     return names if all(name in tasks.TASKS or name in tasks.SUITES for name in names) else []
 
 
-METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
+_METRIC_OF_KIND = {"graded": "spearman", "binary": "roc_auc"}
 
 _Role = Literal["dev", "test"]
 
 
-def read_labelled(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
+def _labelled_sets(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
     """Read a config's dev and test sets and check them.
 
     Raises:
@@ -256,7 +256,7 @@ def _read(config: RunConfig, source: str | Dataset, role: _Role) -> Scored:
             "Give a labelled file with a header sentence1, sentence2, score"
         )
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
-    return _measurable(name, pairs, METRIC_OF_KIND[config.task_kind], source_name(source))
+    return _measurable(name, pairs, _METRIC_OF_KIND[config.task_kind], source_name(source))
 
 
 def _read_classes(config: RunConfig, task: tasks.Task, role: _Role) -> Scored:

@@ -99,10 +99,9 @@ class TeacherEmbeddings(Stage[Work]):
 
     def compute(self, work: Work) -> None:
         """Embed the sentences, each rank its share, into one file."""
-        model = work.load(self.teacher, self.max_length)
-        scorer = work.scorer(model, self.precision)
-        assert isinstance(scorer, BiScorer) and isinstance(model, SentenceTransformer), "teachers are bi-encoders"
-        tokens = work.cache.sentences(model, self.pairs.data, scorer.prompt).tokens
+        scorer = work.scorer_of(self.teacher, self.max_length, self.precision)
+        assert isinstance(scorer, BiScorer), "teachers are bi-encoders"
+        tokens = work.cache.sentences(scorer.model, self.pairs.data, scorer.prompt).tokens
         scorer.embed_shared(tokens, work.folder / _EMBEDDINGS)
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:

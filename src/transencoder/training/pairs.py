@@ -192,7 +192,7 @@ class Mining(Stage[Work]):
         """Embed the texts, each rank its share."""
         scratch = work.folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
-        scorer = work.scorer(work.load(self.model, self.max_length), self.precision, prompts=self.model.prompts)
+        scorer = work.scorer_of(self.model, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "members start from bi-encoders"
         documents = self.texts[1].data if len(self.texts) > 1 else None
         return embed(self.texts[0].data, documents, scorer, scratch)

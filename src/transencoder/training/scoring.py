@@ -42,8 +42,8 @@ class Scores(Stage[Work]):
 
     def compute(self, work: Work) -> tuple[Metrics, dict[str, np.ndarray]]:
         """Score every set."""
-        encoder = work.load(self.model, self.max_length)
-        scorer = work.scorer(encoder, self.precision, prompts=self.model.prompts, both_orders=self.both_orders is True)
+        both_orders = self.both_orders is True
+        scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=both_orders)
         found, scores = {}, {}
         for name, scored in self.sets.items():
             kept = KeptScores(scorer)
@@ -76,8 +76,7 @@ class Similarities(Stage[Work]):
 
     def compute(self, work: Work) -> dict[str, np.ndarray]:
         """Embed the sentences of every set."""
-        encoder = work.load(self.model, self.max_length)
-        scorer = work.scorer(encoder, self.precision, prompts=self.model.prompts)
+        scorer = work.scorer_of(self.model, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "only bi-encoders are compared so"
         return {name: similarities(scorer, scored) for name, scored in self.sets.items()}
 
@@ -302,8 +301,8 @@ class Sample(Stage[Work]):
             if name in self.known:
                 columns[name] = np.load(self.known[name].folder / "scores.npy", mmap_mode="r")[self.rows]
             else:
-                encoder = work.load(model, None if model.cycle else self.max_length)
-                scorer = work.scorer(encoder, self.precision, prompts=model.prompts, both_orders=self.both_orders)
+                length = None if model.cycle else self.max_length
+                scorer = work.scorer_of(model, length, self.precision, both_orders=self.both_orders)
                 columns[name] = scorer.score(pairs)
         return {"row": self.rows} | columns
 
