@@ -294,14 +294,9 @@ class Context(Generic[ConfigT]):
 
 
 def operations(n_parameters: float, n_trained: float, n_scored: float = 0) -> float:
-    """Return the floating-point operations to train on pairs and to score pairs.
+    """Return the floating-point operations to train on pairs, those of all steps, and to score pairs.
 
     Scoring takes 2 for each token and parameter but those of the vocabulary's table; training three times that.
-
-    Args:
-        n_parameters: Of the model.
-        n_trained: Pairs in all steps.
-        n_scored: Pairs in all evaluations.
     """
     return n_parameters * _PAIR_TOKENS * (3 * n_trained + n_scored)
 

@@ -25,9 +25,7 @@ _NARROW = 0.25
 def distil(context: CycleContext, n_cycles: int) -> list[list[Model]]:
     """Run self-distillation with one member, mutual distillation with several (paper, sections 2.2 to 2.4).
 
-    Args:
-        context: Pairs, members, settings, and who computes the stages.
-        n_cycles: How many times bi -> cross -> bi, at most.
+    `n_cycles` is the highest number of cycles: they end earlier where none improves any more.
 
     Returns:
         What each cycle made: the cross-encoders, then the bi-encoders; only these in standard self-distillation
@@ -50,13 +48,9 @@ def learn(
 ) -> list[Model]:
     """Train one student of each member: teachers score the pairs, labels are made of the scores, students learn them.
 
-    Args:
-        context: Pairs, members, settings, and who computes the stages.
-        members: Whose students: positions among the members.
-        form: What they are to be.
-        cycle: From 1.
-        teachers: Whose labels they learn: the mean of all (section 2.4) or, where members do not share labels, each
-            its own. For bi-encoders the base models teach too, as far as the settings say so.
+    They learn the mean of all teachers' labels (section 2.4) or, where members do not share labels, each its own. For
+    bi-encoders the base models teach too, as far as the settings say so. Members are given by their positions, from 0;
+    cycles count from 1.
     """
     shared = context.config.share_labels
     groups = [list(teachers)] if shared else [[teacher] for teacher in teachers]

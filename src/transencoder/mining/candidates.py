@@ -115,9 +115,7 @@ class Candidates:
 def score_candidates(corpora: Corpora, **found: np.ndarray) -> Candidates:
     """Score what all sources found, each pair once and no sentence with itself, in order of rows.
 
-    Args:
-        corpora: Where the sentences lie.
-        found: Of each of `SOURCES` pairs of rows, int32 (n, 2).
+    Of each of `SOURCES`, `found` has pairs of rows, int32 (n, 2).
     """
     sources = np.repeat(np.arange(len(SOURCES), dtype=np.uint8), [len(found[source]) for source in SOURCES])
     pairs = np.concatenate([found[source] for source in SOURCES])

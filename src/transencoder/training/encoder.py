@@ -36,15 +36,6 @@ class EncoderContext(Context[EncoderConfig]):
     """What is trained: the base model, or the smaller model that is cut from it."""
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """What training came to."""
-
-    model: Model
-    teachers: list[label_teachers.LabellingTeacher]
-    n_pairs: int
-
-
 class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
     """A run that makes a bi-encoder.
 
@@ -83,12 +74,12 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         context.base = _cut(context, base)
         return context
 
-    def train(self, context: EncoderContext) -> _Trained:
-        """Build the pairs, what teachers say of them, and the training."""
+    def train(self, context: EncoderContext) -> tuple[Model, dict[int, Path]]:
+        """Build the pairs, what teachers say of them, and the training; return the teachers that learned too."""
         config, data = context.config, context.data
         pairs = _training_pairs(context)
         given, teacher = config.rows.text.labels, config.distillation
-        labels = [] if given is None else label_teachers.label(context.make, config, given, data.dev, pairs)
+        labels, learned = ([], {}) if given is None else label_teachers.label(context, given, pairs)
         embeddings = None
         if teacher is not None and self.teacher is not None:
             embeddings = context.make(
@@ -105,7 +96,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             name="bi-encoder",
             pairs=pairs,
             embeddings=embeddings,
-            teachers=tuple(each.labels for each in labels),
+            teachers=tuple(labels),
             base=context.base,
             helpers=tuple(
                 stages.Weights(encoders.weights_fingerprint(parts.fetch_helper(config, each)))
@@ -125,12 +116,12 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             n_texts=len(data.training),
         )
         record = context.make(stage)
-        model = trained_model("bi", record, n_parameters=context.base.n_parameters)
-        return _Trained(model, labels, len(pairs.data))
+        return trained_model("bi", record, n_parameters=context.base.n_parameters), learned
 
-    def measure(self, context: EncoderContext, trained: _Trained) -> Outcome:
+    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Path]]) -> Outcome:
         """Score base model and student, and measure how small and fast the student is."""
-        model, fitted = trained.model, trained.model.fitted or {}
+        model, teachers = trained
+        fitted = model.fitted or {}
         (worth,) = measured(context, {"": {"start": context.base, "bi": model}})
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}
@@ -144,7 +135,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             dev=worth.dev,
             scores=worth.scores,
             details=details,
-            teachers=label_teachers.teachers_to_export(trained.teachers, trained.n_pairs),
+            teachers=label_teachers.teachers_to_export(teachers, len(context.data.training)),
         )
 
     def lines(self, context: EncoderContext, planner: Planner) -> list[str]:

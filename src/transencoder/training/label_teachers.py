@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,18 @@ from sentence_transformers import CrossEncoder
 from transencoder import distributed, encoders
 from transencoder.configs import Precision
 from transencoder.configs.run import LabelledRows, RunConfig
-from transencoder.context import Model, Rows, Scored, Training, Work, base_model, metrics_of, operations, trained_model
+from transencoder.context import (
+    Context,
+    Model,
+    Rows,
+    Scored,
+    Training,
+    Work,
+    base_model,
+    metrics_of,
+    operations,
+    trained_model,
+)
 from transencoder.errors import InputError, plural
 from transencoder.fit import Fitted, TrainingData, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
@@ -29,16 +40,6 @@ logger = logging.getLogger(__name__)
 
 _LABELS = "labels.parquet"
 _CHUNK = 1 << 13
-
-
-@dataclass(frozen=True)
-class LabellingTeacher:
-    """A cross-encoder that teaches."""
-
-    labels: StageRecord
-    """The stage of what it says of the pairs."""
-    model: Path | None
-    """Where it is, if it learned the labels in this run; None: it had before."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -147,30 +148,27 @@ class TeacherLabels(Stage[Work]):
         return clipped[:, None]
 
 
-def label(
-    make: Callable[[Stage[Work]], StageRecord],
-    config: RunConfig,
-    given: LabelledRows,
-    dev: Scored | None,
-    pairs: Rows,
-) -> list[LabellingTeacher]:
+def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list[StageRecord], dict[int, Path]]:
     """Have each teacher label the pairs; teachers that have not learned the labels do so first.
 
+    Returns:
+        What each says of the pairs; and, by number, the folders of those that learned the labels in this run.
+
     Raises:
-        InputError: A teacher that cannot be had, or with other classes.
+        InputError: A teacher that cannot be had or cannot learn them, or with other classes.
     """
-    are_ready = learned_teachers(config, given)  # all of them are looked at before the first is trained
-    teachers = []
-    for number, (name, is_ready) in enumerate(zip(given.teachers, are_ready, strict=True), 1):
-        model = base_model(_fetched(config, name), f"teacher-{number}", form="cross")
-        learned = None
+    config, labels, learned = context.config, [], {}
+    folders = [_fetched(config, name) for name in given.teachers]
+    are_ready = [_is_ready(given, folder) for folder in folders]  # all of them, before the first is trained
+    for number, (folder, is_ready) in enumerate(zip(folders, are_ready, strict=True), 1):
+        model = base_model(folder, f"teacher-{number}", form="cross")
         if not is_ready:
-            record = make(
+            record = context.make(
                 LabelTeacher(
                     name=f"teacher-{number}/cross-encoder",
                     pairs=pairs,
                     base=model,
-                    dev=dev if given.kind == "scores" else None,  # it scores pairs as dev does
+                    dev=context.data.dev if given.kind == "scores" else None,  # it scores pairs as dev does
                     classes=given.class_names,
                     fit=given.teachers_fit,
                     new_head=given.new_head,
@@ -179,34 +177,17 @@ def label(
                 )
             )
             model = trained_model("cross", record, n_parameters=model.n_parameters)
-            learned = model.folder
-        labels = make(
-            TeacherLabels(
-                name=f"teacher-{number}/labels",
-                pairs=pairs,
-                teacher=model,
-                classes=given.class_names,
-                max_length=given.teachers_fit.max_length,
-                precision=config.precision,
-            )
+            learned[number] = model.folder
+        stage = TeacherLabels(
+            name=f"teacher-{number}/labels",
+            pairs=pairs,
+            teacher=model,
+            classes=given.class_names,
+            max_length=given.teachers_fit.max_length,
+            precision=config.precision,
         )
-        teachers.append(LabellingTeacher(labels, learned))
-    return teachers
-
-
-def learned_teachers(config: RunConfig, given: LabelledRows) -> list[bool]:
-    """Return which teachers have learned these classes, or scores, already, and are taken as they are.
-
-    Raises:
-        InputError: A teacher that cannot be had or cannot learn them, or with other classes.
-    """
-    learned = []
-    for name in given.teachers:
-        folder = _fetched(config, name)
-        learned.append(_has_learned(given, folder))
-        if not learned[-1]:
-            encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
-    return learned
+        labels.append(context.make(stage))
+    return labels, learned
 
 
 def check_teachers(config: RunConfig, given: LabelledRows) -> None:
@@ -217,24 +198,20 @@ def check_teachers(config: RunConfig, given: LabelledRows) -> None:
         check_lora()
 
 
-def teachers_to_export(teachers: Sequence[LabellingTeacher], n_gold: int) -> dict[int, tuple[Path, str]]:
+def teachers_to_export(learned: Mapping[int, Path], n_gold: int) -> dict[int, tuple[Path, str]]:
     """Return folders and cards of the teachers that learned the labels here, by number."""
     found = {}
-    for number, teacher in enumerate(teachers, 1):
-        if teacher.model is not None:
-            classes = ", ".join(encoders.classes_of(teacher.model))
-            what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
-            found[number] = teacher.model, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
+    for number, folder in learned.items():
+        classes = ", ".join(encoders.classes_of(folder))
+        what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
+        found[number] = folder, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
     return found
 
 
 def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) -> np.ndarray:
     """Return what the loss takes as labels: gold, then each teacher's: (n, targets * classes), of scores (n, targets).
 
-    Args:
-        pairs: With `label`.
-        labels: The stages of what teachers say.
-        n_classes: 0: scores.
+    Scores have no classes, `n_classes` 0.
     """
     column = pairs.select_columns("label").with_format("arrow")[:]["label"]
     gold: np.ndarray = column.to_numpy().astype(np.float32)
@@ -262,8 +239,16 @@ def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs
         )
 
 
+def _is_ready(given: LabelledRows, folder: Path) -> bool:
+    """Return whether a teacher has learned such labels already; refuse one that has not and cannot."""
+    is_ready = _has_learned(given, folder)
+    if not is_ready:
+        encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
+    return is_ready
+
+
 def _has_learned(given: LabelledRows, folder: Path) -> bool:
-    """Return whether a teacher is a cross-encoder with such outputs already, and is taken as it is.
+    """Return whether a teacher is a cross-encoder with such outputs already.
 
     Raises:
         InputError: It has other classes.

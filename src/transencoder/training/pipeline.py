@@ -43,9 +43,7 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     def open(self, executor: Executor, run_folder: Path | None) -> ContextT:
         """Read the data and return what the stages are built with.
 
-        Args:
-            executor: Who computes the stages.
-            run_folder: Where bad rows go if they are skipped; None: nowhere.
+        Skipped bad rows go to the run folder; None: nowhere.
         """
 
     @abstractmethod
