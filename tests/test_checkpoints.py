@@ -93,3 +93,16 @@ def test_an_undefined_metric_is_recorded_as_none_and_never_best(keeper):
     keeper.evaluate(2, -3.0)
     keeper.evaluate(3, float("nan"))
     assert (keeper.keep.best, keeper.keep.best_step) == (-3.0, 2)
+
+
+@pytest.mark.parametrize("content", [b"", b"other bytes", None])
+def test_a_damaged_checkpoint_is_left_with_a_line_and_never_taken(keeper, tmp_path, content, caplog):
+    keeper.evaluate(1, 10.0)
+    keeper.save(1)
+    weights = tmp_path / "checkpoint-1" / "best.safetensors"
+    if content is None:
+        weights.unlink()
+    else:
+        weights.write_bytes(content)
+    assert newest_checkpoint(tmp_path) is None and not list(tmp_path.iterdir())
+    assert caplog.messages[0].startswith("a checkpoint is damaged and not used") and str(weights) in caplog.text

@@ -205,3 +205,17 @@ def test_only_what_is_read_stays_on_disk(bi, pairs, tmp_path):
     TokenCache(tmp_path).sentences(bi, pairs)
     files = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {"about.json", "ids.bin", "index.npy", "offsets.npy", "types.bin"}
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "types.bin", "offsets.npy", "index.npy", "about.json"])
+@pytest.mark.parametrize(
+    "damage", [lambda content: b"", lambda content: bytes(len(content)), lambda content: content[:-1]]
+)
+def test_damaged_tokens_are_made_again(bi, pairs, tmp_path, name, damage, caplog):
+    before = TokenCache(tmp_path).sentences(bi, pairs)
+    expected = before.tokens.ids.copy()
+    path = next(tmp_path.glob("sentences-*")) / name
+    path.write_bytes(damage(path.read_bytes()))
+    after = TokenCache(tmp_path).sentences(bi, pairs)
+    np.testing.assert_array_equal(after.tokens.ids, expected)
+    assert caplog.messages[0].startswith("tokens are damaged, their texts are tokenised again") and name in caplog.text

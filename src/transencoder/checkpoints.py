@@ -1,6 +1,6 @@
 """Checkpoints inside a fit: each holds the best weights so far, and counts only when its marker says it is complete."""
 
-import json
+import logging
 import math
 import shutil
 from collections.abc import Iterator
@@ -14,7 +14,16 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from transencoder import distributed
 from transencoder.files import sync
-from transencoder.runs import atomic_json
+from transencoder.runs.files import (
+    DamagedError,
+    check_files,
+    files_under,
+    read_checked_json,
+    sync_files,
+    write_checked_json,
+)
+
+logger = logging.getLogger(__name__)
 
 _MARKER = "complete.json"
 _BEST = "best.safetensors"
@@ -26,13 +35,31 @@ _FOLLOWER = "follower."
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in `folder`; what is not complete, or older, is deleted."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
-    complete = [path for path in found if (path / _MARKER).exists()]
-    for path in found:
-        if path not in complete[-1:]:
+    """Return the last checkpoint in `folder` that is whole; all others are deleted, damaged ones with a warning."""
+    newest = next(filter(_is_whole, sorted(folder.glob("checkpoint-*"), key=_step, reverse=True)), None)
+    _delete_all_but(newest, folder)
+    return newest
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        check_files(checkpoint, read_checked_json(checkpoint / _MARKER).get("files", {}))
+    except FileNotFoundError:
+        return False  # the process was killed while it was being written
+    except DamagedError as error:
+        logger.warning("a checkpoint is damaged and not used, training goes on from before it: %s", error)
+        return False
+    return True
+
+
+def _delete_all_but(kept: Path | None, folder: Path) -> None:
+    for path in folder.glob("checkpoint-*"):
+        if path != kept:
             shutil.rmtree(path)
-    return complete[-1] if complete else None
 
 
 class KeepBest(TrainerCallback):
@@ -60,7 +87,7 @@ class KeepBest(TrainerCallback):
         """Take up what a checkpoint says."""
         if checkpoint is None:
             return
-        record = json.loads((checkpoint / _MARKER).read_text())
+        record = read_checked_json(checkpoint / _MARKER)
         self.best, self.best_step = record["best"], record["best_step"]
         self.curve = [(step, value) for step, value in record["curve"]]
         self.others = [(step, values) for step, values in record["others"]]
@@ -105,12 +132,19 @@ class KeepBest(TrainerCallback):
             save_file(self._weights, checkpoint / _BEST)
         if self.loss is not None and (own := own_state(self.loss)):
             save_file(own, checkpoint / _LOSS)
-        for path in checkpoint.rglob("*"):
-            if path.is_file():
-                sync(path)
-        record = {"best": self.best, "best_step": self.best_step, "curve": self.curve, "others": self.others}
-        atomic_json(checkpoint / _MARKER, record)
-        newest_checkpoint(self.folder)
+        record = {
+            "format": 2,
+            "best": self.best,
+            "best_step": self.best_step,
+            "curve": self.curve,
+            "others": self.others,
+            "files": sync_files(
+                checkpoint, (path.relative_to(checkpoint).as_posix() for path in files_under(checkpoint))
+            ),
+        }
+        write_checked_json(checkpoint / _MARKER, record)
+        sync(self.folder)
+        _delete_all_but(checkpoint, self.folder)
 
 
 def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:

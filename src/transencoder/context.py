@@ -14,7 +14,14 @@ from sentence_transformers import SentenceTransformer
 
 from transencoder import distributed
 from transencoder.configs import FitConfig, Form, Pooling, Precision, Texts
-from transencoder.encoders import count_parameters, gives_logits, load_bi, load_trained, weights_fingerprint
+from transencoder.encoders import (
+    count_parameters,
+    forget_last_call,
+    gives_logits,
+    load_bi,
+    load_trained,
+    weights_fingerprint,
+)
 from transencoder.evaluation import LabelledSet, measure
 from transencoder.fit import Session, steps_in_all
 from transencoder.models import OWN_PROMPTS, Prompts
@@ -245,6 +252,7 @@ class Training(Stage[Work]):
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save the model."""
         model, fitted = computed
+        forget_last_call(model.tokenizer)
         model.save_pretrained(str(work.folder / "model"), create_model_card=False)
         return asdict(fitted)
 

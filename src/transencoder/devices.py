@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from transencoder.configs import Precision
-from transencoder.errors import InputError
+from transencoder.errors import InputError, reason_of
 
 _SHORT = 128
 """Tokens up to which attention is done by plain products. Faster at 15 and 30 tokens; longer ones were not measured."""
@@ -37,7 +37,7 @@ def checked_device(name: str) -> str:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = reason_of(error)
         raise InputError(
             f"device is {name!r}, which cannot be used here ({reason}). Give cpu, cuda or cuda:0 where there is a GPU, "
             "or leave it out to take the best there is"

@@ -37,6 +37,12 @@ def shorten(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit + 2 else text[:limit] + "..."
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error's message, at most 200 characters and without a full stop, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0][:200].rstrip(". ") if lines else type(error).__name__
+
+
 def plural(count: int, noun: str) -> str:
     """Return `1 field`, `3 fields`, with thousands marked."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -18,7 +18,7 @@ from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
 from transencoder.encoders import load_trained, weights_fingerprint
-from transencoder.errors import InputError
+from transencoder.errors import InputError, reason_of
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
 from transencoder.runs.files import atomic_json
@@ -330,7 +330,7 @@ def push(
             repo_id, token=token, private=is_private, exist_ok=is_update, revision=branch, local_model_path=str(folder)
         )
     except (HfHubHTTPError, OSError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        reason = reason_of(error)
         raise InputError(
             f"{repo_id} could not be pushed ({reason}). Check the token, that it may write, and the network; where the "
             "repository is there already, say that it is an update (is_update, --update)"

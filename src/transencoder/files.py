@@ -23,16 +23,22 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def whole_folder(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     """Give a new folder to write to; at the end it is moved to its path, after an error it is removed.
 
+    Args:
+        path: Where the folder goes.
+        replaces: Whether it takes the place of a folder that is there.
+
     Raises:
-        OSError: At the end, where the path holds something else than an empty folder.
+        OSError: At the end, where the path holds something else than an empty folder and nothing is replaced.
     """
     draft = draft_of(path)
     draft.mkdir()
     try:
         yield draft
+        if replaces:
+            remove_folder(path)
         move_into_place(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -63,3 +69,23 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
+    doomed = draft_of(folder)
+    try:
+        os.replace(folder, doomed)
+    except FileNotFoundError:
+        return
+    sync(folder.parent)
+    shutil.rmtree(doomed)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what killed processes left directly in a folder under temporary names."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)

@@ -1,12 +1,11 @@
 """What can be read off a finished run: its tests by metric, its forms, which models look weak, what its stages keep."""
 
-import json
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,7 +16,8 @@ from transencoder.configs import Form
 from transencoder.errors import RunError, number
 from transencoder.metrics import Draws, metric_draws, row_intervals
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Cycle, DataRecord, IntervalRecord, Result
-from transencoder.runs import finished_stage
+from transencoder.runs import stage_file
+from transencoder.runs.files import DamagedError, read_checked_json
 
 logger = logging.getLogger(__name__)
 
@@ -46,18 +46,15 @@ def read_result(run_folder: str | Path) -> Result:
             f"the run in {path.parent} is not finished (it has no result.json); run the same command again to go on"
         )
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(
-            f"{path} is damaged ({error}); delete it and run the same command again: finished stages are reused"
-        ) from error
-    absent = sorted(Result.__required_keys__ - set(record)) if isinstance(record, dict) else ["everything"]
+        record = read_checked_json(path)
+    except DamagedError as error:
+        raise RunError(f"{error}. Run the same command again: finished stages are reused") from error
+    absent = sorted(Result.__required_keys__ - set(record))
     if absent:
         raise RunError(
             f"{path} lacks {', '.join(absent)}; it was not written by this version: run the same command again"
         )
-    result: Result = record
-    return result
+    return cast(Result, record)
 
 
 def of_member(result: Result, number: int) -> Result:
@@ -298,13 +295,11 @@ class Evidence:
 
     def _read(self, stage: str, name: str, read: Callable[[Path], Read]) -> Read | None:
         key = next((each["key"] for each in self.result["stages"] if each["name"] == stage), None)
-        folder = None if key is None else finished_stage(self.folder, stage, key)
-        if folder is None or not (folder / name).is_file():
-            return None
         try:
-            return read(folder / name)
-        except (OSError, ValueError, KeyError) as error:
-            logger.warning("%s cannot be read (%s): the report goes without it", folder / name, error)
+            path = None if key is None else stage_file(self.folder, stage, key, name)
+            return None if path is None else read(path)
+        except (OSError, ValueError, KeyError, DamagedError) as error:
+            logger.warning("%s: the report goes without it", error)
             return None
 
 

@@ -6,6 +6,7 @@ and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of len
 
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -24,13 +25,23 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import progress
-from transencoder.files import whole_folder
+from transencoder.files import remove_folder, whole_folder
 from transencoder.pairs import fingerprint, text_hashes
+from transencoder.runs.files import (
+    DamagedError,
+    check_files,
+    read_checked_json,
+    sync_files,
+    write_checked_json,
+)
+
+logger = logging.getLogger(__name__)
 
 _CHUNK = 1024
 _PARTITIONS = 64
 _BLOCK = 1 << 18
 _FIRSTS = ".firsts.bin"
+_ABOUT = "about.json"
 _SIDE = re.compile(r"sentence\d+")
 
 Encoder = SentenceTransformer | CrossEncoder
@@ -122,6 +133,7 @@ class TokenCache:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="transencoder-")) if folder is None else folder
         self._fingerprints: dict[str, str] = {}
+        self._checked: set[Path] = set()
         if folder is None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -163,7 +175,7 @@ class TokenCache:
     def _folder(self, kind: str, model: Encoder, pairs: Dataset, prompt: str | None, build: Any) -> Path:
         what = json.dumps([kind, self._fingerprint(pairs), _reader(model), prompt])
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
-        if not folder.exists():
+        if folder not in self._checked and not _is_whole(folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
                 with whole_folder(folder) as draft:
@@ -171,6 +183,7 @@ class TokenCache:
             except OSError:
                 if not folder.exists():  # another rank was quicker otherwise
                     raise
+        self._checked.add(folder)
         return folder
 
     def _fingerprint(self, pairs: Dataset) -> str:
@@ -179,6 +192,21 @@ class TokenCache:
         if known not in self._fingerprints:
             self._fingerprints[known] = fingerprint(pairs.select_columns(_sides(pairs)))
         return self._fingerprints[known]
+
+
+def _is_whole(folder: Path) -> bool:
+    """Tell whether tokens are there and are what was written; what is damaged is removed with a warning."""
+    if not folder.exists():
+        return False
+    try:
+        check_files(folder, read_checked_json(folder / _ABOUT)["files"])
+        return True
+    except (FileNotFoundError, KeyError):
+        logger.info("%s has no checksums, its texts are tokenised again", folder)  # of an earlier version
+    except DamagedError as error:
+        logger.warning("tokens are damaged, their texts are tokenised again: %s", error)
+    remove_folder(folder)
+    return False
 
 
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
@@ -240,16 +268,20 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
             advance(len(chunk))
     offsets.flush()
     pad_id, pad_left = model.tokenizer.pad_token_id or 0, model.tokenizer.padding_side == "left"
-    (folder / "about.json").write_text(json.dumps({"pad_id": pad_id, "pad_left": pad_left, "extras": extras}))
+    files = sync_files(folder, sorted(path.name for path in folder.iterdir() if path.name != _FIRSTS))
+    about = {"format": 2, "pad_id": pad_id, "pad_left": pad_left, "extras": extras, "files": files}
+    write_checked_json(folder / _ABOUT, about)
 
 
 def _open_tokens(folder: Path) -> Tokens:
-    about = json.loads((folder / "about.json").read_text())
+    about = read_checked_json(folder / _ABOUT)
     return Tokens(
         ids=_memory_map(folder / "ids.bin", np.int32),
         types=_memory_map(folder / "types.bin", np.uint8),
         offsets=np.load(folder / "offsets.npy", mmap_mode="r"),
-        **about,
+        pad_id=about["pad_id"],
+        pad_left=about["pad_left"],
+        extras=about["extras"],
     )
 
 

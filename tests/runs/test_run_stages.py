@@ -282,3 +282,13 @@ def test_setting_aside_goes_on_after_a_kill_and_then_replaces_what_was_there(ope
     finish(3)
     assert aside() == ["2", "2"]
     assert (run_folder / "previous" / "recipe.toml").read_text() == "seed = 2"
+
+
+def test_a_record_whose_result_was_changed_is_computed_again(open_run, write_number, caplog):
+    with open_run() as run:
+        folder = run.stage("one", config={}, compute=write_number(1)).folder
+    record = folder / "stage.json"
+    record.write_text(record.read_text().replace('"seconds": ', '"seconds": 8'))
+    with open_run() as run:
+        assert not run.stage("one", config={}, compute=write_number(1)).reused
+    assert "stage.json has changed: its sha256 is not the recorded one" in caplog.text

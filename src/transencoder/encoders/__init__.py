@@ -5,10 +5,12 @@ from transencoder.encoders.files import count_parameters as count_parameters
 from transencoder.encoders.files import fetch as fetch
 from transencoder.encoders.files import is_cross as is_cross
 from transencoder.encoders.files import weights_fingerprint as weights_fingerprint
+from transencoder.encoders.files import write_checksums as write_checksums
 from transencoder.encoders.loading import as_logits as as_logits
 from transencoder.encoders.loading import backbone as backbone
 from transencoder.encoders.loading import check_cross_start as check_cross_start
 from transencoder.encoders.loading import check_length as check_length
+from transencoder.encoders.loading import forget_last_call as forget_last_call
 from transencoder.encoders.loading import gives_logits as gives_logits
 from transencoder.encoders.loading import language_model_head as language_model_head
 from transencoder.encoders.loading import load_bi as load_bi

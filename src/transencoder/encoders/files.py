@@ -14,8 +14,9 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from transencoder.configs import Form
-from transencoder.errors import InputError
+from transencoder.errors import InputError, reason_of
 from transencoder.models import resolve_model
+from transencoder.runs.files import sha256_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +24,8 @@ _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 """In the names of a transformer's weights."""
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
+_SUMS = "SHA256SUMS"
+"""File of a trained model with the hashes of its other files, in the format of the tool sha256sum."""
 _JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
 """Files that the libraries read; there may be others beside them."""
 
@@ -59,9 +62,10 @@ def fetch(
         folder = _download(name, hub_id, revision or own_revision or None, token, cache_folder)
     if (folder / "recipe.toml").exists():
         folder = _model_of_run(name, folder, form)
-    if not any(folder.rglob("*.safetensors")):
+    if not any(folder.rglob("*.safetensors")) or any(_is_loaded(path) for path in folder.rglob("*.bin")):
         raise InputError(
-            f"{name} has no .safetensors file in {folder}; pickled weights are not loaded, since they can run code. "
+            f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since they can "
+            "run code. "
             "The hub has many such models converted, in a pull request named `Adding safetensors variant of this "
             f"model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
             "transformers' save_pretrained and give that folder"
@@ -70,6 +74,7 @@ def fetch(
         raise InputError(
             f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
+    _check_sums(name, folder)
     _check_whole(name, folder)
     return folder
 
@@ -77,10 +82,15 @@ def fetch(
 def weights_fingerprint(folder: Path) -> str:
     """Return a SHA-256 of a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern)):
-        with path.open("rb") as file:
-            digest.update(f"{path.relative_to(folder)}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    for path in _model_files(folder):
+        digest.update(f"{path.relative_to(folder)}\0{sha256_of(path)}\n".encode())
     return digest.hexdigest()
+
+
+def write_checksums(folder: Path) -> None:
+    """Write `SHA256SUMS`, of the files that a model is loaded from, for `fetch` and for `sha256sum --check`."""
+    lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in _model_files(folder)]
+    (folder / _SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
@@ -149,14 +159,39 @@ def _download(name: str, hub_id: str, revision: str | None, token: str | None, c
 
     logger.info("%s is no local folder; it is taken from the hub, or from the hub's cache", name)
     try:
-        found = snapshot_download(hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=_FILES)
+        found = snapshot_download(
+            hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=[*_FILES, _SUMS]
+        )
     except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give it ({_short_reason(error)}). "
+            f"the model {name!r} is no local folder, and the hub did not give it ({reason_of(error)}). "
             "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
             "or check the id, the revision, the token and the network"
         ) from error
     return Path(found)
+
+
+def _model_files(folder: Path) -> list[Path]:
+    return sorted(path for pattern in _FILES for path in folder.rglob(pattern))
+
+
+def _is_loaded(weights: Path) -> bool:
+    """Tell whether the libraries would load these pickled weights: they have these names and no safetensors beside."""
+    stem = {"pytorch_model": "model", "adapter_model": "adapter_model"}.get(weights.stem.partition("-")[0])
+    return stem is not None and not any(weights.parent.glob(f"{stem}.safetensors*"))
+
+
+def _check_sums(name: str, folder: Path) -> None:
+    """Refuse a model whose files are not those that its `SHA256SUMS` lists, where it has one."""
+    if not (folder / _SUMS).exists():
+        return
+    for line in (folder / _SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
+        digest, _, path = line.partition("  ")
+        if not (folder / path).is_file() or sha256_of(folder / path) != digest:
+            raise InputError(
+                f"{name} is damaged: {folder / path} is not what {_SUMS} in {folder} says. {_AGAIN}; "
+                f"if you changed it yourself, delete {_SUMS}"
+            )
 
 
 def _check_whole(name: str, folder: Path) -> None:
@@ -185,12 +220,7 @@ def _refused(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         remedy = "Install what it needs" if isinstance(error, ImportError) else _AGAIN
-        raise InputError(f"{what} ({_short_reason(error)}). {remedy}") from error
-
-
-def _short_reason(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200].rstrip(". ") if lines else type(error).__name__
+        raise InputError(f"{what} ({reason_of(error)}). {remedy}") from error
 
 
 def _is_transformer(folder: Path) -> bool:
@@ -218,7 +248,12 @@ def _check_weights(name: str, folder: Path) -> None:
     kind = AutoModelForSequenceClassification if is_classifier(folder) else AutoModel
     with _refused(f"{name} is no model that transformers can make by itself from {folder}"), without_load_reports():
         _, report = kind.from_pretrained(
-            folder, device_map="meta", ignore_mismatched_sizes=True, output_loading_info=True, trust_remote_code=False
+            folder,
+            device_map="meta",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            trust_remote_code=False,
+            use_safetensors=True,
         )
     misfits = [
         f"{weight} is {tuple(found)} in the weights and {tuple(wanted)} by the config"

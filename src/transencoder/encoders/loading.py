@@ -15,7 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from transencoder import configs
 from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
-from transencoder.errors import InputError, plural
+from transencoder.errors import InputError, plural, reason_of
 from transencoder.models import OWN_PROMPTS, Prompts
 
 _SCORE = "transencoder_score"
@@ -170,7 +170,7 @@ def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple
             torch.manual_seed(seed)
             model, report = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
     except ValueError as error:  # an architecture without masked language models
-        raise _refusal(folder, str(error).splitlines()[0]) from error
+        raise _refusal(folder, reason_of(error)) from error
     encoder = f"{model.base_model_prefix}."
     if missing := [name for name in report["missing_keys"] if name.startswith(encoder) or not new_head]:
         raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
@@ -215,6 +215,16 @@ def as_logits(model: CrossEncoder) -> None:
 def gives_logits(model: CrossEncoder) -> bool:
     """Return whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
     return getattr(transformer_of(model).config, _SCORE, None) == "logit"
+
+
+def forget_last_call(tokenizer: Any) -> None:
+    """Clear the truncation and padding that a fast tokenizer keeps of its last call and would save with the model.
+
+    What it was called with last depends on what was tokenised before: a resumed run would save another file.
+    """
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
 
 
 def transplant(source: nn.Module, target: nn.Module) -> None:

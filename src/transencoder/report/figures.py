@@ -1,9 +1,7 @@
 """Figures of a report: marks as data, drawn once by matplotlib, as SVG for the page and as PNG beside it."""
 
 import io
-import os
 import re
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 from markupsafe import Markup
+
+from transencoder.files import remove_folder, whole_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -166,16 +166,11 @@ def write_plots(plots: Sequence[Plot], folder: Path) -> dict[str, Markup]:
     Returns:
         Name of a plot -> its SVG, whose colours are the page's.
     """
-    unfinished = folder.with_name(f".tmp-{folder.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    drawings = {plot.name: draw(plot, unfinished / f"{plot.name}.png") for plot in plots}
-    shutil.rmtree(folder, ignore_errors=True)
-    if plots:
-        os.replace(unfinished, folder)
-    else:
-        unfinished.rmdir()
-    return drawings
+    if not plots:
+        remove_folder(folder)
+        return {}
+    with whole_folder(folder, replaces=True) as draft:
+        return {plot.name: draw(plot, draft / f"{plot.name}.png") for plot in plots}
 
 
 def draw(plot: Plot, png: Path) -> Markup:

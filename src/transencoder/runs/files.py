@@ -13,14 +13,14 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from transencoder.errors import InputError, RunError, TransencoderError
-from transencoder.files import TEMPORARY, draft_of, sync, whole_file
+from transencoder.errors import InputError, RunError, TransencoderError, reason_of
+from transencoder.files import sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
@@ -31,6 +31,9 @@ _WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os e
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
+
+_OWN_HASH = "sha256"
+"""Name, in a record, of the sha256 (hex) of the rest of it."""
 
 
 def canonical_json(value: object, what: str = "") -> str:
@@ -121,6 +124,40 @@ def atomic_json(path: str | Path, value: object) -> None:
     atomic_write_text(path, text + "\n")
 
 
+def write_checked_json(path: Path, content: Mapping[str, object]) -> None:
+    """Write a record as `atomic_json` does, with the sha256 of its own content, which `read_checked_json` checks."""
+    recorded = plain(content, path.name)
+    atomic_json(path, {**content, _OWN_HASH: _hash_of(recorded)})
+
+
+def read_checked_json(path: Path) -> dict[str, Any]:
+    """Return the content of a record, after checking that it is what was written.
+
+    Raises:
+        FileNotFoundError: There is none.
+        DamagedError: It is not what was written; the message names the file. Records of format 1 have no hash.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
+    if not isinstance(content, dict):
+        raise DamagedError(f"{path} is no record")
+    own_hash = content.pop(_OWN_HASH, None)
+    if own_hash is None and content.get("format", 1) == 1:
+        return content
+    if own_hash != _hash_of(content):
+        raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
+    return content
+
+
+def _hash_of(content: Json) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def atomic_write_text(path: str | Path, text: str) -> None:
     """Write text as UTF-8; after a crash the file holds the old or the new content, never a part."""
     atomic_write_bytes(path, text.encode())
@@ -139,30 +176,49 @@ def atomic_write_bytes(path: str | Path, content: bytes) -> None:
         draft.write_bytes(content)
 
 
-def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
-    doomed = draft_of(folder)
-    try:
-        os.replace(folder, doomed)
-    except FileNotFoundError:
-        return
-    sync(folder.parent)
-    shutil.rmtree(doomed)
+class Checksum(TypedDict):
+    """What tells whether a file is still what was written."""
+
+    sha256: str
+    size: int
+    """Bytes."""
 
 
-def remove_temporary(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder under temporary names."""
-    for path in folder.glob(f"{TEMPORARY}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+class DamagedError(RunError):
+    """A file that is no longer what was written; the message names it."""
 
 
-def sync_and_hash(path: Path) -> tuple[str, int]:
-    """Bring a file to the disk and return its sha256 (hex) and its size in bytes."""
-    sync(path)
-    return sha256_of(path), path.stat().st_size
+def sync_files(folder: Path, names: Iterable[str]) -> dict[str, Checksum]:
+    """Bring files of a folder, and the lists of their names, to the disk; return their checksums.
+
+    Args:
+        folder: The folder.
+        names: Paths relative to it, with `/`.
+    """
+    checksums: dict[str, Checksum] = {}
+    for name in names:
+        sync(folder / name)
+        checksums[name] = Checksum(sha256=sha256_of(folder / name), size=(folder / name).stat().st_size)
+    for parent in sorted({folder, *((folder / name).parent for name in checksums)}):
+        sync(parent)
+    return checksums
+
+
+def check_files(folder: Path, checksums: Mapping[str, Checksum]) -> None:
+    """Check that files are what was written.
+
+    Raises:
+        DamagedError: One is missing or another; the message names it.
+    """
+    for name, checksum in checksums.items():
+        path = folder / name
+        if not path.is_file():
+            raise DamagedError(f"{path} is missing")
+        size = path.stat().st_size
+        if size != checksum["size"]:
+            raise DamagedError(f"{path} has {size} bytes instead of {checksum['size']}")
+        if sha256_of(path) != checksum["sha256"]:
+            raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
 
 
 def sha256_of(path: Path) -> str:

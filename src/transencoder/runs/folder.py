@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from transencoder.errors import InputError, RunError, RunInUseError, plural
-from transencoder.files import TEMPORARY, sync
-from transencoder.runs.files import atomic_json, atomic_write_text, canonical_json, remove_folder, remove_temporary
+from transencoder.files import TEMPORARY, remove_folder, remove_temporary, sync
+from transencoder.runs.files import (
+    DamagedError,
+    atomic_json,
+    atomic_write_text,
+    canonical_json,
+    read_checked_json,
+)
 from transencoder.runs.log import LOG_NAME, changes, now, write_log
 from transencoder.runs.records import RECORD_NAME, STAGES_NAME
 
@@ -168,11 +174,11 @@ def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict
     """
     folder = Path(folder)
     try:
-        result = json.loads((folder / RESULT_NAME).read_bytes())
+        result = read_checked_json(folder / RESULT_NAME)
         expected = expected_hash or own_recipe_hash(folder)
-    except (OSError, ValueError, InputError):
+    except (OSError, ValueError, InputError, DamagedError):
         return None
-    return result if isinstance(result, dict) and result.get("recipe_sha256") == expected else None
+    return result if result.get("recipe_sha256") == expected else None
 
 
 def recipe_hash(method: str, recipe_toml: str) -> str:
@@ -220,8 +226,13 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
         remove_temporary(parent)
     own_hash = recipe_hash(environment["method"], recipe_toml)
     write_log(folder, "run_opened", {"recipe_sha256": own_hash, "environment": environment})
-    if (folder / RESULT_NAME).exists() and read_result(folder, expected_hash=own_hash) is None:
-        set_result_aside(folder, outputs, "is another recipe's")
+    try:
+        if read_checked_json(folder / RESULT_NAME).get("recipe_sha256") != own_hash:
+            set_result_aside(folder, outputs, "is another recipe's")
+    except FileNotFoundError:
+        pass
+    except DamagedError:
+        set_result_aside(folder, outputs, "is damaged")
     _note_changed_environment(folder, environment)
     n_done = len(list((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}")))
     if n_done:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from transencoder.errors import InputError, RunError
-from transencoder.files import TEMPORARY
+from transencoder.files import TEMPORARY, remove_folder, remove_temporary
 from transencoder.runs import folder as run_folder
-from transencoder.runs.files import folder_bytes, remove_folder, remove_temporary
+from transencoder.runs.files import folder_bytes
 from transencoder.runs.log import read_log, write_log
 from transencoder.runs.records import CHECKPOINTS_NAME, RECORD_NAME, STAGES_NAME
 

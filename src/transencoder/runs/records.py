@@ -1,38 +1,30 @@
 """A stage's record: what it was asked, what came out, and the proof that the files are still the same."""
 
-import json
-import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-from transencoder.errors import InputError, RunError
-from transencoder.files import TEMPORARY, sync
+from transencoder.errors import InputError
+from transencoder.files import TEMPORARY, move_into_place, remove_folder, remove_temporary
 from transencoder.runs.files import (
+    Checksum,
+    DamagedError,
     Json,
-    atomic_json,
+    check_files,
     files_under,
     plain,
-    remove_folder,
-    remove_temporary,
-    sha256_of,
-    sync_and_hash,
+    read_checked_json,
+    sync_files,
+    write_checked_json,
 )
 
 STAGES_NAME = "stages"
 RECORD_NAME = "stage.json"
 CHECKPOINTS_NAME = "checkpoints"
 _STAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
-
-
-class Output(TypedDict):
-    """One file of a stage."""
-
-    sha256: str
-    size: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +39,7 @@ class StageRecord:
     """Where the outputs are."""
     result: dict[str, Any] = field(default_factory=dict)
     """What `compute` returned, as JSON gives it back: the same whether the stage just ran or is reused."""
-    outputs: dict[str, Output] = field(default_factory=dict)
+    outputs: dict[str, Checksum] = field(default_factory=dict)
     """Every file of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
     started: str = ""
     """When the attempt that finished it began, ISO time in UTC."""
@@ -57,10 +49,6 @@ class StageRecord:
     """What it ran on: the content of environment.json at the time."""
     reused: bool = False
     """Whether it was done before this call; not stored."""
-
-
-class DamagedStageError(RunError):
-    """A stage that was done and is no longer whole; the message names the file."""
 
 
 def stage_folder_name(name: str, key: str) -> str:
@@ -77,18 +65,18 @@ def stage_folder_name(name: str, key: str) -> str:
 def write_record(draft: StageRecord, *, config: Json, inputs: Sequence[str]) -> StageRecord:
     """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
     content = {
-        "format": 1,
+        "format": 2,
         "name": draft.name,
         "key": draft.key,
         "config": config,
         "inputs": list(inputs),
         "result": plain(draft.result, "result"),
-        "outputs": _collect_outputs(draft.folder),
+        "outputs": sync_files(draft.folder, _outputs(draft.folder)),
         "started": draft.started,
         "seconds": round(draft.seconds, 3),
         "environment": dict(draft.environment),
     }
-    atomic_json(draft.folder / RECORD_NAME, content)
+    write_checked_json(draft.folder / RECORD_NAME, content)
     return _as_record(draft.folder, content, reused=False)
 
 
@@ -96,26 +84,36 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
     """Return the record of a finished stage after checking every output, or None when the stage is not done.
 
     Raises:
-        DamagedStageError: when the record or an output is not what it was.
+        DamagedError: when the record or an output is not what it was.
     """
     path = folder / RECORD_NAME
     try:
-        record = _as_record(folder, json.loads(path.read_bytes()), reused=True)
+        record = _as_record(folder, read_checked_json(path), reused=True)
+        if record.key != key:
+            raise DamagedError(f"{path} belongs to another stage, {record.key}")
+        check_files(folder, record.outputs)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedStageError(f"{path} is damaged ({error!r})") from error
-    if record.key != key:
-        raise DamagedStageError(f"{path} belongs to another stage, {record.key}")
-    for name, output in record.outputs.items():
-        _check_output(folder / name, output)
+    except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
+        raise DamagedError(f"{path} is damaged ({error!r})") from error
     return record
 
 
-def finished_stage(run_folder: Path, name: str, key: str) -> Path | None:
-    """Return the folder of a stage that is done, its files unchecked, or None where it is not there."""
-    folder = run_folder / STAGES_NAME / stage_folder_name(name, key)
-    return folder if (folder / RECORD_NAME).is_file() else None
+def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None:
+    """Return a file of a stage that is done, or None where there is none of that name.
+
+    Raises:
+        DamagedError: The file is not what it was.
+    """
+    folder = run_folder / STAGES_NAME / stage_folder_name(stage, key)
+    try:
+        outputs = read_checked_json(folder / RECORD_NAME)["outputs"]
+    except FileNotFoundError:
+        return None
+    if name not in outputs:
+        return None
+    check_files(folder, {name: outputs[name]})
+    return folder / name
 
 
 def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
@@ -123,16 +121,13 @@ def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
     try:
         if read_record(source, key) is None:
             return None
-    except (DamagedStageError, NotADirectoryError):
+    except DamagedError:
         return None
     unfinished = folder.with_name(f"{TEMPORARY}{folder.name}")
     remove_folder(unfinished)
     remove_folder(folder)  # an attempt that was interrupted
     shutil.copytree(source, unfinished, ignore=shutil.ignore_patterns(CHECKPOINTS_NAME))
-    for path in files_under(unfinished):
-        sync_and_hash(path)
-    os.replace(unfinished, folder)
-    sync(folder.parent)
+    move_into_place(unfinished, folder)
     return read_record(folder, key)
 
 
@@ -145,19 +140,12 @@ def drop_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _collect_outputs(folder: Path) -> dict[str, Output]:
-    outputs: dict[str, Output] = {}
-    parents = {folder}
+def _outputs(folder: Path) -> Iterator[str]:
+    """Yield the paths of a stage's files, relative to its folder."""
     for path in files_under(folder):
         name = path.relative_to(folder)
-        if name.parts[0] in (CHECKPOINTS_NAME, RECORD_NAME) or _is_temporary(name):
-            continue
-        sha256, size = sync_and_hash(path)
-        outputs[name.as_posix()] = Output(sha256=sha256, size=size)
-        parents.add(path.parent)
-    for parent in sorted(parents):
-        sync(parent)
-    return outputs
+        if name.parts[0] not in (CHECKPOINTS_NAME, RECORD_NAME) and not _is_temporary(name):
+            yield name.as_posix()
 
 
 def _is_temporary(name: Path) -> bool:
@@ -176,13 +164,3 @@ def _as_record(folder: Path, content: Mapping[str, Any], *, reused: bool) -> Sta
         environment=content["environment"],
         reused=reused,
     )
-
-
-def _check_output(path: Path, output: Output) -> None:
-    if not path.is_file():
-        raise DamagedStageError(f"{path} is missing")
-    size = path.stat().st_size
-    if size != output["size"]:
-        raise DamagedStageError(f"{path} has {size} bytes instead of {output['size']}")
-    if sha256_of(path) != output["sha256"]:
-        raise DamagedStageError(f"{path} has changed: its sha256 is not the recorded one")

@@ -9,12 +9,18 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transencoder.errors import RunError
+from transencoder.files import remove_folder
 from transencoder.runs import folder as run_folder
-from transencoder.runs.files import atomic_json, disk_full_error, disk_full_explained, plain, remove_folder
+from transencoder.runs.files import (
+    DamagedError,
+    disk_full_error,
+    disk_full_explained,
+    plain,
+    write_checked_json,
+)
 from transencoder.runs.log import describe_environment, interrupted_seconds, now, read_log, write_log
 from transencoder.runs.records import (
     STAGES_NAME,
-    DamagedStageError,
     StageRecord,
     copy_finished,
     drop_leftovers,
@@ -296,7 +302,7 @@ class Run:
         """Return the record of a stage that is done and whole; else ready its folder and return None."""
         try:
             record = read_record(folder, key)
-        except DamagedStageError as error:
+        except DamagedError as error:
             _logger.warning("stage %s is done again: %s", name, error)
             self.log("stage_damaged", name=name, key=key, reason=str(error))
             remove_folder(folder)
@@ -329,8 +335,8 @@ class Run:
             run_folder.set_result_aside(self.folder, self._outputs, reason)
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
-        content = {"stages": self.stages, **result, "recipe_sha256": self._recipe_hash}
-        atomic_json(self.folder / run_folder.RESULT_NAME, content)
+        content = {"format": 2, "stages": self.stages, **result, "recipe_sha256": self._recipe_hash}
+        write_checked_json(self.folder / run_folder.RESULT_NAME, content)
         self._log_quietly("run_finished")
 
     def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:

@@ -3,13 +3,13 @@
 The index says of itself what it is in `index.json`, written last: a folder without it holds no index, or not yet.
 """
 
-import json
 import logging
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,11 +19,18 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from transencoder import progress
-from transencoder.errors import InputError, shorten
-from transencoder.files import sync
+from transencoder.errors import InputError, reason_of, shorten
+from transencoder.files import TEMPORARY, remove_temporary, sync
 from transencoder.pairs import fingerprint
-from transencoder.runs import atomic_json, stage_key
-from transencoder.runs.files import disk_full_explained, sha256_of, sync_and_hash
+from transencoder.runs import stage_key
+from transencoder.runs.files import (
+    DamagedError,
+    check_files,
+    disk_full_explained,
+    read_checked_json,
+    sync_files,
+    write_checked_json,
+)
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.vectors import Approximation, Embedder, VectorPrecision, make_vectors
 from transencoder.tokens import allocate
@@ -36,8 +43,10 @@ DOCUMENTS_NAME = "documents.arrow"
 _RECORD_NAME = "index.json"
 _DRAFT_NAME = ".building"
 """Folder for what an interrupted build leaves to the next."""
+_EMBEDDINGS_NAME, _STATE_NAME = "embeddings.npy", "state.json"
 _KIND = "transencoder search index"
-_FORMAT = 1
+_FORMATS = (1, 2)
+"""Of index.json, the newest last; since the second it has a hash of itself."""
 _AGAIN = "Build it again: remove the folder and run `transencoder search build`"
 _CHUNK = 1 << 13
 """Documents between two states that an interrupted build goes on from."""
@@ -136,8 +145,8 @@ def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) 
     Returns:
         Unit embeddings, float32 (n, dimensions), memory-mapped.
     """
-    path, state = draft / "embeddings.npy", draft / "state.json"
-    n_done = _n_done(state, key) if path.exists() else 0
+    path = draft / _EMBEDDINGS_NAME
+    n_done, digest = _n_done(draft, key)
     if n_done:
         logger.info("%d of %d documents were embedded before; it goes on from there", n_done, len(corpus))
         embeddings = np.lib.format.open_memmap(path, "r+")
@@ -145,6 +154,7 @@ def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) 
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         embeddings = allocate(path, np.float32, (len(corpus), embedder.dimensions))
+        sync(path)
     with progress.task("embed documents", len(corpus)) as advance:
         advance(n_done)
         for start in range(n_done, len(corpus), _CHUNK):
@@ -152,19 +162,19 @@ def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) 
             with progress.hidden():
                 embeddings[start : start + len(texts)] = embedder.documents(texts)
             embeddings.flush()
-            atomic_json(state, {"key": key, "n_done": start + len(texts)})
+            digest = _chained(digest, embeddings[start : start + len(texts)])
+            state = {"format": 2, "key": key, "n_done": start + len(texts), "sha256_of_done": digest}
+            write_checked_json(draft / _STATE_NAME, state)
             advance(len(texts))
     return embeddings
 
 
 def write_record(folder: Path, record: Record) -> None:
     """Bring the index's files to the disk, then say in `index.json`, last and atomically, that it is whole."""
-    files = {}
-    for name in (VECTORS_NAME, DOCUMENTS_NAME):
-        sha256, size = sync_and_hash(folder / name)
-        files[name] = {"sha256": sha256, "size": size}
-    sync(folder)
-    atomic_json(folder / _RECORD_NAME, {"kind": _KIND, "format": _FORMAT, **asdict(record), "files": files})
+    files = sync_files(folder, (VECTORS_NAME, DOCUMENTS_NAME))
+    write_checked_json(
+        folder / _RECORD_NAME, {"kind": _KIND, "format": max(_FORMATS), **asdict(record), "files": files}
+    )
 
 
 def read_record(folder: Path) -> Record:
@@ -175,8 +185,7 @@ def read_record(folder: Path) -> Record:
     """
     content = _content(folder)
     try:
-        for name in (VECTORS_NAME, DOCUMENTS_NAME):
-            _check_file(folder / name, **content["files"][name])
+        check_files(folder, {name: content["files"][name] for name in (VECTORS_NAME, DOCUMENTS_NAME)})
         approximation = content["approximation"]
         return Record(
             recipe=Recipe(**content["recipe"]),
@@ -186,48 +195,59 @@ def read_record(folder: Path) -> Record:
             is_one_line=content["is_one_line"],
             approximation=None if approximation is None else Approximation(**approximation),
         )
-    except (KeyError, TypeError) as error:
+    except DamagedError as error:
+        raise InputError(f"{error}. {_AGAIN}") from error
+    except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
         raise InputError(f"{folder / _RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
 
 
 def _content(folder: Path) -> dict[str, Any]:
     path = folder / _RECORD_NAME
     try:
-        content = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
+        content = read_checked_json(path)
+    except FileNotFoundError as error:
         is_begun = (folder / _DRAFT_NAME).exists()
         advice = "It was begun and not finished: run its `search build` again."
         raise InputError(
             f"{folder} is no index: it has no {_RECORD_NAME}. "
             f"{advice if is_begun else '`transencoder search build` makes one.'}"
         ) from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is damaged ({error}). {_AGAIN}") from error
-    if not isinstance(content, dict) or content.get("kind") != _KIND:
+    except DamagedError as error:
+        raise InputError(f"{error}. {_AGAIN}") from error
+    if content.get("kind") != _KIND:
         raise InputError(f"{path} is not of an index that transencoder made; give the folder of one")
-    if content.get("format") != _FORMAT or content["recipe"]["precision"] not in get_args(VectorPrecision):
+    if content.get("format") not in _FORMATS or content["recipe"]["precision"] not in get_args(VectorPrecision):
         raise InputError(
-            f"{path} is of format {content.get('format')!r}, and this version of transencoder reads {_FORMAT}. {_AGAIN}"
+            f"{path} is of format {content.get('format')!r}, and this version of transencoder reads "
+            f"{max(_FORMATS)}. {_AGAIN}"
         )
     return content
 
 
-def _check_file(path: Path, sha256: str, size: int) -> None:
-    if not path.is_file():
-        raise InputError(f"{path} is missing. {_AGAIN}")
-    found = path.stat().st_size
-    if found != size:
-        raise InputError(f"{path} has {found} bytes instead of {size}. {_AGAIN}")
-    if sha256_of(path) != sha256:
-        raise InputError(f"{path} is damaged: its sha256 is not the recorded one. {_AGAIN}")
-
-
-def _n_done(state: Path, key: str) -> int:
+def _n_done(draft: Path, key: str) -> tuple[int, str]:
+    """Return how many documents an attempt with the same key has embedded, and the hash of their embeddings."""
     try:
-        content = json.loads(state.read_bytes())
-        return int(content["n_done"]) if content["key"] == key else 0
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+        state = read_checked_json(draft / _STATE_NAME)
+        if state["key"] != key:
+            return 0, ""
+        embeddings = np.load(draft / _EMBEDDINGS_NAME, mmap_mode="r")
+        digest = ""
+        for start in range(0, state["n_done"], _CHUNK):
+            digest = _chained(digest, embeddings[start : min(start + _CHUNK, state["n_done"])])
+    except FileNotFoundError:
+        return 0, ""
+    except (OSError, ValueError, KeyError, DamagedError) as error:
+        logger.warning("what an interrupted build left cannot be used, all is embedded again: %s", reason_of(error))
+        return 0, ""
+    if digest != state["sha256_of_done"]:
+        logger.warning("%s has changed, all documents are embedded again", draft / _EMBEDDINGS_NAME)
+        return 0, ""
+    return state["n_done"], digest
+
+
+def _chained(digest: str, embeddings: np.ndarray) -> str:
+    """Return the hash (hex) of the hash of what came before and of a chunk of embeddings."""
+    return sha256(digest.encode() + embeddings.tobytes()).hexdigest()
 
 
 def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> Recipe:
@@ -246,6 +266,9 @@ def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> 
 
 def _same_index(folder: Path, recipe: Recipe) -> Record:
     record = read_record(folder)
+    if any((folder / name).exists() for name in (_DRAFT_NAME, LOCK_NAME)):
+        with _locked(folder):  # a build that was killed when its index was whole
+            shutil.rmtree(folder / _DRAFT_NAME, ignore_errors=True)
     found = asdict(record.recipe)
     differing = [name for name, value in asdict(recipe).items() if value != found[name]]
     if differing:
@@ -260,7 +283,8 @@ def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and an index is a folder. Choose another name.")
     ours = {_DRAFT_NAME, LOCK_NAME, VECTORS_NAME, DOCUMENTS_NAME}
-    others = [path.name for path in folder.iterdir() if path.name not in ours] if folder.is_dir() else []
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    others = [name for name in names if name not in ours and not name.startswith(TEMPORARY)]
     if others:
         raise InputError(
             f"{folder} holds other things, such as {others[0]}. Choose a new or empty folder for the index."
@@ -299,6 +323,7 @@ def _locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder)
     try:
+        remove_temporary(folder)
         yield
         (folder / LOCK_NAME).unlink(missing_ok=True)
     finally:

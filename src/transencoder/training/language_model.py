@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from transencoder.configs import FitConfig
 from transencoder.context import Context, Model, Rows, Training, Work, base_model, trained_model
-from transencoder.encoders import check_length, fetch, fresh_masked, fresh_tokenizer, load_masked
+from transencoder.encoders import check_length, fetch, forget_last_call, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError, plural
 from transencoder.fit import masked_loss, pack, train_language_model
 from transencoder.methods.mlm import MLM
@@ -213,6 +213,7 @@ class LanguageModel(Training):
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save model and tokenizer."""
         saved, found = computed
+        forget_last_call(saved[1])
         for each in saved:
             each.save_pretrained(work.folder / "model")
         return found  # type: ignore[no-any-return]

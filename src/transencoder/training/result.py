@@ -18,11 +18,13 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
+from transencoder.encoders import write_checksums
 from transencoder.errors import shown_source
+from transencoder.files import whole_folder
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.run_report import model_card, write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
-from transencoder.runs import Ranks, Run, atomic_write_text
+from transencoder.runs import Ranks, Run
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.executors import spent
@@ -243,11 +245,9 @@ def _plain(config: RunConfig) -> dict[str, Any]:
 
 
 def _export(folder: Path, card: str, target: Path) -> None:
-    """Copy a model, with its card, to where the user finds it."""
-    unfinished = target.with_name(f".tmp-{target.name}")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    """Copy a model, with its card and the checksums of its other files, to where the user finds it."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copytree(folder, unfinished)
-    atomic_write_text(unfinished / "README.md", card)
-    shutil.rmtree(target, ignore_errors=True)
-    unfinished.rename(target)
+    with whole_folder(target, replaces=True) as draft:
+        shutil.copytree(folder, draft, dirs_exist_ok=True)
+        write_checksums(draft)
+        (draft / "README.md").write_text(card, encoding="utf-8")

@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder.configs.ranges import Config, Contradictions, at_least
-from transencoder.errors import InputError, shorten
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.pairs import fingerprint, read_pairs, text_hashes
 from transencoder.views.texts import Randoms, name_of
 
@@ -129,14 +129,16 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=torch.float32, output_loading_info=True, use_safetensors=True
+        )
     except ImportError as error:  # Marian's tokenizer needs sentencepiece
         raise InputError(
             f"the tokenizer of {folder} cannot be loaded ({str(error).strip().partition('.')[0]}). Install what "
             "it needs: pip install sentencepiece"
         ) from error
     except ValueError as error:  # an architecture that does not translate
-        raise InputError(_REFUSAL.format(folder=folder, reason=str(error).splitlines()[0])) from error
+        raise InputError(_REFUSAL.format(folder=folder, reason=reason_of(error))) from error
     if missing := report["missing_keys"]:
         raise InputError(_REFUSAL.format(folder=folder, reason=f"it lacks {', '.join(sorted(missing)[:3])}"))
     return model.to(checked_device(device or get_device_name())), tokenizer
