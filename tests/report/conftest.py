@@ -10,6 +10,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.pairs import text_statistics
+from transencoder.runs.files import sync_files, write_checked_json
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}
 
@@ -174,11 +175,12 @@ def _tests(record, rng):
 
 def _write_stage(folder, files, stage):
     folder.mkdir(parents=True)
-    (folder / "stage.json").write_text("{}")
-    for name, content in files.get(stage["name"], {}).items():
+    named = files.get(stage["name"], {})
+    for name, content in named.items():
         if isinstance(content, pa.Table):
             pq.write_table(content, folder / name)
         elif isinstance(content, dict):
             np.savez(folder / name, **content)
         else:
             np.save(folder / name, content)
+    write_checked_json(folder / "stage.json", {"format": 2, "outputs": sync_files(folder, named)})

@@ -8,6 +8,7 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.results import Evidence, drawn_intervals, draws_of, read_result
+from transencoder.runs.files import sync_files, write_checked_json
 
 
 def test_a_result_is_read_as_it_was_written(result, make_run):
@@ -24,9 +25,9 @@ def test_an_unfinished_run_is_named(make_run, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"method": "trans-', "is damaged"),
+        ('{"method": "trans-', "cannot be read"),
         ('{"method": "trans-encoder"}', "lacks analysis, best, config"),
-        ("[]", "lacks"),
+        ("[]", "is no record"),
     ],
 )
 def test_a_damaged_result_is_refused(text, message, make_run):
@@ -72,18 +73,25 @@ def test_damaged_gold_counts_as_absent(evidence, caplog):
     (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
     gold.write_bytes(b"PK no archive")
     assert list(drawn_intervals(evidence)) == ["stsb"]
-    assert "sts12.npz cannot be read" in caplog.text
+    assert "sts12.npz has 13 bytes instead of" in caplog.text
+
+
+def save_scores(path, scores):
+    """Write scores as the stage itself would have."""
+    np.save(path, scores)
+    files = sync_files(path.parent, [each.name for each in path.parent.glob("*.npy")])
+    write_checked_json(path.parent / "stage.json", {"format": 2, "outputs": files})
 
 
 def test_scores_of_other_pairs_than_the_gold_are_not_taken(evidence):
     (scores,) = Path(evidence.folder).glob("stages/scores-cross-*/sts12.npy")
-    np.save(scores, np.zeros(59, np.float32))
+    save_scores(scores, np.zeros(59, np.float32))
     assert draws_of([(evidence, "cross")], "sts12", "spearman") is None
 
 
 def test_a_model_that_says_the_same_of_all_pairs_has_no_interval(evidence):
     (scores,) = Path(evidence.folder).glob("stages/scores-cross-*/sts12.npy")
-    np.save(scores, np.full(60, 0.5, np.float32))
+    save_scores(scores, np.full(60, 0.5, np.float32))
     found = drawn_intervals(evidence)
     assert "cross" not in found["sts12"]["scores"] and "cross" not in found["average"]["gains"]
     assert "bi" in found["sts12"]["scores"]

@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError, RunError
+from transencoder.runs.files import read_checked_json, write_checked_json
 from transencoder.runs.folder import take_lock
 from transencoder.search import build, build_index, load_embedder, open_index
 from transencoder.search.vectors import Embedder
@@ -139,13 +140,15 @@ def damage(path):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda path: damage(path / "vectors.faiss"), r"vectors.faiss is damaged: its sha256"),
-        (lambda path: damage(path / "documents.arrow"), r"documents.arrow is damaged: its sha256"),
+        (lambda path: damage(path / "vectors.faiss"), r"vectors.faiss has changed: its sha256"),
+        (lambda path: damage(path / "documents.arrow"), r"documents.arrow has changed: its sha256"),
         (lambda path: (path / "vectors.faiss").write_bytes(b"x"), r"vectors.faiss has 1 bytes instead of \d+"),
         (lambda path: (path / "documents.arrow").unlink(), r"documents.arrow is missing. Build it again"),
-        (lambda path: (path / "index.json").write_text("{"), r"index.json is damaged"),
-        (lambda path: (path / "index.json").write_text("[]"), r"index.json is not of an index that transencoder made"),
-        (lambda path: changed(path, format=2), r"is of format 2, and this version of transencoder reads 1"),
+        (lambda path: (path / "index.json").write_text("{"), r"index.json cannot be read"),
+        (lambda path: (path / "index.json").write_text("[]"), r"index.json is no record"),
+        (lambda path: damage(path / "index.json"), r"index.json (has changed|cannot be read)"),
+        (lambda path: changed(path, kind="other"), r"index.json is not of an index that transencoder made"),
+        (lambda path: changed(path, format=3), r"is of format 3, and this version of transencoder reads 2"),
         (lambda path: changed(path, files={}), r"index.json is damaged \(KeyError\('vectors.faiss'\)\)"),
         (lambda path: changed(path, model="nowhere/x"), r"was built with nowhere/x: .*Say where that model is now"),
         (lambda path: shutil.rmtree(path), r"is no index: it has no index.json. `transencoder search build` makes one"),
@@ -158,8 +161,7 @@ def test_damaged_and_foreign_folders_are_refused(harm, message, copy):
 
 
 def changed(path, **fields):
-    record = json.loads((path / "index.json").read_text())
-    (path / "index.json").write_text(json.dumps(record | fields))
+    write_checked_json(path / "index.json", read_checked_json(path / "index.json") | fields)
 
 
 def test_another_model_is_refused_and_a_moved_one_found(copy, tiny_bi_encoder, tmp_path):

@@ -18,6 +18,7 @@ from transencoder.evaluation import evaluate
 from transencoder.records import Result
 from transencoder.results import read_result
 from transencoder.runs import Run
+from transencoder.runs.files import read_checked_json, write_checked_json
 from transencoder.tokens import TokenCache
 from transencoder.training import plan
 
@@ -78,7 +79,7 @@ def test_the_result_is_whole_and_on_disk(config, trained):
     result = trained.result
     assert set(result) >= Result.__required_keys__
     on_disk = read_result(trained.folder)
-    assert on_disk == json.loads(json.dumps(result)) | {"recipe_sha256": on_disk["recipe_sha256"]}
+    assert on_disk == json.loads(json.dumps(result)) | {"format": 2, "recipe_sha256": on_disk["recipe_sha256"]}
     assert (result["method"], result["seed"], result["metric"]) == ("trans-encoder", 2021, "spearman")
     assert [stage["name"] for stage in result["stages"]] == STAGES
     assert not any(reused(result).values())
@@ -371,7 +372,7 @@ def test_another_recipes_models_are_set_aside_whole(copied, trained):
 def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):
     """Not where it was put together again."""
     for path in Path(copied.output).glob("stages/*/stage.json"):
-        stage = json.loads(path.read_text())
+        stage = read_checked_json(path)
         stage["environment"]["git"] = {"commit": "0" * 40, "is_changed": False}
-        path.write_text(json.dumps(stage))
+        write_checked_json(path, stage)
     assert train(copied).result["environment"]["commit"] == "0" * 40
