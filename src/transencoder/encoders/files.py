@@ -64,9 +64,9 @@ def fetch(
         folder = _model_of_run(name, folder, form)
     if not any(folder.rglob("*.safetensors")) or any(_is_loaded(path) for path in folder.rglob("*.bin")):
         raise InputError(
-            f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since "
-            "they can run code. The hub has many such models converted, in a pull request named `Adding safetensors "
-            f"variant of this model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
+            f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since they "
+            "can run code. The hub has many such models converted, in a pull request named `Adding safetensors variant "
+            f"of this model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
             "transformers' save_pretrained and give that folder"
         )
     if not (folder / "config.json").exists():
