@@ -52,12 +52,12 @@ def half_of_its_weights(_, path):
 
 WRITES = {
     "the best weights of a checkpoint": (checkpoints, "save_file", 2, None),
-    "a checkpoint reaching the disk": (checkpoints, "sync", 9, None),
-    "the marker of a checkpoint": (checkpoints, "atomic_json", 1, None),
+    "a checkpoint reaching the disk": (checkpoints, "sync_files", 2, None),
+    "the marker of a checkpoint": (checkpoints, "write_checked_json", 1, None),
     "the student of a checkpoint": (trainers, "save_model", 2, half_of_its_weights),
     "the model of a stage": (SentenceTransformer, "save_pretrained", 1, half_a_model),
     "the model for the user": (result.shutil, "copytree", 2, None),
-    "the model card": (result, "atomic_write_text", 1, None),
+    "the checksums of a model": (result, "write_checksums", 1, None),
     "the report": (result, "write_report", 1, None),
 }
 
