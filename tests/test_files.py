@@ -1,11 +1,14 @@
 """Files and folders come whole under their names, or not at all."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
 from transencoder import files
-from transencoder.files import whole_file, whole_folder
+from transencoder.files import scratch_folder, whole_file, whole_folder
 
 
 def names(folder):
@@ -49,3 +52,20 @@ def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     with whole_folder(tmp_path / "a") as draft:
         (draft / "x").write_text("x")
     assert events == ["x", draft.name, "named", tmp_path.name]
+
+
+@pytest.mark.parametrize("whole", [scratch_folder, whole_file, whole_folder])
+def test_what_a_killed_process_left_goes_with_the_next_use(whole, tmp_path):
+    in_use = "from transencoder.files import scratch_folder; from pathlib import Path; import sys, time\n"
+    in_use += "with scratch_folder(Path(sys.argv[1])) as f: (f / 'x').touch(); print(f, flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", in_use, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        left = process.stdout.readline().strip()
+        with scratch_folder(tmp_path):
+            assert os.path.exists(f"{left}/x")
+        process.send_signal(signal.SIGKILL)
+    assert os.path.exists(f"{left}/x")
+    with whole(tmp_path / "a" if whole is not scratch_folder else tmp_path) as draft:
+        assert not os.path.exists(left)
+        if whole is whole_file:
+            draft.touch()

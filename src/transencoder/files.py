@@ -1,25 +1,27 @@
 """Files and folders that are whole or not there, whenever the process is killed or the power fails."""
 
+import fcntl
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".tmp-"
 """How the names of unfinished files and folders begin."""
 
+_SCRATCH = f"{TEMPORARY}transencoder-"
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a name to write a file under; at the end the file is moved to its path, after an error it is removed."""
-    draft = draft_of(path)
-    try:
+    with scratch_folder(path.parent) as folder:
+        draft = folder / path.name
         yield draft
         move_into_place(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -33,20 +35,58 @@ def whole_folder(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     Raises:
         OSError: At the end, where the path holds something else than an empty folder and nothing is replaced.
     """
-    draft = draft_of(path)
-    draft.mkdir()
-    try:
+    with scratch_folder(path.parent) as folder:
+        draft = folder / path.name
+        draft.mkdir()
         yield draft
         if replaces:
             remove_folder(path)
         move_into_place(draft, path)
+
+
+@contextmanager
+def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
+    """Give a folder of this process alone, which is removed at the end, as are those that killed processes left.
+
+    Each is locked while its process lives. Where a file system has no locks, those of killed processes stay.
+
+    Args:
+        parent: Where the folder is made. None: where the system keeps temporary files.
+    """
+    parent = Path(tempfile.gettempdir()) if parent is None else parent
+    for left in parent.glob(f"{_SCRATCH}*"):
+        _remove_abandoned(left)
+    folder, descriptor = _locked_folder(parent)
+    try:
+        yield folder
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(descriptor)
 
 
-def draft_of(path: Path) -> Path:
-    """Return a name beside a path that nobody else uses."""
-    return path.with_name(f"{TEMPORARY}{path.name}-{secrets.token_hex(4)}")
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=parent))
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # taken for abandoned before it was locked
+            continue
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if folder.exists():
+            return folder, descriptor
+        os.close(descriptor)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a scratch folder that no process holds; one that is held, or another user's, stays."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        finally:
+            os.close(descriptor)
 
 
 def move_into_place(draft: Path, path: Path) -> None:
@@ -73,7 +113,7 @@ def sync(path: Path) -> None:
 
 def remove_folder(folder: Path) -> None:
     """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
-    doomed = draft_of(folder)
+    doomed = folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}")
     try:
         os.replace(folder, doomed)
     except FileNotFoundError:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from transencoder import distributed, progress
 from transencoder.configs import Precision
 from transencoder.devices import autocast
 from transencoder.errors import InputError
+from transencoder.files import scratch_folder
 from transencoder.models import Prompts, default_prompt
 from transencoder.tokens import Encoder, TokenCache, Tokens, allocate
 
@@ -145,8 +145,8 @@ class BiScorer(_Computed):
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs: cosine similarities, float32 (n,), in [-1, 1]."""
         scores = np.empty(len(pairs), np.float32)
-        with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
-            sides = self._embed_sides(pairs, Path(folder))
+        with scratch_folder() as folder:
+            sides = self._embed_sides(pairs, folder)
             for i in range(0, len(pairs), _COSINES_AT_ONCE):
                 first, second = (embeddings[index[i : i + _COSINES_AT_ONCE]] for embeddings, index in sides)
                 norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
@@ -157,8 +157,8 @@ class BiScorer(_Computed):
 
     def embed_sides(self, texts: Dataset) -> tuple[np.ndarray, ...]:
         """Embed `sentence1`, `sentence2` and so on: float32 (n, dim) each, in the order of the rows."""
-        with tempfile.TemporaryDirectory(prefix="transencoder-") as folder:
-            sides = tuple(embeddings[index] for embeddings, index in self._embed_sides(texts, Path(folder)))
+        with scratch_folder() as folder:
+            sides = tuple(embeddings[index] for embeddings, index in self._embed_sides(texts, folder))
         finite(sum(side.sum(1) for side in sides), texts, "rows of embeddings")
         return sides
 

@@ -9,11 +9,10 @@ import json
 import logging
 import os
 import re
-import shutil
 import sys
-import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +24,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import progress
-from transencoder.files import remove_folder, whole_folder
+from transencoder.files import remove_folder, scratch_folder, whole_folder
 from transencoder.pairs import fingerprint, text_hashes
 from transencoder.runs.files import (
     DamagedError,
@@ -131,11 +130,11 @@ class TokenCache:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="transencoder-")) if folder is None else folder
+        scratch = ExitStack()
+        self.folder = scratch.enter_context(scratch_folder()) if folder is None else folder
         self._fingerprints: dict[str, str] = {}
         self._checked: set[Path] = set()
-        if folder is None:
-            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        weakref.finalize(self, scratch.close)
 
     def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
         """Tokenise the distinct sentences of `pairs`, which may have more sides than two, as `model` reads them."""
@@ -303,13 +302,13 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
     flat = index.reshape(-1)
     blocks = [slice(i, min(i + _BLOCK, len(flat))) for i in range(0, len(flat), _BLOCK)]
     n_distinct = 0
-    with tempfile.TemporaryDirectory(dir=folder) as scratch, (folder / _FIRSTS).open("wb") as found:
-        hashes = allocate(Path(scratch, "hashes.npy"), np.uint64, index.shape)
+    with scratch_folder(folder) as scratch, (folder / _FIRSTS).open("wb") as found:
+        hashes = allocate(scratch / "hashes.npy", np.uint64, index.shape)
         for i in range(0, len(pairs), _CHUNK):
             batch = pairs[i : i + _CHUNK]
             hashes[i : i + _CHUNK] = np.stack([text_hashes(batch[side]) for side in sides], axis=1)
-        first = _first_positions(hashes.reshape(-1), blocks, Path(scratch, "first.npy"))
-        numbers = allocate(Path(scratch, "numbers.npy"), np.int32, flat.shape)
+        first = _first_positions(hashes.reshape(-1), blocks, scratch / "first.npy")
+        numbers = allocate(scratch / "numbers.npy", np.int32, flat.shape)
         for block in blocks:
             positions = np.arange(block.start, block.stop)
             is_first = first[block] == positions

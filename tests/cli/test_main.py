@@ -4,6 +4,7 @@ import argparse
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -113,18 +114,19 @@ def test_an_error_is_one_line_and_a_code(error, code, message, run, training):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("typed", ["begun", "$RUNS/begun"])
-def test_a_run_stopped_by_ctrl_c_says_where_it_goes_on(typed, run, training, tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_says_where_it_goes_on(sent, typed, run, training, tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS", str(tmp_path))
 
     def stop(config, recipe=None):
         (tmp_path / "begun").mkdir()
-        raise KeyboardInterrupt
+        signal.raise_signal(sent)
 
     training.train = stop
     code, _, err = run(*TRAIN[:-1], typed if "$" in typed else str(tmp_path / typed))
     assert code == 130
-    assert err == f"transencoder: stopped by Ctrl-C; run the same command again: it goes on from {tmp_path / 'begun'}\n"
+    assert err == f"transencoder: stopped; run the same command again: it goes on from {tmp_path / 'begun'}\n"
 
 
 def test_an_unexpected_error_shows_where_it_happened(run, training):

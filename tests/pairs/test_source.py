@@ -287,18 +287,6 @@ def test_cache_folder_that_cannot_be_written(write, tmp_path):
         read_pairs(write("f.tsv", "a\tb\n"), cache_folder=tmp_path / "file")
 
 
-def test_what_a_killed_process_left_a_week_ago_is_removed(write, tmp_path):
-    source, rows = write("pairs.tsv", "a\tb\n"), tmp_path / "cache" / "rows"
-    rows.mkdir(parents=True)
-    old, fresh = rows / ".unfinished-1-ab-rows.arrow", rows / ".unfinished-2-cd-rows.arrow"
-    for path in (old, fresh):
-        path.touch()
-    os.utime(old, (0, 0))
-    read_pairs(source, header=False, cache_folder=tmp_path / "cache")
-    assert fresh.exists()
-    assert not old.exists()
-
-
 def test_full_disk_is_an_error_and_leaves_nothing(write, tmp_path, monkeypatch):
     writer = mock.MagicMock()
     writer.return_value.__enter__.return_value.write_batch.side_effect = OSError(28, "No space left on device")

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments after the program's name; None: those of the process.
 
     Returns:
-        0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C.
+        0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C or SIGTERM.
     """
     parser = _parser()
     try:
@@ -127,5 +127,5 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
 
 def _how_to_go_on(stop: KeyboardInterrupt) -> str:
     if not isinstance(stop, terminal.Interrupted) or not Path(stop.args[0]).exists():
-        return "stopped by Ctrl-C; nothing is left half done: run the same command again"
-    return f"stopped by Ctrl-C; run the same command again: it goes on from {stop.args[0]}"
+        return "stopped; nothing is left half done: run the same command again"
+    return f"stopped; run the same command again: it goes on from {stop.args[0]}"

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rich.table import Table
@@ -18,6 +17,7 @@ from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
+from transencoder.files import scratch_folder
 from transencoder.models import Prompts
 
 if TYPE_CHECKING:
@@ -260,9 +260,9 @@ class Views(Config):
         from transencoder.pairs.store import cache_folder_for_rows
 
         found: dict[str, views.Comparison] = {}
-        with TemporaryDirectory(prefix="views-", dir=cache_folder_for_rows(self.rows.cache_folder)) as folder:
-            scorers = _scorers(self, Path(folder))
-            for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, Path(folder)):
+        with scratch_folder(cache_folder_for_rows(self.rows.cache_folder)) as folder:
+            scorers = _scorers(self, folder)
+            for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, folder):
                 if self.output:
                     write_pairs(pairs, self.output)
                     if self.output != STDOUT and not self.comparing.json:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import transencoder
@@ -17,6 +16,7 @@ from transencoder.cli.terminal import show
 from transencoder.configs import LabelPolicy, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
+from transencoder.files import scratch_folder
 
 if TYPE_CHECKING:
     from transencoder import labels, scorers
@@ -117,8 +117,8 @@ def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
 @contextmanager
 def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
     """Load the models as they were saved, bi- or cross-encoders; tokens are kept until the end."""
-    with TemporaryDirectory(prefix="transencoder-") as folder:
-        yield [_load_teacher(model, scoring, where, Path(folder)) for model in scoring.models]
+    with scratch_folder() as folder:
+        yield [_load_teacher(model, scoring, where, folder) for model in scoring.models]
 
 
 def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> labels.Teacher:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
+from transencoder.files import scratch_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -135,8 +135,8 @@ class Searching:
         if not isinstance(model, CrossEncoder):
             raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
         is_logit = encoders.gives_logits(model)
-        with TemporaryDirectory(prefix="transencoder-") as folder:
-            yield transencoder.CrossScorer(model, cache=tokens.TokenCache(Path(folder)), as_logit=is_logit)
+        with scratch_folder() as folder:
+            yield transencoder.CrossScorer(model, cache=tokens.TokenCache(folder), as_logit=is_logit)
 
 
 @dataclass(frozen=True, kw_only=True)

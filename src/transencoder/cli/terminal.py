@@ -2,7 +2,9 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -26,7 +28,10 @@ _QUIET_LIBRARIES = {
 
 @contextmanager
 def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
-    """Show logs and progress while a command runs; ranks other than the first show errors only."""
+    """Show logs and progress while a command runs; ranks other than the first show errors only.
+
+    SIGTERM, by which Slurm, Kubernetes and `kill` stop a process, does what Ctrl-C does.
+    """
     console = _console(is_stderr=True)
     is_quiet = is_quiet or not is_first_rank()
     handler: logging.Handler = logging.StreamHandler()
@@ -35,6 +40,8 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
         handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
     root, own = logging.getLogger(), logging.getLogger("transencoder")
     with ExitStack() as stack:
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, signal.default_int_handler))
         for each in (root, own):
             stack.callback(each.setLevel, each.level)
         root.addHandler(handler)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError, plural
+from transencoder.files import scratch_folder
 from transencoder.mining import candidates
 from transencoder.mining.candidates import SOURCES, Candidates, Strata
 from transencoder.mining.corpus import Corpora, Corpus, embed
@@ -192,12 +192,12 @@ def open_base(
     warn_of_unused_prompts(folder, start, prompts)
     on = None if device is None else checked_device(device)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
-    with TemporaryDirectory(prefix="mining-", dir=reading.cache_folder_for_rows(cache_folder)) as name:
-        cache = TokenCache(Path(name, "tokens"))
+    with scratch_folder(reading.cache_folder_for_rows(cache_folder)) as folder:
+        cache = TokenCache(folder / "tokens")
         scorer = BiScorer(
             model, precision=precision, cache=cache, prompt=prompts.query, document_prompt=prompts.document
         )
-        yield scorer, Path(name)
+        yield scorer, folder
 
 
 def default_n_pairs(n_sentences: int) -> int:

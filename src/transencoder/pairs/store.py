@@ -4,10 +4,8 @@ import array
 import itertools
 import logging
 import os
-import secrets
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import pyarrow as pa
 from datasets import Dataset
 
 from transencoder.errors import RunError, plural
-from transencoder.files import move_into_place
+from transencoder.files import move_into_place, scratch_folder
 from transencoder.pairs.content import find_duplicates, fingerprint, row_hash
 from transencoder.pairs.rows import BadRow, BadRows, Row
 
@@ -27,8 +25,6 @@ _NUMBERS = {"score": pa.float64(), "query": pa.int64()}
 """Columns that are not text."""
 _CACHE_ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
 _BAD_ROWS_ADVICE = "State another bad_rows_file"
-_UNFINISHED = ".unfinished-"
-_ABANDONED_SECONDS = 7 * 24 * 3600
 
 
 class RowIndex:
@@ -83,15 +79,14 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
     """
     schema = pa.schema([(column, _NUMBERS.get(column, pa.string())) for column in columns])
     index = RowIndex()
-    with _unfinished_file(folder / "rows.arrow", _CACHE_ADVICE) as draft:
+    with _drafts(folder, _CACHE_ADVICE) as drafts:
+        draft, kept = drafts / "rows.arrow", drafts / "kept.arrow"
         _write(_batches(index.watch(rows), schema), schema, draft)
         dataset = Dataset.from_file(str(draft))
         repeated = index.duplicates(dataset, bad_rows)
         if bad_rows.skips and len(repeated):
-            with _unfinished_file(folder / "kept.arrow", _CACHE_ADVICE) as kept:
-                _write(_without(dataset, repeated), schema, kept)
-                os.replace(kept, draft)
-                dataset = Dataset.from_file(str(draft))
+            _write(_without(dataset, repeated), schema, kept)
+            draft, dataset = kept, Dataset.from_file(str(kept))
         final = folder / f"{fingerprint(dataset)}.arrow"
         move_into_place(draft, final)
     return Dataset.from_file(str(final))
@@ -109,12 +104,12 @@ def watch_bad_rows(name: str, *, skips: bool, can_skip: bool, path: Path | None)
         yield bad_rows
     else:
         explained = _write_faults(path, _BAD_ROWS_ADVICE)
-        with _unfinished_file(path, _BAD_ROWS_ADVICE) as draft, open(draft, "w", encoding="utf-8") as file:
+        with _drafts(path.parent, _BAD_ROWS_ADVICE) as drafts, open(drafts / path.name, "w", encoding="utf-8") as file:
             bad_rows = BadRows(name, skips=skips, can_skip=can_skip, write=explained(file.write))
             yield bad_rows
             with _write_faults(path, _BAD_ROWS_ADVICE):
                 file.close()
-                move_into_place(draft, path)
+                move_into_place(drafts / path.name, path)
     if bad_rows.count:
         written = f"written to {path}" if path else "written nowhere: state bad_rows_file to have them"
         logger.warning("%s: %s; %s", name, bad_rows.summary(), written)
@@ -166,29 +161,17 @@ def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> 
 
 
 @contextmanager
-def _unfinished_file(path: Path, advice: str) -> Iterator[Path]:
-    """Make a new file beside `path` to write to and then move; what is still there at the end is removed.
+def _drafts(folder: Path, advice: str) -> Iterator[Path]:
+    """Make a folder in `folder`, and that where it is not there, for files that are not finished.
 
     Raises:
         RunError: the folder cannot be written to.
     """
-    name = path.parent / f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(4)}-{path.name}"
-    with _write_faults(path, advice):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent)
-        name.touch(exist_ok=False)
-    try:
-        yield name
-    finally:
-        name.unlink(missing_ok=True)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes left; nobody writes for a week without touching the file."""
-    for path in folder.glob(f"{_UNFINISHED}*"):
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()
+    with ExitStack() as stack:
+        with _write_faults(folder, advice):
+            folder.mkdir(parents=True, exist_ok=True)
+            drafts = stack.enter_context(scratch_folder(folder))
+        yield drafts
 
 
 @contextmanager

@@ -10,7 +10,6 @@ is so close to the cluster's centre. Joined by chains instead (connected compone
 cluster whose furthest two score -0.04.
 """
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from scipy.signal import find_peaks
 
 from transencoder import progress
 from transencoder.errors import InputError
+from transencoder.files import scratch_folder
 from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
 from transencoder.search.vectors import Embedder, make_vectors
@@ -80,9 +80,9 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
     if threshold is not None and not 0.0 < threshold <= 1.0:
         raise InputError(f"threshold is {threshold}; give a number above 0 and at most 1")
     firsts, copies = _equal_texts(sentences)
-    with tempfile.TemporaryDirectory(prefix="transencoder-") as name:
-        embeddings = embed_documents(sentences.select(firsts), embedder, Path(name) / "draft", "")
-        scores, rows = _neighbours(embeddings, Path(name))
+    with scratch_folder() as folder:
+        embeddings = embed_documents(sentences.select(firsts), embedder, folder / "draft", "")
+        scores, rows = _neighbours(embeddings, folder)
         nearest = np.array(scores[:, 0]) if scores.shape[1] else np.zeros(len(firsts), np.float32)
         chosen = find_threshold(nearest) if threshold is None else Threshold(threshold, is_given=True)
         if chosen is None or (chosen.peaks and chosen.peaks[1] < _SURE_PEAK):
