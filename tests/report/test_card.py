@@ -50,10 +50,10 @@ def test_the_card_of_each_form(form, pipeline, loader, numbers, result):
     assert "/home/somebody" not in card
 
 
-def test_the_bi_encoders_card_says_how_much_it_reads(result):
-    result["config"]["bi"] = {"max_length": 32}
-    assert "It reads the first 32 tokens of a text" in model_card(result, "bi").partition("## Limits")[2]
-    assert "It reads the first" not in model_card(result, "cross")
+@pytest.mark.parametrize(("form", "unit"), [("bi", "text"), ("cross", "pair")])
+def test_a_card_says_how_much_was_read_in_training(result, form, unit):
+    result["config"][form] = {"max_length": 32}
+    assert f"it read the first 32 tokens of a {unit}" in model_card(result, form).partition("## Limits")[2]
 
 
 def test_the_cross_encoder_is_based_on_its_own_start(result):

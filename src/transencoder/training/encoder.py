@@ -74,7 +74,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         context.base = _cut(context, base)
         return context
 
-    def train(self, context: EncoderContext) -> tuple[Model, dict[int, Path]]:
+    def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:
         """Build the pairs, what teachers say of them, and the training; return the teachers that learned too."""
         config, data = context.config, context.data
         pairs = _training_pairs(context)
@@ -116,9 +116,9 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             n_texts=len(data.training),
         )
         record = context.make(stage)
-        return trained_model("bi", record, n_parameters=context.base.n_parameters), learned
+        return trained_model(record, context.base), learned
 
-    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Path]]) -> Outcome:
+    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Model]]) -> Outcome:
         """Score base model and student, and measure how small and fast the student is."""
         model, teachers = trained
         fitted = model.fitted or {}
