@@ -23,7 +23,7 @@ class DeCLUTR(configs.EncoderConfig):
     )
     inputs = ("documents",)
 
-    documents: str | Dataset
+    documents: str | Dataset = configs.source()
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""

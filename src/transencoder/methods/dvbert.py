@@ -35,7 +35,7 @@ class DvBERT(configs.EncoderConfig):
         *("teacher", "cross", "new_head"),
     )
 
-    labelled: str | Dataset
+    labelled: str | Dataset = configs.source()
     """Labelled pairs: a TSV, CSV, JSONL or Parquet file, a hub id, `id:config` too, or a task, whose train split it is.
     With classes (a column `label`, by name or number) or with scores (a column `score`)."""
     more_labelled: tuple[str, ...] = ()

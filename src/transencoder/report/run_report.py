@@ -222,6 +222,19 @@ def model_card(result: Result, form: Form) -> str:
     return words.render("card.md.jinja", values)
 
 
+def notebook_html(result: Result, folder: str) -> str:
+    """Return HTML of a result at a glance, for notebooks."""
+    values = {
+        "verdict": verdict_of(result),
+        "rows": [scores.score_cells(row) for row in scores.score_rows(result)],
+        "header": scores.score_header(result),
+        "metrics": scores.shown_metrics(result),
+        "folder": folder,
+        "forms": list(result["best"]),
+    }
+    return words.render("notebook.html.jinja", values)
+
+
 def _base_models(result: Result, form: Form) -> list[str]:
     """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
     config = result["config"]
