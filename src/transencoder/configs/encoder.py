@@ -73,6 +73,10 @@ class EncoderConfig(RunConfig, ABC):
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout is 0, and then both views of a sentence are the same; leave it out"
 
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that its encoder reads of a text."""
+        return replace(self, fit=replace(self.fit, max_length=text))
+
     @property
     def is_paired(self) -> bool:
         """Whether the rows of text are pairs, taken for two views of one meaning."""

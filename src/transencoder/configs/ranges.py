@@ -48,7 +48,7 @@ class Config:
         for each in fields(self):
             value, is_allowed = _as_held(each, getattr(self, each.name)), each.metadata.get("is_allowed")
             object.__setattr__(self, each.name, value)  # frozen from here on
-            if is_allowed is not None and value is not None and not is_allowed(value):
+            if is_allowed is not None and value not in (None, "auto") and not is_allowed(value):
                 raise InputError(f"{each.name} is {value}; {each.metadata['otherwise']}")
         for message in self.contradictions():
             raise InputError(message)

@@ -22,6 +22,7 @@ class DeCLUTR(configs.EncoderConfig):
         "and documents, and guess its own masked words (DeCLUTR)."
     )
     inputs = ("documents",)
+    reads_whole_texts = False
 
     documents: str | Dataset = configs.source()
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""

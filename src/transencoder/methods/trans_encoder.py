@@ -125,6 +125,10 @@ class TransEncoder(configs.RunConfig):
         """Whether both forms' checkpoints are evaluated during training, on dev or by criteria that need no labels."""
         return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
 
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that bi-encoders read of a text, and cross-encoders of a pair."""
+        return replace(self, bi=replace(self.bi, max_length=text), cross=replace(self.cross, max_length=pair))
+
     def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
         """Return how a member's bi- or cross-encoders are trained."""
         fit = self.bi if form == "bi" else self.cross

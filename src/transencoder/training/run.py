@@ -141,9 +141,9 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
     started = time.monotonic()
     config = _config(config, settings)
     pipeline = _PIPELINES[config.pipeline](config)
-    given, usable = pipeline.given, pipeline.config
+    usable = pipeline.config
     with ExitStack() as stack:
-        run = stack.enter_context(open_run(given, usable))
+        run = stack.enter_context(open_run(pipeline.given, usable))
         local = LocalExecutor(run, str(usable.device), usable.report_to)
         executor: Executor = local
         if pipeline.n_workers > 1:
@@ -151,7 +151,8 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
             executor = stack.enter_context(Workers(local, parts))
         context = pipeline.open(executor, run.folder)
         outcome = pipeline.measure(context, pipeline.train(context))
-        result = result_of(run, given, context, outcome, started=started, n_workers=pipeline.n_workers, recipe=recipe)
+        n_workers = pipeline.n_workers
+        result = result_of(run, pipeline.given, context, outcome, started=started, n_workers=n_workers, recipe=recipe)
         finish(run, result, outcome)
     distributed.barrier()
     return Trained(result, Path(usable.output), usable.device)
@@ -170,13 +171,13 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
     """
     config = _config(config, settings)
     pipeline, planner = _PIPELINES[config.pipeline](config), Planner(known)
-    usable = pipeline.config
-    warn_of_absent(usable.reuse_from)
+    warn_of_absent(pipeline.config.reuse_from)
     context = pipeline.open(planner, None)
+    usable = pipeline.config
     pipeline.train(context)
     cost = planner.cost
     disk_bytes = cost.disk_bytes + cost.scratch_bytes + pipeline.extra_disk_bytes(context, planner)
-    lines = pipeline.lines(context, planner)
+    lines = [*pipeline.lines(context, planner), *filter(None, [pipeline.cut])]
     if n_known := len(planner.stages.keys() & set(known)):
         lines.append(f"{plural(n_known, 'stage')} of {len(planner.stages)} taken from the runs above")
     return Plan(
