@@ -58,7 +58,22 @@ def test_paths_are_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("MODELS", "/models")
     assert resolve_model("~/mine") == f"{tmp_path}/mine"
     assert resolve_model("$MODELS/mine") == "/models/mine"
-    assert resolve_model("owner/name") == "owner/name"
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("owner/name", "owner/name"),
+        ("all-MiniLM-L6-v2", MINILM_HUB_ID),
+        ("all-MiniLM-L6-v2@refs/pr/1", f"{MINILM_HUB_ID}@refs/pr/1"),
+        ("bert-base-uncased@refs/pr/4", "bert-base-uncased@refs/pr/4"),
+        ("mine", "mine"),
+    ],
+)
+def test_a_hub_id_without_owner_is_of_sentence_transformers(typed, expected, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    assert resolve_model(typed) == expected
 
 
 @pytest.mark.parametrize("name", ["", "  ", "$NO_SUCH_VARIABLE/mine"])

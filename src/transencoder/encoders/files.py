@@ -156,14 +156,14 @@ def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
 def _download(name: str, hub_id: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
-    logger.info("%s is no local folder; it is taken from the hub, or from the hub's cache", name)
+    logger.info("%s is no local folder; %s is taken from the hub, or from the hub's cache", name, hub_id)
     try:
         found = snapshot_download(
             hub_id, revision=revision, token=token, cache_dir=cache_folder, allow_patterns=[*_FILES, _SUMS]
         )
     except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give it ({reason_of(error)}). "
+            f"the model {name!r} is no local folder, and the hub did not give {hub_id} ({reason_of(error)}). "
             "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
             "or check the id, the revision, the token and the network"
         ) from error

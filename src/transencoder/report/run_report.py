@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
-from transencoder.models import MINILM, MINILM_HUB_ID
+from transencoder.models import hub_id
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
@@ -241,5 +241,5 @@ def _base_models(result: Result, form: Form) -> list[str]:
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
     hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
-    ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
+    ids = [hub_id(start).partition("@")[0] for start in hub_ids]
     return [name for name in ids if _HUB_ID.fullmatch(name)]
