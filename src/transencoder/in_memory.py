@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transencoder.errors import InputError, reason_of, shorten
@@ -20,6 +21,33 @@ _ALLOWED = (
     "a path, a hub id, a list of texts, of tuples (text, text) or (text, text, score), or of dicts, a pandas or polars "
     "Series or DataFrame, a datasets.Dataset, a DatasetDict of one split, or a generator of rows"
 )
+
+
+_FORMATS = ("tsv", "csv", "jsonl", "parquet", "txt")
+SUFFIXES = [f".{file_format}{gz}" for file_format in _FORMATS for gz in ("", ".gz")]
+ALLOWED_FILES = f"Allowed are .{', .'.join(_FORMATS)} (.txt for sentences only), each also with .gz"
+
+
+def no_such_file(name: str, data_folder: Path | None) -> InputError:
+    """Return the error of a name that can only be a file's, and of which there is none."""
+    where = f" and not in the data folder {data_folder}" if data_folder else ""
+    return InputError(
+        f"{name}: no such file (looked in {Path.cwd()}{where}). {ALLOWED_FILES}, or a hub id such as mteb/sts12-sts. "
+        "Check the path."
+    )
+
+
+def check_file(name: str, data_folder: str | None = None) -> None:
+    """Refuse a name that can only be a file's, and of which there is none, here or in the data folder.
+
+    Raises:
+        InputError: There is none.
+    """
+    stated = data_folder or os.environ.get("TRANSENCODER_DATA")
+    folder = Path(stated).expanduser() if stated else None
+    can_be_other = not name.lower().endswith(tuple(SUFFIXES)) and not name.startswith((".", "/", "~"))
+    if not (can_be_other or Path(name).expanduser().exists() or (folder and (folder / name).exists())):
+        raise no_such_file(name, folder)
 
 
 def as_source(value: Any, name: str = "the source") -> str | Dataset:

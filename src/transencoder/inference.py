@@ -7,7 +7,7 @@ import numpy as np
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import encoders, evaluation, models
-from transencoder.configs import Precision
+from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.errors import InputError, shorten
 from transencoder.files import scratch_folder
@@ -69,6 +69,7 @@ def load_scorer(
     device: str | None = None,
     precision: Precision = "auto",
     max_length: int | None = None,
+    pooling: Pooling | None = None,
     prompt: str | None = None,
     prompt_name: str | None = None,
     document_prompt: str | None = None,
@@ -87,6 +88,7 @@ def load_scorer(
         device: Of a model by name, such as `cpu` or `cuda:0`; None: the best there is.
         precision: `auto` takes bf16 where the hardware has it.
         max_length: Of a model by name: tokens after which texts are cut; None: the model's own.
+        pooling: Of a bi-encoder by name; None: its own, mean for a plain checkpoint.
         prompt: Put before every text; None: the model's default prompt, if any.
         prompt_name: The same, by its name among the model's prompts.
         document_prompt: Put before every second text instead, of queries with documents.
@@ -106,7 +108,9 @@ def load_scorer(
     if isinstance(model, str | os.PathLike):
         name = shown_as or os.fspath(model)
         folder = encoders.fetch(os.fspath(model), revision=revision, token=token, cache_folder=cache_folder)
-        model = encoders.load_trained(folder, checked_device(device) if device else None, max_length=max_length)
+        model = encoders.load_trained(
+            folder, checked_device(device) if device else None, max_length=max_length, pooling=pooling
+        )
     if not isinstance(model, SentenceTransformer | CrossEncoder):
         raise InputError(
             f"{name} is {shorten(model)}; give a folder, a run, a hub id, or a sentence-transformers model"

@@ -132,6 +132,8 @@ def training(monkeypatch, tmp_path):
         "best": {form: {"cycle": 1, "dev": None, "path": f"{form}-encoder"} for form in ("bi", "cross")},
     }
     seen, recipes = [], []
+    for name in ("a.tsv", "mine.tsv"):
+        (tmp_path / name).touch()
 
     def train(config, recipe=None):
         seen.append(config)

@@ -53,7 +53,7 @@ def tasks(monkeypatch):
 
 def test_tasks_are_measured_and_their_average(done, measured, loaded, tasks):
     tasks.gold["stsb"] = [2.0, 2.0, 2.0]
-    record = measured("long", "short", "--tasks", "sts12", "stsb", "--data-dir", "d")
+    record = measured("long", "short", "--ensemble", "--tasks", "sts12", "stsb", "--data-dir", "d")
     where = {"data_folder": "d", "cache_folder": None, "token": None}
     assert tasks.asked == [("sts12", "test", where), ("stsb", "test", where)], "each task is read once"
     assert record["each"]["long"]["scores"] == {"sts12": pytest.approx(100.0), "stsb": None}
@@ -63,7 +63,7 @@ def test_tasks_are_measured_and_their_average(done, measured, loaded, tasks):
 
 
 def test_an_average_has_the_interval_of_its_tests_draws(done, measured, rows, loaded, tasks):
-    typed = ("long", "short", "--tasks", "sts12", "stsb")
+    typed = ("long", "short", "--ensemble", "--tasks", "sts12", "stsb")
     record = measured(*typed)
     assert list(record["intervals"]) == ["sts12", "stsb", "average"]
     assert record["intervals"]["average"]["gains"]["short"] == pytest.approx([-200, -200])
@@ -89,7 +89,7 @@ def hundred(monkeypatch):
     monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
     rows = [f"a{i}\tb\t{grade}\n" for i, grade in enumerate(gold)]
     Path("dev.tsv").write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
-    return SimpleNamespace(gold=gold, scores=scores, typed=(*found, "--pairs", "dev.tsv"))
+    return SimpleNamespace(gold=gold, scores=scores, typed=(*found, "--ensemble", "--pairs", "dev.tsv"))
 
 
 def test_gains_that_are_not_significant_are_named(done, hundred, monkeypatch):
@@ -130,9 +130,22 @@ def test_several_models_are_measured_each_and_together(done, measured, refused, 
     rows = list(csv.reader(done("evaluate", *typed, "--weights", "3", "1", "--csv").splitlines()))
     assert rows[0][:7] == ["set", "metric", "long", "short", "ensemble", "n_pairs", "n_queries"]
     assert rows[1][:2] == [str(pairs), "spearman"] and float(rows[1][4]) == pytest.approx(100.0)
-    out = done("evaluate", *typed)
-    assert all(title in out for title in ("long", "short", "ensemble"))
+    record = measured(*typed)
+    assert "scores" not in record and record["each"]["short"]["average"] == pytest.approx(-100.0)
+    assert "ensemble" not in done("evaluate", *typed) and "ensemble" in done("evaluate", *typed, "--ensemble")
     refused("--weights has 1 numbers for 2 models", "evaluate", *typed, "--weights", "1")
+
+
+def test_both_models_of_a_run_are_measured(measured, refused, pairs, monkeypatch):
+    for form in ("bi-encoder", "cross-encoder"):
+        Path("run", form).mkdir(parents=True)
+    Path("run/recipe.toml").touch()
+    teacher = SimpleNamespace(score=lambda pairs: np.arange(len(pairs), dtype=np.float32))
+    with monkeypatch.context() as patch:
+        patch.setattr("transencoder.cli.scoring._load_teacher", lambda name, *_: Teacher(name=name, scorer=teacher))
+        assert measured("run", "--pairs", pairs)["models"] == ["run/bi-encoder", "run/cross-encoder"]
+    refused("it has run/bi-encoder and run/cross-encoder: give one of these", "score", "run", "--pairs", pairs)
+    refused("an ensemble (--ensemble, --weights) is of several", "evaluate", "minilm", "--ensemble", "--pairs", pairs)
 
 
 def test_there_is_no_average_over_different_metrics(done, measured, loaded, tasks):
@@ -176,7 +189,7 @@ def test_every_metric_can_be_asked_for(done):
         (("--tasks", "sts12", "--pairs", "a.tsv"), "not allowed with argument"),
         ((), "one of the arguments --tasks --pairs is required"),
         (("long", "--tasks", "sts12"), "give each once"),
-        (("ensemble", "--tasks", "sts12"), "give it as ./ensemble"),
+        (("ensemble", "--ensemble", "--tasks", "sts12"), "give it as ./ensemble"),
     ],
 )
 def test_what_does_not_go_together_is_refused(typed, message, refused, loaded):

@@ -4,16 +4,19 @@ import argparse
 import io
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from transencoder import progress
 from transencoder.cli import _parser, terminal
+from transencoder.cli.flags import plain_help
 from transencoder.errors import InputError, RunError
 from transencoder.methods import METHODS
 from transencoder.settings import nested_settings, settings_of
@@ -33,7 +36,7 @@ def commands(parser=None, words=()):
 def test_all_commands_are_there():
     groups = {
         "": "train evaluate score label search duplicates pairs mine views truncate export push recipes runs report "
-        "results demo",
+        "results demo completion",
         "train ": "trans-encoder simcse mirror-bert contrastive-tension declutr mlm diffcse dclr sct congen ckd dvbert "
         "embedding-mse",
         "search ": "build query evaluate",
@@ -58,15 +61,55 @@ def test_help_says_what_each_option_is(words, run):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_field_of_a_method_is_a_flag_with_its_docstring_as_help_and_its_default(method, run):
-    _, out, _ = run("train", method, "--help")
+    _, out, _ = run("train", method, "--help-all")
     lists = [each for each in settings_of(METHODS[method]).values() if each.is_nested and each.is_list]
     inner = {name: setting for each in lists for name, setting in settings_of(each.kind).items()}
     for name, setting in (nested_settings(METHODS[method]) | inner).items():
         assert f"--{name.replace('_', '-')}" in out
         assert setting.help
-        assert f"{setting.help} (" in out, name
+        assert f"{plain_help(setting.help)} (" in out, name
     assert "(default: auto)" in out
-    assert "(required)" in out
+    assert "(required)" in out or method == "trans-encoder"
+    assert not re.search(r"\bTable \d|[Rr]eleased code:", out)
+
+
+def test_short_help_has_what_is_required_examples_and_the_flags_that_people_change(done):
+    out = done("train", "--help")
+    assert out.startswith("usage: transencoder train [trans-encoder] (--sentences FILE | --pairs FILE) [SETTING ...]")
+    assert "transencoder train --sentences sentences.txt" in out and "--help-all" in out
+    flags = set(re.findall(r"^  (--[a-z.-]+)", out, re.M)) - {"--verbose", "--quiet", "--recipe", "--set", "--dry-run"}
+    assert {"--sentences", "--start", "--preset", "--output", "--dev"} <= flags and len(flags) < 16
+    everything = done("train", "--help-all")
+    assert "--bi.epochs N, --cross.epochs N" in everything and "(default: bi 10, cross 1)" in everything
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("Peak rate. Paper, Table 16: 2e-5. None: own.", "Peak rate. None: own."),
+        ("Tokens of a pair (Table 16: 64), or (long) more.", "Tokens of a pair, or (long) more."),
+        ("Share of 0.5 (paper: 0.05).", "Share of 0.5."),
+        ("Table 16's.", "Table 16's."),
+    ],
+)
+def test_help_leaves_papers_to_the_docs(text, plain):
+    assert plain_help(text) == plain
+
+
+def test_completion_is_of_all_commands(run, monkeypatch):
+    seen = SimpleNamespace(complete=lambda parser, shell: f"{shell} completes {parser.prog}")
+    monkeypatch.setitem(sys.modules, "shtab", seen)
+    assert run("completion", "zsh")[1] == "zsh completes transencoder\n"
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert "pip install shtab" in run("completion", "bash")[2]
+
+
+def test_prose_wraps_at_words_on_a_terminal_and_data_do_not(monkeypatch, capsys):
+    console = Console(force_terminal=True, width=20, color_system=None)
+    monkeypatch.setattr(terminal, "_console", lambda *, is_stderr: console)
+    terminal.show("a sentence of more than twenty")
+    terminal.show("a,row,of,data,longer,than,twenty", as_it_is=True)
+    assert capsys.readouterr().out == "a sentence of more \nthan twenty\na,row,of,data,longer,than,twenty\n"
 
 
 def test_help_and_recipes_import_nothing_heavy():
@@ -142,7 +185,7 @@ def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
     assert code == 130 and "goes on from" not in err
 
 
-@pytest.mark.parametrize("typed", [(), ("trian",), ("train",), ("train", "simce"), ("runs", "lst"), ("score", "x")])
+@pytest.mark.parametrize("typed", [(), ("trian",), ("train", "simce"), ("runs", "lst"), ("score", "x")])
 def test_a_command_that_is_not_there_or_not_whole_is_code_2(typed, refused):
     refused("usage: transencoder", *typed)
 

@@ -73,8 +73,11 @@ def test_flags_after_a_start_belong_to_it(done, training):
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        ("--pairs a --start x", "options: output is not set. It must be a text: The run folder"),
-        ("--pairs a --output b", "options: members is not set"),
+        (
+            "--start x",
+            "pairs and sentences are both missing; give sentences to mine pairs from (--sentences), or pairs",
+        ),
+        ("--sentences nosuchfile.txt --dev a.tsv", "nosuchfile.txt: no such file (looked in "),
         (f"{BASE} --bi.epochs three", "--bi.epochs is 'three'. It must be a whole number."),
         (f"{BASE} --bi.epochs 0", "options: bi.epochs is 0; it must be at least 1"),
         (
@@ -101,6 +104,28 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, refused, 
     assert training.seen == []
 
 
+@pytest.mark.parametrize(
+    ("typed", "preset"),
+    [
+        ("", "standard"),
+        ("--preset quick", "quick"),
+        ("trans-encoder", None),
+        ("--recipe recipe.toml", None),
+    ],
+)
+def test_train_needs_nothing_but_a_text(typed, preset, run, training, recipe):
+    code, _, err = run("train", *typed.split(), "--pairs", "a.tsv", "--verbose")
+    assert code == 0, err
+    assert training.seen[0].preset == preset
+    is_default = "--recipe" not in typed
+    assert ("base model minilm, the default; --start gives another" in err) == is_default
+    assert ("output transencoder-run, the default; --output gives another" in err) == is_default
+
+
+def test_missing_settings_are_named_as_they_are_typed(refused):
+    refused("--teacher and --sentences and --start missing; `transencoder train ckd --help`", "train", "ckd")
+
+
 @pytest.mark.parametrize("method", ["ckd", "embedding-mse", "simcse"])
 def test_methods_without_views_name_what_they_have_for_them(method, refused):
     said = f"of transencoder train {method}; give two texts a row as --sentences FILE --columns a b"
@@ -119,6 +144,14 @@ def test_methods_without_views_name_what_they_have_for_them(method, refused):
 )
 def test_numbers_of_a_list_may_have_commas_between_them_and_texts_keep_theirs(name, typed, value):
     assert value_from_text(settings_of(SimCSE)[name], typed, name) == value
+
+
+def test_flags_of_both_forms_share_an_entry_and_set_their_own(done, training):
+    typed = "--cross.epochs 2 --no-cross.gradient-checkpointing --bi.gradient-checkpointing --bi.learning-rate=1e-4"
+    done("train", "trans-encoder", *BASE.split(), *typed.split())
+    bi, cross = training.seen[0].bi, training.seen[0].cross
+    assert (bi.epochs, bi.learning_rate, bi.gradient_checkpointing) == (None, 1e-4, True)
+    assert (cross.epochs, cross.learning_rate, cross.gradient_checkpointing) == (2, None, False)
 
 
 def test_the_flag_of_a_list_may_come_several_times(done, training):

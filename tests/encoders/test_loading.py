@@ -179,6 +179,10 @@ def test_a_pooling_for_a_model_that_has_none_is_refused(plm_folder, tmp_path):
         load_bi(tmp_path, pooling="mean", device="cpu")
 
 
+def test_a_saved_model_is_loaded_with_another_pooling(plm_folder):
+    assert load_trained(plm_folder, pooling="cls", device="cpu")[1].pooling_mode == "cls"
+
+
 # Cross-encoders
 
 

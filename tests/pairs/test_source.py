@@ -102,6 +102,7 @@ def test_a_stated_format_byte_order_marks_quotes_and_scores(name, content, optio
 
 # first rows of a TSV, options, is it a header, rows read
 HEADERS = {
+    "unknown names above texts": ("topic\tanswer", {}, True, ["a", "b"]),
     "known names": ("sentence1\tsentence2", {}, True, ["a", "b"]),
     "in another case": ("Sentence_a\tSENTENCE_B", {}, True, ["a", "b"]),
     "after other columns": ("id\tgenre\tquestion2\tquestion1", {}, True, ["d", "c"]),
@@ -126,9 +127,22 @@ def test_without_known_names_the_first_two_columns_are_read(write, caplog):
         read_pairs(Dataset.from_dict({"x": [1], "y": ["b"]}))
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Ticket", "it broke again"),
+        ("id,Description,date", "17,it broke again,2024-01-31"),
+        ("Number,Ticket Text,body", "17,x,it broke again"),
+    ],
+)
+def test_a_header_is_unlike_the_rows_below_it(first, second, write):
+    found = read_sentences(write("f.csv", f"{first}\n{second}\n{second}2\n"))
+    assert found["text"][0] == "it broke again" and len(found) == 2
+
+
 @pytest.mark.parametrize("case", HEADERS)
 def test_header_and_columns(case, write, caplog):
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.DEBUG)
     first, options, is_header, expected = HEADERS[case]
     second = "\t".join("abcd"[: first.count("\t") + 1]) if "score_column" not in options else "a\tb\t3"
     dataset = read_pairs(write("f.tsv", f"{first}\n{second}\n"), **options)
@@ -137,6 +151,7 @@ def test_header_and_columns(case, write, caplog):
     assert "read from" in caplog.text
     if not options:
         assert ("the first row is taken as a header" in caplog.text) == is_header
+        assert not [each for each in caplog.records if "as a header" in each.message and each.levelno > logging.DEBUG]
 
 
 def test_dataset_is_used_where_it_is(tmp_path):

@@ -110,6 +110,14 @@ def test_a_wrong_output_is_refused_before_anything_is_read(tmp_path, output, sai
         write_comparison(["no-run", "no-other"], tmp_path / output)
 
 
+def test_runs_with_nothing_in_common_are_told_so(runs, tmp_path, caplog):
+    write_comparison(runs, tmp_path / "page.html")
+    assert "in common" not in caplog.text
+    change(runs[1], data__tests={}, data__dev=None)
+    write_comparison(runs, tmp_path / "page.html")
+    assert "no test and no dev set in common: their scores cannot be compared" in caplog.text
+
+
 def test_runs_that_cannot_be_compared_are_refused(runs, make_run, tmp_path):
     output = tmp_path / "page.html"
     with pytest.raises(InputError, match="one run is given"):

@@ -67,6 +67,11 @@ def test_a_build_that_was_stopped_at_its_very_end_embeds_nothing_again(corpus, e
     assert content(tmp_path / "index") == content(folder)
 
 
+def test_an_index_keeps_its_pooling(corpus, tiny_bi_encoder, tmp_path):
+    build_index(corpus, load_embedder(tiny_bi_encoder, pooling="cls"), tmp_path / "index")
+    assert open_index(tmp_path / "index").embedder.model[1].pooling_mode == "cls"
+
+
 def test_a_damaged_draft_is_begun_again(interrupted, corpus, embedder):
     path, calls = interrupted
     (path / ".building" / "embeddings.npy").unlink()

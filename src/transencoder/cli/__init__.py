@@ -5,15 +5,33 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from transencoder import __version__
 from transencoder.cli import evaluate, pairs, runs, scoring, search, terminal, train
-from transencoder.cli.flags import Commands, Logs, add_command, options_from
+from transencoder.cli.flags import Commands, Logs, add_command, argument, options_from
 from transencoder.configs import nearest
 from transencoder.errors import InputError, TransencoderError
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Print a script that completes commands and options, for `eval "$(transencoder completion bash)"`."""
+
+    shell: Literal["bash", "zsh"] = argument("SHELL")
+    """bash or zsh"""
+
+    def __call__(self) -> None:
+        try:
+            import shtab
+        except ModuleNotFoundError as error:
+            raise InputError("completion needs the package shtab; pip install shtab") from error
+        terminal.show(shtab.complete(_parser(), self.shell), as_it_is=True)
+
 
 _COMMANDS: dict[str, type | None] = {
     "train": None,  # a command for each method
@@ -38,6 +56,7 @@ _COMMANDS: dict[str, type | None] = {
     "report": runs.Report,
     "results": runs.Results,
     "demo": train.Demo,
+    "completion": Completion,
 }
 """What is typed -> the dataclass of its options, which is called to run it."""
 
@@ -61,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     try:
-        args, unknown = parser.parse_known_args(argv)
+        args, unknown = parser.parse_known_args(train.with_method(sys.argv[1:] if argv is None else argv))
     except SystemExit as stop:  # argparse has printed the help or what is wrong
         return int(stop.code or 0)
     except BrokenPipeError:  # raised by the first releases of Python 3.11 only

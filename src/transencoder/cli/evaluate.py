@@ -1,4 +1,4 @@
-"""`evaluate`: how far models, each and all together, agree with gold; as a table, JSON or CSV."""
+"""`evaluate`: how far models, and on request their mean, agree with gold; as a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -38,7 +39,7 @@ _SEED = 2021
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Config):
-    """Measure models on tasks or your own scored pairs, and gains over the first."""
+    """Measure models on tasks or your own scored pairs, and gains over the first; of a run, both its models."""
 
     scoring: Models
     tasks: tuple[str, ...] = option((), metavar="TASK", one_of="data!")
@@ -49,8 +50,10 @@ class Evaluate(Config):
     """name of the gold score in --pairs (default: score)"""
     metric: Literal["spearman", "roc_auc", "map", "mrr_at_10", "ndcg_at_10", "recall_at_10"] | None = None
     """those from map on rank the pairs of equal first sentences (default: spearman, for --tasks their own)"""
+    ensemble: bool = False
+    """measure the mean of the models' scores too"""
     weights: tuple[float, ...] = option(())
-    """share of each model in the ensemble, the mean of several models' scores (default: equal)"""
+    """the same, with a share for each model (default: equal)"""
     json: bool = option(False, one_of="form")
     """print JSON instead of a table"""
     csv: bool = option(False, one_of="form")
@@ -63,16 +66,24 @@ class Evaluate(Config):
                 "--score-column, --columns, --split, --header, --file-format, --skip-bad-rows and --bad-rows-file are "
                 "for --pairs; a task has its own"
             )
-        if len(self.scoring.models) > 1 and _ENSEMBLE in self.scoring.models:
+        if self.has_ensemble and _ENSEMBLE in self.scoring.models:
             yield f"a model is called {_ENSEMBLE}, as their mean is in the table; give it as ./{_ENSEMBLE}"
 
+    @property
+    def has_ensemble(self) -> bool:
+        """Whether the models' mean is measured."""
+        return self.ensemble or bool(self.weights)
+
     def __call__(self) -> None:
-        weights = checked_weights(self.weights, len(self.scoring.models))
-        rows = _measured(self, _labelled_sets(self), weights)
+        models = tuple(each for name in self.scoring.models for each in _of_run(name))
+        if self.has_ensemble and len(models) < 2:
+            raise InputError(f"an ensemble (--ensemble, --weights) is of several models; {models[0]} is one")
+        weights = checked_weights(self.weights, len(models)) if self.has_ensemble else []
+        rows = _measured(replace(self, scoring=replace(self.scoring, models=models)), _labelled_sets(self), weights)
         if self.json:
-            show(json.dumps(_without_nan(_record(rows, weights))))
+            show(json.dumps(_without_nan(_record(rows, weights))), as_it_is=True)
         elif self.csv:
-            show(_csv(rows))
+            show(_csv(rows), as_it_is=True)
         else:
             show(_table_of_one(rows) if len(rows[0].scores) == 1 else _table_of_several(rows))
             for line in _remarks(rows):
@@ -91,7 +102,7 @@ class _Row:
     """Of a ranking, those that can be ranked."""
     n_sets: int = 1
     scores: Mapping[str, float]
-    """Model, the ensemble last -> metric times 100."""
+    """Model, the ensemble if any last -> metric times 100."""
     draws: np.ndarray | None
     """The models' metrics on bootstrap samples, (models, samples); None for classes, and where they are undefined."""
 
@@ -124,6 +135,13 @@ class _Row:
         return plural(self.n_sets, "test") if self.n_pairs is None else plural(self.n_pairs, "pair")
 
 
+def _of_run(name: str) -> list[str]:
+    """Return a model's name or, of a run, the names of its bi-encoder and its cross-encoder."""
+    folder = Path(os.path.expandvars(name)).expanduser()
+    found = [f"{name}/{form}" for form in ("bi-encoder", "cross-encoder") if (folder / form).is_dir()]
+    return found if (folder / "recipe.toml").exists() and found else [name]
+
+
 def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
     from transencoder import evaluation, tasks
 
@@ -142,14 +160,14 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
 
 
 def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[_Row]:
-    """Measure the models and, of several, their ensemble, each on each set once; the last row may be the average."""
+    """Measure the models and, with weights, their ensemble, each on each set once; the last row may be the average."""
     from transencoder.evaluation import average
     from transencoder.scorers import KeptScores, MeanScorer
 
     rows = []
     with loaded(options.scoring, options.rows) as teachers, progress.task("sets", len(sets)) as advance:
         kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
-        if len(kept) > 1:
+        if weights:
             kept[_ENSEMBLE] = KeptScores(MeanScorer([_Last(each) for each in kept.values()], weights))
         for name, each in sets.items():
             rows.append(_row(name, each, kept))
@@ -189,25 +207,26 @@ def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers
 
 
 def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:
-    """Build what `--json` prints: scores of the only model, or of the ensemble with the models' own below `each`."""
+    """Build what `--json` prints: each model's scores below `each`, on top those of the only one or the ensemble."""
     sets = [row for row in rows if row.metric]
     average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
-    *models, last = rows[0].scores
-    scores_of = {
+    each = {
         model: {"scores": {row.name: row.scores[model] for row in sets}, "average": average.get(model)}
-        for model in (*models, last)
+        for model in rows[0].scores
     }
+    top = each.pop(_ENSEMBLE) if weights else next(iter(each.values())) if len(each) == 1 else {}
     record: dict[str, Any] = {
-        "models": models or [last],
+        "models": list(each),
         "metrics": {row.name: row.metric for row in sets},
         "n_pairs": {row.name: row.n_pairs for row in sets},
         "n_queries": {row.name: row.n_queries for row in sets if row.n_queries is not None},
-        **scores_of.pop(last),
+        **top,
+        "each": each,
         "intervals": {row.name: row.intervals for row in rows if row.intervals},
     }
-    if models:
-        record |= {"weights": weights, "each": scores_of, "gains": {row.name: row.gains for row in rows}}
-    return record
+    if len(each) > 1:
+        record |= {"gains": {row.name: row.gains for row in rows}}
+    return record | ({"weights": weights} if weights else {})
 
 
 def _without_nan(record: Any) -> Any:
@@ -263,6 +282,9 @@ def _table_of_several(rows: Sequence[_Row]) -> Table:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         for title, model in zip_longest(filter(None, (row.name, row.metric, row.size)), row.scores):
+            if model is None:
+                table.add_row(title)
+                continue
             gain = row.gains.get(model)
             gain_cell = "" if gain is None else _cell(gain, row.gain_interval(model), sign="+")
             table.add_row(title, model, _cell(row.scores[model], row.interval(model)), gain_cell)

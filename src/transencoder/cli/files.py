@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 STDOUT = "-"
 Row = tuple[Any, ...]
 
+COLUMN = ("--columns", "--column")
+"""Of the one column of texts: the flag that every command has, and the older one."""
+
 _BATCH_ROWS = 10_000
 _TEXTS = ("text", "sentence1", "sentence2")
 

@@ -6,8 +6,9 @@ the others. `train` has a method's config in the same way, over a recipe.
 """
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field
+import re
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import MISSING, dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ def option(
     default: Any = MISSING,
     *,
     metavar: str | tuple[str, ...] | None = None,
-    flag: str | None = None,
+    flag: str | tuple[str, ...] | None = None,
     one_of: str | None = None,
     is_repeated: bool = False,
 ) -> Any:
@@ -36,7 +37,7 @@ def option(
     Args:
         default: Without it the option is required.
         metavar: What stands for the value in the help.
-        flag: What is typed, where it is not the field's name.
+        flag: What is typed, where it is not the field's name; several are one option.
         one_of: A name that options share which exclude each other. If it ends in `!`, one of them must be given.
         is_repeated: The items of a list come one after each flag: `--set a=1 --set b=2`.
     """
@@ -110,7 +111,9 @@ def _add_options(parser: Any, options_class: type, exclusive: dict[str, Any]) ->
             group.add_argument(name, **_keywords(setting))
         else:
             required = {"required": True} if setting.is_required else {}
-            group.add_argument(extra.get("flag") or flag_of(name), dest=name, **_keywords(setting), **required)
+            names = extra.get("flag") or flag_of(name)
+            names = [names] if isinstance(names, str) else names
+            group.add_argument(*names, dest=name, **_keywords(setting), **required)
 
 
 def _keywords(setting: Setting) -> dict[str, Any]:
@@ -133,21 +136,94 @@ def _keywords(setting: Setting) -> dict[str, Any]:
     return keywords
 
 
-def add_config_flags(parser: argparse.ArgumentParser, config_class: type) -> None:
+def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collection[str]) -> None:
     """Add a flag for each field of a method's config, over what a recipe has.
 
-    A field of a nested config has a dot: `--bi.epochs`. Fields of a list of configs, such as members, have
-    none: each `--start` begins a new one, to which the flags after it belong.
+    A field of a nested config has a dot: `--bi.epochs`; two nested configs of one kind share the help of their fields.
+    Fields of a list of configs, such as members, have no dot: each `--start` begins a new one, to which the flags after
+    it belong.
+
+    Args:
+        parser: Of the method.
+        config: The method's config class, or a config whose values are shown where a default is None.
+        usual: Fields that `--help` shows beside the required ones; `--help-all` shows all.
     """
-    groups: dict[str, Any] = {"": parser.add_argument_group("settings")}
-    for name, setting in settings_of(config_class).items():
-        if setting.is_nested:
-            groups[name] = parser.add_argument_group(name, setting.help)
-        if setting.is_nested and setting.is_list:
+    settings = settings_of(config if isinstance(config, type) else type(config))
+    short = {flag_of(name) for name, setting in settings.items() if setting.is_required or name in usual}
+    parser.formatter_class = partial(_ShortHelp, shown=short | {"--start"})
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
+    own, nested = parser.add_argument_group("settings"), dict[type, list[str]]()
+    for name, setting in settings.items():
+        if not setting.is_nested:
+            _add_config_flag(own, {name: setting})
+        elif setting.is_list:
+            group = parser.add_argument_group(_title(name, setting))
             for inner in settings_of(setting.kind).values():
-                _add_config_flag(groups[name], inner, inner.name, dest=_PREFIX + name, is_of_list=True)
-    for name, setting in nested_settings(config_class).items():
-        _add_config_flag(groups[name.rpartition(".")[0]], setting, name, dest=_PREFIX + name)
+                shown = inner
+                if inner.is_required and not isinstance(config, type):
+                    shown = replace(inner, is_required=False, default=getattr(getattr(config, name)[0], inner.name))
+                _add_config_flag(group, {inner.name: shown}, list_name=name)
+        else:
+            nested.setdefault(setting.kind, []).append(name)
+    for names in nested.values():
+        group = parser.add_argument_group("; ".join(_title(name, settings[name]) for name in names))
+        for field_name in settings[names[0]].inner:
+            both = {f"{name}.{field_name}": _filled(settings[name], field_name, config) for name in names}
+            _add_config_flag(group, both)
+
+
+def _title(name: str, setting: Setting) -> str:
+    return f"{name}: {plain_help(setting.help).rstrip('.')}"
+
+
+def _filled(setting: Setting, inner: str, config: Any) -> Setting:
+    """Return a nested config's setting, with the value that a config has where its default is None."""
+    found = setting.inner[inner]
+    value = getattr(getattr(config, setting.name), inner)
+    return replace(found, default=value) if found.default is None else found
+
+
+_REFERENCE = re.compile(r"\b([Pp]aper|Tables?|Figures?|[Ss]ections?|[Ee]quations?|[Aa]ppendix|[Rr]eleased code)\b")
+
+
+def plain_help(text: str) -> str:
+    """Return a setting's text without brackets and sentences that speak of papers and their code: docs have them."""
+    brackets = re.sub(r" ?\([^()]*\)", lambda found: "" if _REFERENCE.search(found[0]) else found[0], text)
+    sentences = re.split(r"(?<=\.) (?=[A-Z`])", brackets)
+    return " ".join(each for each in sentences if not _REFERENCE.search(each)) or text
+
+
+class _ShortHelp(argparse.RawDescriptionHelpFormatter):
+    """The help of the settings that people change, and of what is no setting."""
+
+    def __init__(self, prog: str, shown: Set[str]) -> None:
+        super().__init__(prog)
+        self._shown = shown
+
+    def add_argument(self, action: argparse.Action) -> None:
+        if not action.dest.startswith(_PREFIX) or not self._shown.isdisjoint(action.option_strings):
+            super().add_argument(action)
+
+
+class _HelpAll(argparse.Action):
+    """Shows the help of all settings."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.print_help()
+        parser.exit()
+
+
+class _Given(argparse.Action):
+    """Keeps what was typed for the setting whose flag was typed, where several share an entry of the help."""
+
+    def __call__(self, parser: argparse.ArgumentParser, args: argparse.Namespace, values: Any, flag: Any = "") -> None:
+        name = _PREFIX + flag.removeprefix("--no-").removeprefix("--").replace("-", "_")
+        if self.nargs == 0:
+            values = not flag.startswith("--no-")
+        elif self.nargs == "*":  # several after one flag, or the flag several times
+            values = [*getattr(args, name, []), *values]
+        setattr(args, name, values)
 
 
 def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespace) -> None:
@@ -164,20 +240,31 @@ def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespac
             table[name] = _joined(table.get(name, []), setting.kind, given[name])
 
 
-def _add_config_flag(group: Any, setting: Setting, name: str, *, dest: str, is_of_list: bool = False) -> None:
-    default = "default: none" if setting.default in (None, ()) else f"default: {setting.default}"
-    text = f"{setting.help} ({'required' if setting.is_required else default})".replace("%", "%%")
-    keywords: dict[str, Any] = {"dest": dest, "default": argparse.SUPPRESS, "help": text}
+def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str = "") -> None:
+    """Add the flags of settings that share an entry of the help: the same field of nested configs of one kind."""
+    name, setting = next(iter(settings.items()))
+    flags = [flag_of(each) for each in settings]
+    keywords: dict[str, Any] = {"action": _Given, "dest": _PREFIX + (list_name or name), "default": argparse.SUPPRESS}
+    keywords["help"] = f"{plain_help(setting.help)} ({_default(settings)})".replace("%", "%%")
     if setting.kind is bool:
-        group.add_argument(flag_of(name), action=argparse.BooleanOptionalAction, **keywords)
+        group.add_argument(*flags, *(flag.replace("--", "--no-", 1) for flag in flags), nargs=0, **keywords)
         return
-    if setting.is_list:  # several after one flag, or the flag several times
-        keywords |= {"nargs": "*", "action": "extend"}
-    if is_of_list:  # (field, value) of all members in the order they were typed
+    if setting.is_list:
+        keywords["nargs"] = "*"
+    if list_name:  # (field, value) of all members in the order they were typed
         keywords |= {"action": "append", "type": partial(_named, name)}
     metavar = f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind]
-    metavar = "|".join([metavar, *setting.words])
-    group.add_argument(flag_of(name), metavar=metavar, **keywords)
+    group.add_argument(*flags, metavar="|".join([metavar, *setting.words]), **keywords)
+
+
+def _default(settings: Mapping[str, Setting]) -> str:
+    """Say the default of settings that share an entry; of each, where they differ."""
+    if next(iter(settings.values())).is_required:
+        return "required"
+    values = {name: "none" if each.default in (None, ()) else str(each.default) for name, each in settings.items()}
+    if len(set(values.values())) > 1:
+        return "default: " + ", ".join(f"{name.partition('.')[0]} {value}" for name, value in values.items())
+    return f"default: {next(iter(values.values()))}"
 
 
 def _named(name: str, text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from rich.table import Table
 
 import transencoder
-from transencoder.cli.files import STDOUT, Rows, Where, check_output, check_texts, write_pairs
+from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, check_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
 from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
@@ -89,8 +89,8 @@ class Mine(Config):
     """that a sentence may be in"""
     documents: str | None = option(None, metavar="FILE")
     """pair each sentence with texts of this file, read as SENTENCES is: queries and documents"""
-    column: str | None = option(None, metavar="NAME")
-    """the text column (default: text, sentence, else the first)"""
+    column: str | None = option(None, flag=COLUMN, metavar="NAME")
+    """the text column (default: text, body and other known names, else the first)"""
     document_column: str | None = option(None, metavar="NAME")
     """the same in the documents"""
     seed: int = 2021
@@ -134,7 +134,7 @@ class Mine(Config):
             )
         write_pairs(mined.pairs, self.output)
         if self.json:
-            show(json.dumps(mined.record))
+            show(json.dumps(mined.record), as_it_is=True)
         elif self.output != STDOUT:
             show(f"{self.output}: {mining_text(mined.record)}")
 
@@ -271,7 +271,7 @@ class Views(Config):
                 if self.comparing.stats:
                     found[name] = views.compare(pairs, scorers)
         if self.comparing.json:
-            show(json.dumps({name: asdict(comparison) for name, comparison in found.items()}))
+            show(json.dumps({name: asdict(comparison) for name, comparison in found.items()}), as_it_is=True)
         elif self.comparing.stats:
             show(_table(found, self))
 

@@ -13,7 +13,7 @@ import transencoder
 from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_pairs
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
-from transencoder.configs import LabelPolicy, Precision
+from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
@@ -27,7 +27,7 @@ class Models(Config):
     """Which models score, and how."""
 
     models: tuple[str, ...] = argument("MODEL")
-    """folder, hub id, or minilm; several: their mean"""
+    """folder, run, hub id, or minilm; of several, `score` and `label` take the mean"""
     revision: str | None = None
     """hub revision of the models"""
     device: str | None = None
@@ -36,6 +36,8 @@ class Models(Config):
     """auto: bf16 where the hardware has it"""
     max_length: int | None = option(None, metavar="TOKENS")
     """cut longer texts (default: the model's)"""
+    pooling: Pooling | None = None
+    """how a plain checkpoint's tokens become an embedding (default: the model's own, mean where it has none)"""
     prompt: str | None = option(None, metavar="TEXT", one_of="prompt")
     """put before every text (default: the model's own default prompt, if any)"""
     prompt_name: str | None = option(None, metavar="NAME", one_of="prompt")

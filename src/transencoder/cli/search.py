@@ -16,7 +16,7 @@ import transencoder
 from transencoder.cli import files
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import goes_on_from, show
-from transencoder.configs.ranges import Config, Contradictions
+from transencoder.configs.ranges import Config, Contradictions, Pooling
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
 
@@ -42,6 +42,8 @@ class Embedding:
     """such as cpu or cuda:0 (default: the best there is)"""
     max_length: int | None = option(None, metavar="TOKENS")
     """cut longer texts (default: the model's)"""
+    pooling: Pooling | None = None
+    """how a plain checkpoint's tokens become an embedding (default: the model's own, mean where it has none)"""
     dimensions: int | None = None
     """keep the first N numbers of an embedding, for models trained so (Matryoshka; default: all)"""
     document_prompt: str | None = option(None, metavar="TEXT", one_of="document prompt")
@@ -58,8 +60,8 @@ class Build:
     """documents: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
     output: str = option(metavar="INDEX")
     """folder of the index"""
-    column: str | None = option(None, metavar="NAME")
-    """the documents' column (default: text, else the first)"""
+    column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
+    """the documents' column (default: text, body and other known names, else the first)"""
     id_column: str | None = option(None, metavar="NAME")
     """their ids' column (default: documents have no ids)"""
     precision: Literal["float32", "int8", "binary"] = "float32"
@@ -149,8 +151,8 @@ class Query(Config):
     """a query"""
     queries: str | None = option(None, metavar="FILE")
     """many queries: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
-    column: str | None = option(None, metavar="NAME")
-    """the column of --queries (default: text, else the first)"""
+    column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
+    """the column of --queries (default: as for documents)"""
     top_k: int = option(10, metavar="K")
     """documents a query"""
     output: str = option(files.STDOUT, metavar="FILE")
@@ -243,7 +245,7 @@ class Evaluate(Config):
                 found["re-ranked"] = search.measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
         n_queries = len(relevance.queries)
         if self.json:
-            show(json.dumps({"index": self.index, "n_queries": n_queries, "scores": found}))
+            show(json.dumps({"index": self.index, "n_queries": n_queries, "scores": found}), as_it_is=True)
             return
         table = Table("metric x 100", caption=f"{n_queries:,} queries")
         for name in found:
@@ -263,8 +265,8 @@ class FindDuplicates(Config):
     """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
     kept: str | None = option(None, metavar="FILE")
     """write the sentences without near-duplicates: the centre of each cluster"""
-    column: str | None = option(None, metavar="NAME")
-    """the sentences' column (default: text, else the first)"""
+    column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
+    """the sentences' column (default: text, body and other known names, else the first)"""
     threshold: float | None = None
     """least score with a cluster's centre (default: the lowest point between the two peaks of nearest scores)"""
     embedding: Embedding

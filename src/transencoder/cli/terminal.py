@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from transencoder import progress
 
@@ -70,17 +71,22 @@ def goes_on_from(folder: str) -> Iterator[None]:
         raise Interrupted(folder) from stop
 
 
-def show(result: object) -> None:
-    """Print a table or text on stdout; the first rank alone."""
+def show(result: object, *, as_it_is: bool = False) -> None:
+    """Print a table, or text, on stdout; the first rank alone.
+
+    On a terminal prose wraps at words; `as_it_is` leaves the lines of what is copied or read by programs.
+    """
     if is_first_rank():
-        _console(is_stderr=False).print(result, markup=False, highlight=False, soft_wrap=isinstance(result, str))
+        console = _console(is_stderr=False)
+        is_whole = isinstance(result, str) and (as_it_is or not console.is_terminal)
+        console.print(result, markup=False, highlight=False, soft_wrap=is_whole)
 
 
 def say_error(message: str) -> None:
-    """Print one line on stderr."""
+    """Print a message on stderr: one line, which on a terminal wraps at words."""
     console = _console(is_stderr=True)
-    console.print("transencoder: ", style="bold red", end="")
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    text = Text.assemble(("transencoder: ", "bold red"), message)
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def is_first_rank() -> bool:

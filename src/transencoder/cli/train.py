@@ -3,6 +3,7 @@
 import argparse
 import logging
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,14 +19,31 @@ from transencoder.configs.encoder import SentenceEncoder
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, RunInUseError
+from transencoder.in_memory import check_file
 from transencoder.methods import METHODS, TransEncoder
+from transencoder.models import MINILM
 from transencoder.runs import wait_until_free
-from transencoder.settings import expanded, recipe_toml, with_texts
+from transencoder.settings import expanded, recipe_toml, settings_of, with_texts
 
 logger = logging.getLogger(__name__)
 
 _DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
 A setting whose default is none is chosen when the run starts, as its help says."""
+
+_USUAL = (
+    *("sentences", "pairs", "views", "columns", "teacher", "labelled", "dev", "tests", "output", "preset", "cycles"),
+    *("max_length", "n_sentences", "device"),
+)
+"""Settings that `--help` shows; `--help-all` shows all."""
+
+_EXAMPLES = {"start": "minilm", "teacher": "minilm", "labelled": "labelled.tsv", "documents": "documents.txt"}
+_SHORTEST = """
+  transencoder train --sentences sentences.txt
+  transencoder train --pairs pairs.csv --start all-mpnet-base-v2 --dev dev.tsv --output runs/mine
+
+`train` without a method is `train trans-encoder --preset standard`. Other methods, each with its own
+`transencoder train METHOD --help`; what they do stands in `transencoder recipes list`:
+"""
 
 _INSTEAD = {"--views": "give two texts a row as --sentences FILE --columns a b, the names of their columns"}
 """What methods of sentences that take pairs have for options of other methods."""
@@ -52,26 +70,72 @@ class Train(RunOptions):
 def add_methods(methods: flags.Commands) -> None:
     """Add a command for each method, with every field of its config as a flag."""
     for name, config_class in METHODS.items():
-        summary = str(config_class.__doc__).partition("\n")[0]
-        parser = flags.add_command(methods, name, Train, f"{summary}\n\n{_DETAILS}")
-        parser.usage = f"transencoder train {name} [--recipe FILE] [--set NAME=VALUE] [--dry-run] [SETTING ...]"
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        takes_pairs = issubclass(config_class, SentenceEncoder)
+        parser = flags.add_command(methods, name, Train, f"{_summary(config_class)}\n\n{_DETAILS}")
+        takes_pairs, config, typed = issubclass(config_class, SentenceEncoder), None, name
         parser.set_defaults(run=_train_method, method=name, instead=_INSTEAD if takes_pairs else {})
-        flags.add_config_flags(parser, config_class)
+        required = [each for each, setting in settings_of(config_class).items() if setting.is_required]
+        needed = [f"{flags.flag_of(each)} {each.upper()}" for each in required]
+        if config_class is TransEncoder:
+            config, typed = TransEncoder(sentences="-").prepared(0), f"[{DEFAULT_METHOD}]"
+        if "sentences" not in required and (other := {"pairs", "views"} & set(settings_of(config_class))):
+            required, needed = [*required, "sentences"], [*needed, f"(--sentences FILE | --{other.pop()} FILE)"]
+        parser.usage = f"transencoder train {typed} {' '.join(needed)} [SETTING ...]"
+        command = " ".join(f"{flags.flag_of(each)} {_EXAMPLES.get(each, f'{each}.txt')}" for each in required)
+        examples = "".join(f"\n  transencoder train {name} {command}{more}" for more in ("", " --dry-run"))
+        if config is not None:
+            others = ", ".join(each for each in METHODS if each != name)
+            examples = _SHORTEST + textwrap.fill(others, 78, break_on_hyphens=False)
+        parser.epilog = f"examples:{examples}"
+        flags.add_config_flags(parser, config or config_class, _USUAL)
+
+
+def _summary(config_class: type) -> str:
+    return flags.plain_help(str(config_class.__doc__).partition("\n")[0])
+
+
+DEFAULT_METHOD = "trans-encoder"
+
+
+def with_method(typed: Sequence[str]) -> list[str]:
+    """Return what was typed with the method, and its preset, that `train` without a method has.
+
+    The preset is `standard`: who types the shortest command keeps its result, and the paper's further cycles cost as
+    much again and add no more than another seed does. A recipe says all itself.
+    """
+    command, *others = typed or [""]
+    if command != "train" or (others and not others[0].startswith("-")):
+        return list(typed)
+    has_recipe = any(each.partition("=")[0] == "--recipe" for each in others)
+    return [command, DEFAULT_METHOD, *([] if has_recipe else ["--preset", "standard"]), *others]
 
 
 def _train_method(args: argparse.Namespace) -> None:
     options = flags.options_from(Train, args)
-    config = _config(options, args)
+    config, defaults = _config(options, args)
+    _check_files(config)
     if options.dry_run:
+        for line in defaults:
+            show(line)
         _plan([config])
     else:
+        for line in defaults:
+            logger.info(line)
         train_and_show(config)
 
 
-def _config(options: Train, args: argparse.Namespace) -> RunConfig:
-    """Build the config that recipe, `--set` and flags make together."""
+def _check_files(config: RunConfig) -> None:
+    """Refuse names of files that are not there, before anything heavy is imported."""
+    config = expanded(config)
+    names = [
+        getattr(config, name) for name, setting in settings_of(type(config)).items() if "is_rows" in setting.metadata
+    ]
+    for name in (*names, *config.tests):
+        if isinstance(name, str):
+            check_file(name, config.data_dir)
+
+
+def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[str]]:
+    """Build the config that recipe, `--set` and flags make together; and say what neither of them chose."""
     config_class, table, origin = METHODS[args.method], dict[str, Any](), "options"
     if options.recipe is not None:
         path = recipes.find_recipe(options.recipe)
@@ -88,7 +152,16 @@ def _config(options: Train, args: argparse.Namespace) -> RunConfig:
     for override in options.overrides:
         recipes.put(table, config_class, override)
     flags.put_flags(table, config_class, args)
-    return recipes.build(config_class, table, origin)
+    missing = [name for name, setting in settings_of(config_class).items() if setting.is_required and name not in table]
+    if missing:
+        names = " and ".join(map(flags.flag_of, missing))
+        raise InputError(f"{names} missing; `transencoder train {args.method} --help` says what to give.")
+    defaults = {"members": ("base model", "--start", MINILM), "output": ("output", "--output", config_class.output)}
+    return recipes.build(config_class, table, origin), [
+        f"{what} {default}, the default; {flag} gives another"
+        for name, (what, flag, default) in defaults.items()
+        if name in settings_of(config_class) and name not in table
+    ]
 
 
 def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
@@ -139,18 +212,22 @@ class Demo:
             trained = _train(demo.demo_config(self.output))
             _show_result(trained.result)
             show(demo.examples_table(trained))
-            show(demo.next_steps(trained.folder))
+            show(demo.next_steps(trained.folder), as_it_is=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListRecipes:
-    """List the recipes, with the first line of each."""
+    """List the recipes by their methods, with the first line of each."""
 
     def __call__(self) -> None:
-        table = Table("recipe", "what")
+        table, of_method = Table("recipe", "what"), ""
         for name, path in recipes.list_recipes().items():
+            if (method := name.partition("/")[0]) != of_method:
+                of_method = method
+                table.add_section()
+                table.add_row(method, _summary(METHODS[method]), style="bold")
             first = path.read_text("utf-8").partition("\n")[0]
-            table.add_row(name, first.removeprefix("#").strip() if first.startswith("#") else "")
+            table.add_row(f"  {name}", first.removeprefix("#").strip() if first.startswith("#") else "")
         show(table)
 
 
@@ -170,7 +247,7 @@ class ShowRecipe:
         lines += [f"# varied: {name} = {', '.join(values)}" for name, values in recipe.vary.items()]
         lines += [f"# parity: {name} = {value}" for name, value in recipe.parity.items()]
         full = recipe_toml(recipes.load_recipe(path)) + "\n".join(lines)
-        show((full if self.full else path.read_text("utf-8")).rstrip("\n"))
+        show((full if self.full else path.read_text("utf-8")).rstrip("\n"), as_it_is=True)
 
 
 @dataclass(frozen=True, kw_only=True)

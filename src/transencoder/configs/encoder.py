@@ -190,7 +190,7 @@ class ViewEncoder(SentenceEncoder):
         """Yield what fields say against each other."""
         kind = self.view_kind
         if (self.sentences is None) == (self.views is None):
-            yield "give either sentences, of which views are made, or views, two texts a row"
+            yield "give either sentences, of which views are made (--sentences), or views, two texts a row (--views)"
         yield from super().contradictions()
         if self.views is not None and len(self.columns) == 1:
             yield f"columns is {' '.join(self.columns)}, but views have two; name both, or leave columns out"

@@ -20,14 +20,14 @@ class FitConfig(Config):
     epochs: int | None = ranges.at_least(1, None)
     """Passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
     max_length: int | None = ranges.at_least(1, None)
-    """Tokens: of a sentence for the bi-encoder (Table 16: 32), of a pair for the cross-encoder (64)."""
+    """Tokens: of a sentence for the bi-encoder, of a pair for the cross-encoder (Table 16: 32 and 64)."""
     warmup_ratio: float | None = ranges.share(None, " of the steps")
     """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
     dropout: float | None = ranges.share(None, " of the activations")
     """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
     optimizer: Literal["adamw", "rmsprop"] = "adamw"
-    """AdamW, or RMSProp for methods whose released code has it."""
+    """AdamW, or RMSProp, which some methods have (released code)."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
     weight_decay: float = ranges.at_least(0, 0.01)
@@ -109,7 +109,7 @@ SIMCSE_FIT: dict[str, Default] = {
     "bucket_batches": (
         1,
         "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released "
-        "code; more is faster.",
+        "code); more is faster.",
     ),
 }
 """SimCSE's released values for BERT-base, which methods that build on it share."""

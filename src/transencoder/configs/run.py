@@ -42,7 +42,7 @@ class RunConfig(Config):
     score_tests: bool = True
     """Whether the tests are scored; else they are only told apart from the training text (exclude_test_sentences)."""
     task_kind: Literal["graded", "binary"] = "graded"
-    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and Table 16's defaults."""
+    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and defaults (Table 16)."""
     max_length: int | Literal["auto"] | None = at_least(1, None)
     """Tokens that are read of a text in training, and twice as many of a pair by a cross-encoder; `auto`: as many as 98
     of 100 texts have, up to what the base model reads; None: each encoder's own setting."""

@@ -43,23 +43,20 @@ def load_bi(
         torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
-    if pooling is not None:
-        own = next((i for i, module in enumerate(model) if isinstance(module, Pooling)), None)
-        if own is None:
-            raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
-        model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
+    _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)
     return model
 
 
 def load_trained(
-    folder: Path, device: str | None = None, *, max_length: int | None = None
+    folder: Path, device: str | None = None, *, max_length: int | None = None, pooling: configs.Pooling | None = None
 ) -> SentenceTransformer | CrossEncoder:
-    """Load a saved model in the form that it was saved in, its weights in fp32, with a length of its own or this."""
+    """Load a saved model in the form that it was saved in, its weights in fp32, length and pooling its own or these."""
     model: SentenceTransformer | CrossEncoder
     model = (CrossEncoder if is_cross(folder) else SentenceTransformer)(str(folder), device=device)
     model.float()
+    _set_pooling(model, pooling, folder)
     _set_length(model, max_length, folder)
     return model
 
@@ -278,6 +275,16 @@ def _n_positions(model: nn.Module) -> float:
     if table is None:
         return math.inf
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
+
+
+def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Pooling | None, folder: Path) -> None:
+    if pooling is None:
+        return
+    modules = list(model) if isinstance(model, SentenceTransformer) else []
+    own = next((i for i, module in enumerate(modules) if isinstance(module, Pooling)), None)
+    if own is None:
+        raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
+    model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
 
 
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:

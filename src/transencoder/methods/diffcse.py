@@ -36,7 +36,7 @@ class DiffCSE(configs.SentenceEncoder):
     mask_ratio: float = configs.share_above_zero(0.3, " of the tokens")
     """Share of a sentence's tokens that the generator guesses, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
     counts_padding: bool = False
-    """Count padding in the detection's mean, as the released code does."""
+    """Count padding in the detection's mean (as the released code does)."""
     fit: configs.FitConfig = configs.fit_defaults(
         configs.SIMCSE_FIT,
         learning_rate=(7e-6, "Peak learning rate. Released code: BERT-base 7e-6, RoBERTa-base 1e-5."),

@@ -14,6 +14,12 @@ from transencoder.models import MINILM
 if TYPE_CHECKING:
     from datasets import Dataset
 
+Preset = Literal["quick", "standard", "paper"]
+
+_CYCLES = {"quick": 1, "standard": 2}
+_QUICK_ROWS = 2000
+"""Pairs are learned in both orders: 120 steps, where a cross-encoder with a new head needs about 80."""
+
 LARGE_PARAMETERS = 200_000_000
 """From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
 
@@ -61,6 +67,10 @@ class TransEncoder(configs.RunConfig):
     None: `minilm`, all-MiniLM-L6-v2."""
     start: InitVar[str | None] = None
     """In Python, in the place of `members`: the only member's base model."""
+    preset: Preset | None = None
+    """How much is trained where other settings do not say. `quick`: one cycle on at most 2,000 pairs, in about five
+    minutes on two cores; `standard`: two cycles, as later ones add no more than another seed does; `paper`, which None
+    is too: all there is to it (Table 16)."""
     share_labels: bool = True
     """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
     ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
@@ -74,7 +84,7 @@ class TransEncoder(configs.RunConfig):
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = configs.at_least(1, None)
-    """Cycles bi -> cross -> bi. Paper, Table 16: 3 graded, 5 binary."""
+    """Cycles bi -> cross -> bi; None: as the preset says (paper, Table 16: 3 graded, 5 binary)."""
     patience_cycles: int | None = configs.at_least(1, None)
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
@@ -88,8 +98,8 @@ class TransEncoder(configs.RunConfig):
     """How a cross-encoder learns: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
     raw logit, which is then the score (Table 8: the student copies its teacher)."""
     bi_loss: configs.BiLoss = "mse"
-    """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or Table 8's
-    cross-entropy (does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
+    """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or a cross-entropy
+    (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     start_weight: float = configs.share(0.0, " of the teachers")
@@ -129,6 +139,26 @@ class TransEncoder(configs.RunConfig):
         """Return it with so many tokens that bi-encoders read of a text, and cross-encoders of a pair."""
         return replace(self, bi=replace(self.bi, max_length=text), cross=replace(self.cross, max_length=pair))
 
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows of each training text are drawn where no number is given; None: all."""
+        return _QUICK_ROWS if self.preset == "quick" else None
+
+    @property
+    def preset_in_words(self) -> str:
+        """What the preset leaves out, for plans; empty for the paper's settings."""
+        if self.preset == "quick":
+            return (
+                f"preset quick, for a first look: at most {_QUICK_ROWS:,} of the rows, one cycle, few epochs; it "
+                "leaves out the rest of the text and most of the training. --preset standard has them"
+            )
+        if self.preset == "standard":
+            return (
+                "preset standard: two cycles on all of the text, without the paper's further ones, which add little; "
+                "--preset quick takes about five minutes on two cores"
+            )
+        return ""
+
     def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
         """Return how a member's bi- or cross-encoders are trained."""
         fit = self.bi if form == "bi" else self.cross
@@ -141,7 +171,7 @@ class TransEncoder(configs.RunConfig):
         return replace(self.pretraining, epochs=epochs)
 
     def prepared(self, n_parameters: int) -> Self:
-        """Return it with every field left empty as Table 16 has it for the kind of task and the model's size.
+        """Return it with every field left empty as the preset, or Table 16 for task and size, has it.
 
         Where the paper is silent on warm-up, the released code's: 10 % of the steps for the cross-encoder, none for the
         bi-encoder.
@@ -155,9 +185,12 @@ class TransEncoder(configs.RunConfig):
         is_binary = self.task_kind == "binary"
         cross = {"learning_rate": 2e-5, "batch_size": 32, "epochs": 3 if is_binary else 1, "max_length": 64}
         bi = {"learning_rate": 5e-5, "batch_size": 128, "epochs": 15 if is_binary else 10, "max_length": 32}
+        if self.preset == "quick":
+            bi |= {"batch_size": 64, "epochs": 2}
+            cross["epochs"] = 1
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
-        cycles = self.cycles or (5 if is_binary else 3)
+        cycles = self.cycles or _CYCLES.get(self.preset or "paper") or (5 if is_binary else 3)
         if self.alternate_members and cycles < len(self.members):
             raise InputError(f"{cycles} cycles are too few for {len(self.members)} members in turn; give one for each")
         return replace(
@@ -179,8 +212,8 @@ class TransEncoder(configs.RunConfig):
     def _of_text(self) -> configs.Contradictions:
         if (self.pairs is None) == (self.sentences is None):
             yield (
-                f"pairs and sentences are both {'missing' if self.pairs is None else 'given'}; give pairs, or "
-                "sentences to mine pairs from"
+                f"pairs and sentences are both {'missing' if self.pairs is None else 'given'}; give sentences to mine "
+                "pairs from (--sentences), or pairs (--pairs)"
             )
         for number, source in (
             ("n_sentences", "sentences"),

@@ -28,11 +28,13 @@ _KNOWN_OTHERS = (
     *("id", "idx", "index", "pair_id", "qid1", "qid2", "subset", "genre", "source", "split", "negative"),
 )
 _NAME_OR_STATE = (
-    "Name the columns that have the texts (columns, or column for one; --columns, --column), or state header=True or "
+    "Name the columns that have the texts (columns, or column for one; --columns), or state header=True or "
     "header=False (--header, --no-header)."
 )
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
 """Such as `query`, `text_a` or `Sentence 1`."""
+_NUMBER = re.compile(r"[\s.,:/+-]*\d[\d\s.,:/+-]*")
+"""Or a date, or a time."""
 _KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *_KNOWN_TEXTS, _KNOWN_OTHERS) for name in names}
 
 
@@ -66,10 +68,12 @@ class Wanted:
         return (*(self.columns or ()), *([self.score_column] if self.score_column else []))
 
 
-def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[list[str], bool]:
+def split_header(
+    first_row: Sequence[str], below: Sequence[Sequence[str]], wanted: Wanted, name: str
+) -> tuple[list[str], bool]:
     """Return the column names of a TSV or CSV from its first row, and whether that row is a header.
 
-    Without a header the names are the positions "1", "2", ...
+    Without a header the names are the positions "1", "2", ... `below` are some of the rows that follow.
 
     Raises:
         InputError: the row has too few fields, looks like a header only in part, or lacks a stated column.
@@ -80,7 +84,7 @@ def split_header(first_row: Sequence[str], wanted: Wanted, name: str) -> tuple[l
             f"At least {len(wanted.result)} needed. Is it separated by tabs (.tsv) or by commas (.csv)? "
             "State the right format (file_format, --file-format)."
         )
-    has_header = wanted.header if wanted.header is not None else _is_header(first_row, wanted, name)
+    has_header = wanted.header if wanted.header is not None else _is_header(first_row, below, wanted, name)
     if has_header:
         return list(first_row), True
     return [str(position) for position in range(1, len(first_row) + 1)], False
@@ -99,7 +103,7 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
         texts = tuple(names[: len(wanted.result)])
     if texts is None:
         known = " or ".join("/".join(columns) for columns in wanted.known)
-        option = "columns, --columns" if len(wanted.result) > 1 else "column, --column"
+        option = "columns, --columns" if len(wanted.result) > 1 else "column, --columns"
         raise InputError(
             f"{name}: no columns for {' and '.join(wanted.result)} among {_listed(names)}. Known are {known}. "
             f"State others ({option})."
@@ -121,14 +125,15 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     return chosen
 
 
-def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
+def _is_header(first_row: Sequence[str], below: Sequence[Sequence[str]], wanted: Wanted, name: str) -> bool:
     named = [column for column in wanted.stated if not column.isdecimal()]
     if named:
         _require(named, first_row, name)
         return True
     names = _KNOWN.union(*wanted.known, wanted.score_names)
     known = [field for field in first_row if field.strip().lower() in names]
-    if not known and not all(map(_LIKE_A_NAME.fullmatch, first_row)):
+    stands_apart = _stands_apart(first_row, below)
+    if not (known or stands_apart or all(map(_LIKE_A_NAME.fullmatch, first_row))):
         return False
     reason = ""
     if not known:
@@ -138,13 +143,40 @@ def _is_header(first_row: Sequence[str], wanted: Wanted, name: str) -> bool:
             f"A header is detected when all its fields are known names, with those of {' and '.join(wanted.result)} "
             f"among them; here {', '.join(map(shorten, known))} could be"
         )
-    if reason:
+    if reason and stands_apart:
+        _require_texts(first_row, wanted, name)
+    elif reason:
         first = shorten(list(first_row))
         raise InputError(
             f"{name}:1: cannot tell whether the first row is a header: {first}. {reason}. {_NAME_OR_STATE}"
         )
-    logger.info("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
+    logger.debug("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
     return True
+
+
+def _stands_apart(first_row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Tell whether a first row is unlike those below: no value again; names above texts, or a text above numbers."""
+    columns = list(zip(*(row for row in below if len(row) == len(first_row)), strict=True))
+    if len(set(first_row)) < len(first_row) or not columns:
+        return False
+    if any(value in column for value, column in zip(first_row, columns, strict=True)):
+        return False
+    if any(all(map(_NUMBER.fullmatch, column)) for column in columns):
+        return not any(map(_NUMBER.fullmatch, first_row))
+    are_names = all(map(_LIKE_A_NAME.fullmatch, first_row))
+    return are_names and any(2 * sum(map(_is_like_a_name, column)) < len(column) for column in columns)
+
+
+def _is_like_a_name(value: str) -> bool:
+    return _LIKE_A_NAME.fullmatch(value) is not None
+
+
+def _require_texts(names: Sequence[str], wanted: Wanted, name: str) -> None:
+    """Refuse to guess which columns of unknown names hold the texts, where there are others too."""
+    n_texts = len(wanted.result)
+    if _known_texts(names, wanted) is None and (len(names) > n_texts or _KNOWN & {each.lower() for each in names}):
+        flags = "--columns " + " ".join(["NAME"] * n_texts)
+        raise InputError(f"{name}: which of the columns {_listed(names)} has the texts? Name it: {flags}")
 
 
 def _known_texts(names: Sequence[str], wanted: Wanted) -> tuple[str, ...] | None:

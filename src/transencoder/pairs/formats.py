@@ -20,6 +20,8 @@ from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
 
 _BATCH_ROWS = 4096
+_LOOKED_AT = 100
+"""Rows below the first, to see whether that one is a header."""
 
 _TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
 _CSV_ADVICE = "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
@@ -105,8 +107,10 @@ def _first(rows: Iterator[Row | BadRow], name: str) -> tuple[Row, Iterator[Row |
 
 def _delimited(rows: Iterator[Row | BadRow], name: str, wanted: Wanted, advice: str) -> Table:
     first, rows = _first(rows, name)
-    first_fields = [str(field) for field in first.values]
-    names, has_header = split_header(first_fields, wanted, name)
+    below = list(itertools.islice(rows, _LOOKED_AT))
+    rows = itertools.chain(below, rows)
+    first_fields, *others = ([str(field) for field in row.values] for row in (first, *below) if isinstance(row, Row))
+    names, has_header = split_header(first_fields, others, wanted, name)
     columns = choose_columns(names, wanted, name)
     if not has_header:
         rows = itertools.chain([first], rows)

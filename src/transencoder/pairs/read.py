@@ -31,8 +31,11 @@ from transencoder.pairs.store import RowIndex, cache_folder_for_rows, store_rows
 
 logger = logging.getLogger(__name__)
 
+_TEXTS = ("text", "sentence", "body", "description", "content", "message", "comment", "question", "ticket", "title")
+"""What a column of texts is called, the surest first."""
+
 PAIRS = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=("score",))
-SENTENCES = Wanted(result=("text",), known=(("text",), ("sentence",)))
+SENTENCES = Wanted(result=("text",), known=tuple((name,) for name in _TEXTS))
 DOCUMENTS = Wanted(result=("id", "text"), known=(("id", "text"), ("_id", "text")))
 RELEVANCE = Wanted(
     result=("sentence1", "sentence2"),
@@ -74,7 +77,7 @@ def read_pairs(
             Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two.
         score_column: name or position of the gold score. Default: a column called `score`, if there is one.
         header: whether the first row of a TSV or CSV is a header. Default: it is when all its fields are
-            well-known names; where only some are, an error asks.
+            well-known names, or when it is unlike the rows below; an error asks where that is not certain.
         score_range: lowest and highest score allowed, such as (0, 5).
         split: such as `test` or `validation[:1000]`; may be left out when there is only one.
         config: the data set's configuration on the hub, a sub-folder in a local copy.
@@ -138,8 +141,9 @@ def read_sentences(
     """Read sentences, checked one by one, as a memory-mapped data set.
 
     Arguments and errors are those of `read_pairs`; beside its formats there is .txt: one sentence a line, no
-    header. `column` is the name of the text column, its position in a TSV or CSV without a header; default: `text`,
-    `sentence`, else the first column of a TSV or CSV.
+    header. `column` is the name of the text column, its position in a TSV or CSV without a header; default: one that
+    is called `text`, `sentence`, `body`, `description`, `content`, `message`, `comment`, `question`, `ticket` or
+    `title`, else the only or first one.
 
     Returns:
         The column `text`.

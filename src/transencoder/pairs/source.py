@@ -15,15 +15,12 @@ import datasets
 from datasets import Dataset
 
 from transencoder.errors import InputError, shorten
-from transencoder.in_memory import as_source
-from transencoder.pairs.formats import READERS
+from transencoder.in_memory import ALLOWED_FILES, SUFFIXES, as_source, no_such_file
 
 logger = logging.getLogger(__name__)
 
 STDIN = "-"
-_SUFFIXES = [f".{file_format}{gz}" for file_format in READERS for gz in ("", ".gz")]
 _FULL_ID = re.compile(r"(?P<id>[\w.-]+(/[\w.-]+)+)(:(?P<config>[\w.-]+))?(@(?P<revision>[\w./-]+))?")
-_ALLOWED = f"Allowed are .{', .'.join(READERS)} (.txt for sentences only), each also with .gz"
 
 
 @dataclass(frozen=True)
@@ -121,11 +118,7 @@ def _in_data_folder_or_hub(text: str, path: Path, source: Source) -> Found:
         if local.is_file() and source.config is None:
             return _file(local, str(local), source, "one file")
     if _suffix(text) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", text) or text.startswith("."):
-        where = f" and not in the data folder {folder}" if folder else ""
-        raise InputError(
-            f"{text}: no such file (looked in {Path.cwd()}{where}). {_ALLOWED}, or a hub id such as "
-            "mteb/sts12-sts. Check the path."
-        )
+        raise no_such_file(text, folder)
     looked_in = f"the data folder {folder}" if folder else "no data folder (TRANSENCODER_DATA is not set)"
     return _from_hub(text, source, looked_in)
 
@@ -227,19 +220,19 @@ def _file(path: Path | None, name: str, source: Source, what: str) -> Found:
     _refuse_unused(source, name, what)
     stated = source.file_format or (_suffix(name) if path else ".tsv")
     suffix = "." + stated.lower().removeprefix(".")
-    if suffix not in _SUFFIXES:
+    if suffix not in SUFFIXES:
         problem = "unknown kind of file by its name"
         if source.file_format:
             problem = f"unknown file format {shorten(source.file_format)}"
         raise InputError(
-            f"{name}: {problem}. {_ALLOWED}. Rename the file, or state file_format='tsv' (--file-format tsv)."
+            f"{name}: {problem}. {ALLOWED_FILES}. Rename the file, or state file_format='tsv' (--file-format tsv)."
         )
     name = "<stdin>" if path is None else name
     return Found(name=name, path=path, file_format=suffix.split(".")[1], is_gzip=suffix.endswith(".gz"))
 
 
 def _suffix(name: str) -> str:
-    return max((suffix for suffix in _SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
+    return max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len, default="")
 
 
 def _refuse_unused(source: Source, name: str, what: str) -> None:

@@ -1,5 +1,6 @@
 """What is written of several runs: a page that sets them beside each other, and the published results."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from transencoder.report.run_report import run_facts, title_of, write_html
 from transencoder.report.verdict import notes_of
 from transencoder.results import Evidence, TableRow
 from transencoder.runs import read_log
+
+logger = logging.getLogger(__name__)
 
 Values: TypeAlias = NDArray[np.float64]
 
@@ -66,6 +69,8 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
     path = _checked(run_folders, Path(output))
     runs = [Evidence(Path(folder), results.read_result(folder)) for folder in run_folders]
     compared = [run.result for run in runs]
+    if not set.intersection(*map(_measured_on, compared)):
+        logger.warning("these runs have no test and no dev set in common: their scores cannot be compared")
     plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
     metrics = [
         record.get("metric", result["metric"]) for result in compared for record in result["data"]["tests"].values()
@@ -106,6 +111,12 @@ def _checked(run_folders: Sequence[str | Path], output: Path) -> Path:
         what = f"{twice[0]} is given twice" if twice else "one run is given"
         raise InputError(f"{what}; a comparison needs two runs or more, each once")
     return output
+
+
+def _measured_on(result: Result) -> set[tuple[str, str]]:
+    """Return the sets that a run is measured on, by name and content."""
+    sets = {**result["data"]["tests"], **({DEV: dev} if (dev := result["data"]["dev"]) else {})}
+    return {(name, record["fingerprint"]) for name, record in sets.items()}
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from transencoder import progress
+from transencoder.configs import Pooling
 from transencoder.errors import InputError, reason_of, shorten
 from transencoder.files import TEMPORARY, remove_temporary, sync
 from transencoder.pairs import fingerprint
@@ -70,6 +71,13 @@ class Recipe:
     """Numbers of an embedding that are kept."""
     precision: VectorPrecision
     """How these are kept."""
+    pooling: Pooling | None = None
+    """None: the model's own."""
+
+    @property
+    def key(self) -> str:
+        """Of what an interrupted build left; own pooling is left out, as there was no other before."""
+        return stage_key("index", {name: value for name, value in asdict(self).items() if value or name != "pooling"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +125,7 @@ def build_index(
     _check_ids(corpus)
     _warn_of_cut_documents(corpus, embedder)
     with disk_full_explained(folder), _locked(folder):
-        embeddings = embed_documents(corpus, embedder, folder / _DRAFT_NAME, stage_key("index", asdict(recipe)))
+        embeddings = embed_documents(corpus, embedder, folder / _DRAFT_NAME, recipe.key)
         vectors = make_vectors(embeddings, precision)
         vectors.save(folder / VECTORS_NAME)
         record = Record(
@@ -261,6 +269,7 @@ def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> 
         max_length=embedder.model.max_seq_length,
         dimensions=embedder.dimensions,
         precision=precision,
+        pooling=embedder.pooling,
     )
 
 

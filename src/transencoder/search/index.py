@@ -149,6 +149,7 @@ def open_index(
             document_prompt=recipe.document_prompt,
             dimensions=recipe.dimensions,
             max_length=recipe.max_length,
+            pooling=recipe.pooling,
             device=device,
             precision=precision,
             token=token,

@@ -20,7 +20,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings, truncate_embeddings
 
 from transencoder import progress
-from transencoder.configs import Precision
+from transencoder.configs import Pooling, Precision
 from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
@@ -61,6 +61,8 @@ class Embedder:
     """Text put before every document."""
     dimensions: int
     """The first so many numbers of an embedding are kept."""
+    pooling: Pooling | None = None
+    """None: the model's own."""
     precision: Precision = "auto"
     """`auto` takes bf16 autocast where the hardware has it."""
 
@@ -106,6 +108,7 @@ def load_embedder(
     document_prompt_name: str | None = None,
     dimensions: int | None = None,
     max_length: int | None = None,
+    pooling: Pooling | None = None,
     device: str | None = None,
     precision: Precision = "auto",
     revision: str | None = None,
@@ -122,6 +125,7 @@ def load_embedder(
         document_prompt_name: The same, by its name among the model's prompts.
         dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
         max_length: Tokens of a text; None: the model's own.
+        pooling: None: the model's own, mean for a plain checkpoint.
         device: Where it computes; None: the best there is.
         precision: `auto` takes bf16 autocast where the hardware has it.
         revision: Hub revision.
@@ -137,7 +141,7 @@ def load_embedder(
         raise InputError(
             f"{name} is a cross-encoder, which gives no embeddings; give a bi-encoder, or use it to re-rank"
         )
-    model = load_trained(folder, checked, max_length=max_length)
+    model = load_trained(folder, checked, max_length=max_length, pooling=pooling)
     assert isinstance(model, SentenceTransformer)
     if model.similarity_fn_name not in (None, "cosine"):
         logger.warning("%s compares by %s; here its embeddings are compared by cosine", name, model.similarity_fn_name)
@@ -151,6 +155,7 @@ def load_embedder(
         query_prompt=_prompt(model, query_prompt, query_prompt_name, QUERY_PROMPTS),
         document_prompt=_prompt(model, document_prompt, document_prompt_name, DOCUMENT_PROMPTS),
         dimensions=dimensions or width,
+        pooling=pooling,
         precision=precision,
     )
 

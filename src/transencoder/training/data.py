@@ -162,18 +162,25 @@ def _drawn_pairs(
 ) -> TrainingText:
     """Return the pairs of a source that are trained on, as many as a field of the config says."""
     text = reader.apart(reader.pairs(source, config.columns, bad_rows), reader.tests)
-    return text.drawn(getattr(config, field), field, stage_seed(config.seed, field))
+    return _drawn(text, config, getattr(config, field), field)
+
+
+def _drawn(text: TrainingText, config: TransEncoder, n_rows: int | None, field: str) -> TrainingText:
+    """Draw as many rows as a field says or, where it says none and there are more, as many as the preset has."""
+    if n_rows is None and config.most_rows is not None and config.most_rows < len(text.rows):
+        n_rows = config.most_rows
+    return text.drawn(n_rows, field, stage_seed(config.seed, field))
 
 
 def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None) -> TrainingText:
     """Return the pairs that are mined from a config's sentences, or from these and its documents."""
     assert config.sentences is not None and mine is not None
     sentences = reader.apart(reader.texts(config.sentences, next(iter(config.columns), None)), reader.tests)
-    sentences = sentences.drawn(config.n_sentences, "n_sentences", stage_seed(config.seed, "n_sentences"))
+    sentences = _drawn(sentences, config, config.n_sentences, "n_sentences")
     text, documents = sentences, None
     if config.documents is not None:
         documents = reader.texts(config.documents, config.document_column, BAD_DOCUMENTS)
-        documents = reader.apart(documents, reader.tests)
+        documents = _drawn(reader.apart(documents, reader.tests), config, None, "documents")
         text = text.noted(documents=documents.record, **_sums(sentences, documents))
     pairs, mined = mine(sentences.rows, None if documents is None else documents.rows)
     return text.replaced(pairs) if mined is None else text.replaced(pairs, mined=mined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ from transencoder.training.lengths import Lengths
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
+
+logger = logging.getLogger(__name__)
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
@@ -70,6 +73,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
+        if run_folder is not None and self.config.preset_in_words:
+            logger.info(self.config.preset_in_words)
         if self.config.sentences is None:
             data = read_pairs_data(self.config, run_folder, None)
             self._read_lengths(data.training)
@@ -147,7 +152,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
         if isinstance(mining := stages.get(_MINING), Mining):
             lines.insert(0, mining.description)
-        return lines
+        return [*filter(None, [config.preset_in_words]), *lines]
 
     def extra_disk_bytes(self, context: CycleContext, planner: Planner) -> float:
         """Return what the exported models, pairs and tokens take."""
@@ -168,6 +173,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         )
         self.cut = lengths.cut(self.config.bi.max_length)
 
+    def _most_mined(self, n_sentences: int) -> int | None:
+        """Return how many pairs the preset has mined; None: as many as usual."""
+        most = self.config.most_rows
+        return None if most is None else min(most, default_n_pairs(n_sentences))
+
     def _mined(
         self, executor: Executor, sentences: Dataset, documents: Dataset | None
     ) -> tuple[Dataset, MiningRecord | None]:
@@ -178,7 +188,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             name=_MINING,
             texts=tuple(Rows(each, fingerprint(each)) for each in texts),
             model=self.members[0].bi,
-            n_pairs=self.config.n_pairs,
+            n_pairs=self.config.n_pairs or self._most_mined(len(sentences)),
             max_length=self.config.bi.max_length,
             precision=self.config.precision,
             seed=self.config.seed,
