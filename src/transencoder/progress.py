@@ -2,13 +2,14 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 logger = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_OF_REUSE = 0.5
 
 Advance = Callable[[int], None]
 """Is called with how many more items are done."""
@@ -47,6 +48,53 @@ def blocks(description: str, total: int, size: int) -> Iterator[slice]:
             advance(stop - start)
 
 
+class Run:
+    """A run of several stages, whose place and time left are shown with all work inside it.
+
+    Args:
+        costs: Key of each stage that will be asked for -> its cost, in any unit.
+    """
+
+    def __init__(self, costs: Mapping[str, float]) -> None:
+        self._ahead = dict(costs)
+        self._n_stages = len(costs)
+        self._computed = self._seconds = self._begun = 0.0
+        self._name = ""
+
+    @contextmanager
+    def stage(self, key: str, name: str) -> Iterator[None]:
+        """Make a stage the present one; a stage that takes no time was done before, and says nothing of the others."""
+        number = self._n_stages - len(self._ahead) + 1
+        self._name = f"stage {number} of {self._n_stages}, {name}" if key in self._ahead else name
+        self._begun = time.monotonic()
+        token = _run.set(self)
+        try:
+            yield
+        finally:
+            _run.reset(token)
+        seconds, cost = time.monotonic() - self._begun, self._ahead.pop(key, 0.0)
+        if seconds > _SECONDS_OF_REUSE:
+            self._computed, self._seconds = self._computed + cost, self._seconds + seconds
+
+    def __str__(self) -> str:
+        """Return the present stage and, once some are computed, the time that is left of the whole run."""
+        if not self._computed:
+            return self._name
+        expected = self._seconds * sum(self._ahead.values()) / self._computed
+        left = max(0.0, expected - (time.monotonic() - self._begun))
+        return f"{self._name}; the run: about {duration(left)} left"
+
+
+def place() -> str:
+    """Return where in its run the present work is, and what was told of it last, such as the loss."""
+    return "; ".join(filter(None, (str(_run.get() or ""), _told.get())))
+
+
+def tell(text: str) -> None:
+    """Show a few words with the present work until others are told."""
+    _told.set(text)
+
+
 @contextmanager
 def use(show: Show) -> Iterator[None]:
     """Show all progress told inside this context with `show`."""
@@ -75,7 +123,8 @@ def lines(description: str, total: int) -> Iterator[Advance]:
         if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
             shown = now
             left = duration((now - started) * (total - n_done) / n_done)
-            logger.info("%s: %d of %d, about %s left", description, n_done, total, left)
+            where = place()
+            logger.info("%s: %d of %d, about %s left%s", description, n_done, total, left, where and f"; {where}")
 
     yield advance
 
@@ -94,4 +143,6 @@ def _silent(description: str, total: int) -> Iterator[Advance]:
     yield lambda n_more: None
 
 
+_run: ContextVar[Run | None] = ContextVar("run", default=None)
+_told: ContextVar[str] = ContextVar("told", default="")
 _current: ContextVar[Show] = ContextVar("progress", default=_silent)

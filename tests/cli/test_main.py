@@ -248,6 +248,21 @@ def test_a_reader_that_has_seen_enough_is_no_error(typed):
     assert done.returncode in (0, 120)  # 120: Python could not flush what argparse printed
 
 
+def test_a_line_says_stage_loss_and_the_time_left_of_the_run(caplog, monkeypatch):
+    monkeypatch.setattr("transencoder.progress._SECONDS_BETWEEN_LINES", 0.0)
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr("transencoder.progress.time.monotonic", lambda: float(next(clock)))
+    caplog.set_level("INFO")
+    run = progress.Run({"a": 1.0, "b": 2.0, "c": 3.0})
+    with run.stage("a", "start-scores"):
+        pass
+    with run.stage("b", "cycle-1/cross-encoder"), progress.use(progress.lines), progress.task("train", 4) as advance:
+        progress.tell("loss 0.25")
+        advance(1)
+        progress.tell("")
+    assert "; stage 2 of 3, cycle-1/cross-encoder; the run: about 20.0 s left; loss 0.25" in caplog.text
+
+
 def test_bars_show_the_time_left_and_vanish():
     stream = io.StringIO()
     bars = terminal._Bars(Console(file=stream, force_terminal=True, width=100))

@@ -296,8 +296,8 @@ def in_use(monkeypatch, training, tmp_path):
             raise RunInUseError("runs/first is in use by process 7; one process at a time may work on a run")
         waited.append(config.output)
 
-    monkeypatch.setattr(cli.train, "train_and_show", train_and_show)
-    monkeypatch.setattr(cli.train, "wait_until_free", lambda folder: waited.append(f"waited for {folder}"))
+    monkeypatch.setattr(cli.recipes, "train_and_show", train_and_show)
+    monkeypatch.setattr(cli.recipes, "wait_until_free", lambda folder: waited.append(f"waited for {folder}"))
     for name, after in {"first": "[]", "second": '["first.toml"]'}.items():
         (tmp_path / f"{name}.toml").write_text(CHAINED.format(name, after))
     return waited

@@ -140,7 +140,7 @@ def test_a_recipe_runs_those_that_it_comes_after_first(monkeypatch, tmp_path, ca
     monkeypatch.chdir(tmp_path)
     seen = []
     monkeypatch.setattr(
-        "transencoder.cli.train.train_and_show",
+        "transencoder.cli.recipes.train_and_show",
         lambda config, recipe=None: seen.append((config.output, recipe)),
     )
     text = 'method = "simcse"\nsentences = "s.txt"\nstart = "x"\noutput = "runs/{0}"\nafter = {1}\n'

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from transencoder import __version__
-from transencoder.cli import evaluate, pairs, runs, scoring, search, terminal, train
+from transencoder.cli import evaluate, pairs, recipes, runs, scoring, search, terminal, train
 from transencoder.cli.flags import Commands, Logs, add_command, argument, options_from
 from transencoder.configs import nearest
 from transencoder.errors import InputError, TransencoderError
@@ -48,9 +48,9 @@ _COMMANDS: dict[str, type | None] = {
     "truncate": runs.Truncate,
     "export": runs.Export,
     "push": runs.Push,
-    "recipes list": train.ListRecipes,
-    "recipes show": train.ShowRecipe,
-    "recipes run": train.RunRecipes,
+    "recipes list": recipes.ListRecipes,
+    "recipes show": recipes.ShowRecipe,
+    "recipes run": recipes.RunRecipes,
     "runs list": runs.ListRuns,
     "runs clean": runs.Clean,
     "report": runs.Report,

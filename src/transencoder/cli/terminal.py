@@ -122,6 +122,7 @@ class _Bars:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[place]}"),
             console=console,
             transient=True,
             redirect_stdout=False,
@@ -129,10 +130,10 @@ class _Bars:
 
     @contextmanager
     def show(self, description: str, total: int) -> Iterator[progress.Advance]:
-        task_id = self._bars.add_task(description, total=total)
+        task_id = self._bars.add_task(description, total=total, place=progress.place())
         self._bars.start()
         try:
-            yield lambda n_more: self._bars.advance(task_id, n_more)
+            yield lambda n_more: self._bars.update(task_id, advance=n_more, place=progress.place())
         finally:
             self._bars.remove_task(task_id)
             if not self._bars.task_ids:

@@ -36,6 +36,8 @@ from transencoder.tokens import Encoder, TokenCache
 
 DevMetrics = Callable[[Any], dict[str, float]]
 """Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
+_STEPS_A_LOSS = 20
+"""Steps between two losses that the progress shows."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def fit(
             session,
             device=str(student.device),
             has_dev=dev is not None,
-            logging_steps=config.eval_steps,
+            logging_steps=min(config.eval_steps, _STEPS_A_LOSS),
         ),
         train_dataset=data,
         loss=loss_module,

@@ -245,5 +245,10 @@ class _ProgressShower(TrainerCallback):
         self.advance(state.global_step - self.last_step)
         self.last_step = state.global_step
 
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **told: Any) -> None:
+        if "loss" in told["logs"]:
+            progress.tell(f"loss {told['logs']['loss']:.3g}")
+
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        progress.tell("")
         self.stack.close()

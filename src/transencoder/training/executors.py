@@ -31,6 +31,7 @@ class LocalExecutor:
 
     def __init__(self, run: Run, device: str, report_to: tuple[str, ...] = ()) -> None:
         self.run = run
+        self.progress = progress.Run({})
         self._around = {
             "run_folder": run.folder,
             "device": device,
@@ -52,7 +53,8 @@ class LocalExecutor:
             computed = stage.compute(work)
             return stage.write(work, computed) if self.run.is_first else {}
 
-        return self.run.stage(stage.name, config=stage.key_settings, inputs=stage.key_inputs, compute=compute)
+        with self.progress.stage(stage.key, stage.name):
+            return self.run.stage(stage.name, config=stage.key_settings, inputs=stage.key_inputs, compute=compute)
 
 
 REFUSED = 2

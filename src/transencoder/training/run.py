@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from transencoder import distributed
+from transencoder import distributed, progress
 from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Work
@@ -150,6 +150,9 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
             parts = parts_of(usable, config.device, method_name(type(config)), pipeline.n_workers)
             executor = stack.enter_context(Workers(local, parts))
         context = pipeline.open(executor, run.folder)
+        planner = Planner()
+        pipeline.train(replace(context, executor=planner))
+        local.progress = progress.Run({key: stage.cost().operations for key, stage in planner.stages.items()})
         outcome = pipeline.measure(context, pipeline.train(context))
         n_workers = pipeline.n_workers
         result = result_of(run, pipeline.given, context, outcome, started=started, n_workers=n_workers, recipe=recipe)
