@@ -41,7 +41,7 @@ def test_queries_come_as_arguments_as_a_file_and_on_stdin(done, files, monkeypat
     assert [row[3] for row in rows] == [hit.id for hits in found for hit in hits]
     (files / "queries.tsv").write_text("ask\tmore\n" + "".join(f"{query}\tx\n" for query in queries))
     typed = ("search", "query", "index", "--top-k", 2, "--device", "cpu", "--queries")
-    assert done(*typed, "queries.tsv", "--column", "ask") == out
+    assert done(*typed, "queries.tsv", "--columns", "ask") == out
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\n".join(queries).encode())))
     assert done(*typed, "-") == out
     done(*typed, "queries.tsv", "--column", "ask", "--output", "found.parquet")

@@ -1,5 +1,7 @@
 """Table 16 of the paper, written out again."""
 
+import dataclasses
+
 import pytest
 
 from transencoder.configs import FitConfig, Member
@@ -35,6 +37,16 @@ def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch)
     assert (bi.learning_rate, bi.batch_size, bi.epochs, bi.max_length) == (5e-5, bi_batch, bi_epochs, 32)
     assert (cross.warmup_ratio, bi.warmup_ratio) == (0.1, 0.0)  # released code
     assert cross.eval_steps == bi.eval_steps == 200
+
+
+@pytest.mark.parametrize(
+    ("preset", "cycles", "bi_epochs", "cross_epochs"), [("quick", 1, 2, 1), ("standard", 2, 15, 3), ("paper", 5, 15, 3)]
+)
+def test_presets_fill_what_is_left_empty(preset, cycles, bi_epochs, cross_epochs):
+    filled = config(task_kind="binary", preset=preset).prepared(BASE)
+    assert (filled.cycles, filled.bi.epochs, filled.cross.epochs) == (cycles, bi_epochs, cross_epochs)
+    assert config(preset=preset, cycles=4, bi=FitConfig(epochs=7)).prepared(BASE).bi.epochs == 7
+    assert config(preset="paper").prepared(BASE) == dataclasses.replace(config().prepared(BASE), preset="paper")
 
 
 def test_large_begins_between_bert_base_and_large():
