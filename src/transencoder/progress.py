@@ -82,12 +82,12 @@ class Run:
             return self._name
         expected = self._seconds * sum(self._ahead.values()) / self._computed
         left = max(0.0, expected - (time.monotonic() - self._begun))
-        return f"{self._name}; the run: about {duration(left)} left"
+        return f"{self._name}; {duration(left)} of the run left"
 
 
-def place() -> str:
-    """Return where in its run the present work is, and what was told of it last, such as the loss."""
-    return "; ".join(filter(None, (str(_run.get() or ""), _told.get())))
+def placed(description: str) -> str:
+    """Return a description with where in its run the work is, and what was told of it last, such as the loss."""
+    return "; ".join(filter(None, (description, str(_run.get() or ""), _told.get())))
 
 
 def tell(text: str) -> None:
@@ -123,8 +123,7 @@ def lines(description: str, total: int) -> Iterator[Advance]:
         if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
             shown = now
             left = duration((now - started) * (total - n_done) / n_done)
-            where = place()
-            logger.info("%s: %d of %d, about %s left%s", description, n_done, total, left, where and f"; {where}")
+            logger.info("%s: %d of %d, about %s left", placed(description), n_done, total, left)
 
     yield advance
 

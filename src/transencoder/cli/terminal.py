@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 from rich.text import Text
 
 from transencoder import progress
@@ -117,12 +118,11 @@ class _Bars:
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
+            TextColumn("{task.description}", table_column=Column()),
+            BarColumn(12),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[place]}"),
             console=console,
             transient=True,
             redirect_stdout=False,
@@ -130,10 +130,10 @@ class _Bars:
 
     @contextmanager
     def show(self, description: str, total: int) -> Iterator[progress.Advance]:
-        task_id = self._bars.add_task(description, total=total, place=progress.place())
+        task_id = self._bars.add_task(progress.placed(description), total=total)
         self._bars.start()
         try:
-            yield lambda n_more: self._bars.update(task_id, advance=n_more, place=progress.place())
+            yield lambda n_more: self._bars.update(task_id, advance=n_more, description=progress.placed(description))
         finally:
             self._bars.remove_task(task_id)
             if not self._bars.task_ids:
