@@ -129,6 +129,10 @@ def test_several_outputs_are_not_exported(tiny_plm, tmp_path):
         export_onnx(CrossEncoder(tiny_plm, num_labels=3, device="cpu"), tmp_path / "model.onnx")
 
 
+class Unreachable(Exception):
+    """What the hub's client raises without a network is no OSError."""
+
+
 class FakeHub:
     """Stands in for the hub's client: keeps what it was asked, and the files it was given."""
 
@@ -139,6 +143,8 @@ class FakeHub:
         self.calls.append(("create", repo_id, private, exist_ok))
         if repo_id == "me/taken" and not exist_ok:
             raise OSError("409 Conflict: you already created this repo\nmore")
+        if repo_id == "me/far":
+            raise Unreachable("[Errno 111] Connection refused")
         return type("Url", (), {"repo_id": repo_id})
 
     def create_branch(self, repo_id, branch, exist_ok):
@@ -187,6 +193,7 @@ def test_a_cross_encoder_is_pushed_too_and_a_missing_card_is_said(hub, cross_fol
         ("me/my/model", "'me/my/model' is no id of a repository"),
         ("me/..", "is no id of a repository"),
         ("me/taken", r"me/taken could not be pushed \(409 Conflict: you already created this repo\).*--update"),
+        ("me/far", r"me/far could not be pushed \(\[Errno 111\] Connection refused\).*the network"),
     ],
 )
 def test_what_the_hub_does_not_take(repo_id, message, hub, trained):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import pairwise_cos_sim
@@ -329,7 +329,7 @@ def push(
         return model.push_to_hub(
             repo_id, token=token, private=is_private, exist_ok=is_update, revision=branch, local_model_path=str(folder)
         )
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:  # the hub's client raises errors of many kinds
         reason = reason_of(error)
         raise InputError(
             f"{repo_id} could not be pushed ({reason}). Check the token, that it may write, and the network; where the "

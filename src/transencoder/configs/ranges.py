@@ -8,7 +8,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
 from transencoder.errors import InputError
@@ -88,6 +88,14 @@ def rising_pair(low: float, high: float) -> Any:
         lambda value: len(value) == 2 and -math.inf < value[0] < value[1] < math.inf,
         "give the lowest and the highest score, such as 0 5",
     )
+
+
+NO_URL = "it is written on this machine: give a path, and copy what is there to the URL afterwards"
+
+
+def path_to_write() -> Any:
+    """Declare a field that names a folder to write, as every config must."""
+    return _checked(MISSING, lambda value: "://" not in value, NO_URL)
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)

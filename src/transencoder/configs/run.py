@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from transencoder.configs.fit import FitConfig
-from transencoder.configs.ranges import Config, Contradictions, Pooling, Precision, Texts, at_least
+from transencoder.configs.ranges import Config, Contradictions, Pooling, Precision, Texts, at_least, path_to_write
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -31,7 +31,7 @@ class RunConfig(Config):
     pipeline: ClassVar[Pipeline]
     """Which kind of run the engine builds for it."""
 
-    output: str
+    output: str = path_to_write()
     """The run folder. The same command on the same folder goes on where it stopped."""
     dev: str | Dataset | None = None
     """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""

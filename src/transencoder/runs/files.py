@@ -10,6 +10,7 @@ import json
 import math
 import numbers
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -24,13 +25,33 @@ from transencoder.files import sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
-_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-# Rust (safetensors, tokenizers) and C++ (torch, arrow) hand on the system's words, not its number.
-_WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
-# torch.save hides the reason; it is believed to be a full disk only where little space is left.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Rust (safetensors, tokenizers) hands on the system's number in words, C++ (torch, arrow) its words.
+_NUMBER = re.compile(r"\(os error (\d+)\)")
+_FULL_WORDS = ("No space left on device", "Disk quota exceeded")
+# torch.save hides the reason.
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
+_MEMORY_WORDS = ("allocate memory", "out of memory")
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
+
+_TORCH_REMEDY = "torch could not write a file: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
+_REMEDIES = {
+    errno.EIO: "the disk, or the network to it, has a fault",
+    errno.ESTALE: "the disk, or the network to it, has a fault",
+    errno.EROFS: "the file system is read-only",
+    errno.EFBIG: "a limit on the size of files is below what is written: `ulimit -f` shows and raises it",
+    errno.EMFILE: "a limit on open files is too low: `ulimit -n` shows and raises it",
+    errno.ENFILE: "the machine has too many files open",
+    errno.ENOMEM: "memory is short: take smaller batches, or end other processes",
+    errno.EACCES: "the file or its folder is not yours",
+    errno.EPERM: "the file or its folder is not yours",
+    errno.EISDIR: "a folder stands where a file belongs: move it away",
+    errno.ENOTDIR: "a file stands where a folder belongs: move it away",
+    errno.ENAMETOOLONG: "the name is too long for the file system",
+    errno.ELOOP: "symbolic links point at each other",
+}
+"""What the system refuses, by its number -> what that means, and what helps; any other number may be our mistake."""
 
 _OWN_HASH = "sha256"
 """Name, in a record, of the sha256 (hex) of the rest of it."""
@@ -247,53 +268,66 @@ def folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def disk_full_explained(folder: Path) -> Iterator[None]:
-    """Raise a full disk inside the block as a `RunError` that names the folder and the way on."""
+    """Raise what the system refuses inside the block, first of all space, as a `RunError` that says the way on."""
     try:
         yield
     except Exception as error:
-        explained = disk_full_error(error, folder)
+        explained = system_error(error, folder)
         if explained is None:
             raise
         raise explained from error
 
 
-def disk_full_error(error: BaseException, folder: Path) -> RunError | None:
-    """Return the `RunError` for an error that a full disk caused, its causes looked at too, or None for any other.
+def system_error(error: BaseException, folder: Path | None = None) -> RunError | None:
+    """Return the `RunError` for what the system refused: space, memory, a file; its causes are looked at too.
 
-    The folder, where the run was writing, is blamed unless the error or the free space says otherwise.
+    Args:
+        error: What was raised; None is returned for any other.
+        folder: Where was written; it is blamed for a full disk unless the error or the free space says otherwise.
     """
     if isinstance(error, TransencoderError) or not isinstance(error, Exception):
         return None
     cause: BaseException | None = error
-    while cause is not None and not _is_disk_full(cause, folder):
+    while cause is not None:
+        if (message := _refusal(cause, folder)) is not None:
+            return RunError(message)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    if cause is None:
-        return None
-    full = _full_folder(cause, folder)
-    return RunError(
-        f"no space is left for {full} ({_free_bytes(full) / 2**20:,.1f} MiB free); "
-        "what was finished is kept; free some space there and run the same command again: it goes on."
-    )
+    return None
 
 
-def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    if isinstance(error, OSError) and error.errno in _ERRNOS:
-        return True
+def _refusal(error: BaseException, folder: Path | None) -> str | None:
     text = str(error)
-    if any(words in text for words in _WORDS):
-        return True
-    return any(words in text for words in _TORCH_WORDS) and _free_bytes(folder) < _LITTLE_BYTES
+    number = error.errno if isinstance(error, OSError) else int(found[1]) if (found := _NUMBER.search(text)) else None
+    is_torch = any(words in text for words in _TORCH_WORDS)
+    is_short = is_torch and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
+    if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):
+        full = _full_folder(error, folder)
+        return (
+            f"no space is left {'where the output goes' if full is None else _space(full)}; "
+            "what was finished is kept; free some space there and run the same command again: it goes on."
+        )
+    is_torchs = isinstance(error, RuntimeError) and any(words in text for words in _MEMORY_WORDS)
+    if isinstance(error, MemoryError) or is_torchs:
+        number = errno.ENOMEM
+    remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else None)
+    if remedy is None:
+        return None
+    return f"{reason_of(error)}: {remedy}; what was finished is kept; solve that and run the same command again."
 
 
-def _full_folder(error: BaseException, folder: Path) -> Path:
+def _full_folder(error: BaseException, folder: Path | None) -> Path | None:
     """Return the folder to blame: the error's own, else the run's, unless only another is short of space."""
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return _existing(Path(error.filename).absolute().parent)
-    if _free_bytes(folder) > _PLENTY_BYTES:
+    if folder is not None and _free_bytes(folder) > _PLENTY_BYTES:
         for other in (Path(tempfile.gettempdir()), Path("/dev/shm")):
             if other.is_dir() and _free_bytes(other) < _LITTLE_BYTES:
                 return other
     return folder
+
+
+def _space(folder: Path) -> str:
+    return f"for {folder} ({_free_bytes(folder) / 2**20:,.1f} MiB free)"
 
 
 def _free_bytes(folder: Path) -> int:

@@ -13,9 +13,9 @@ from transencoder.files import remove_folder
 from transencoder.runs import folder as run_folder
 from transencoder.runs.files import (
     DamagedError,
-    disk_full_error,
     disk_full_explained,
     plain,
+    system_error,
     write_checked_json,
 )
 from transencoder.runs.log import describe_environment, interrupted_seconds, now, read_log, write_log
@@ -280,7 +280,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Log what ended the block, explain a full disk, and give the lock back."""
+        """Log what ended the block, explain what the system refused, and give the lock back."""
         try:
             if error is not None:
                 self._note_failure("run", error)
@@ -340,9 +340,9 @@ class Run:
         self._log_quietly("run_finished")
 
     def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:
-        """Log a failure or a Ctrl-C, which the caller goes on raising; explain a full disk."""
+        """Log a failure or a Ctrl-C, which the caller goes on raising; explain what the system refused."""
         ending = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        explained = disk_full_error(error, self.folder)
+        explained = system_error(error, self.folder)
         self._log_quietly(f"{scope}_{ending}", **fields, error=repr(explained or error))
         if explained is not None:
             raise explained from error
