@@ -1,9 +1,12 @@
 """Who computes which stage, and how many processes there are."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from multiprocessing import Pipe
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -120,3 +123,32 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
     with pytest.raises(BrokenPipeError):  # nobody reads
         _started(part)
     assert seen == expected
+
+
+PARENT = """
+import sys, time
+from transencoder.training.executors import Part, _started
+sys.executable = sys.argv[1]
+process, _ = _started(Part("run", "trans-encoder", "cpu", (), (), log_level=20, number=0, n_workers=1, parent=0))
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker looks for its parent itself, now and then")
+def test_a_worker_that_looks_for_nobody_ends_with_its_killed_parent(tmp_path):
+    """As one does that is still importing, or in a call that holds the interpreter."""
+    busy = tmp_path / "busy"
+    busy.write_text("#!/bin/sh\nexec sleep 600\n")
+    busy.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", PARENT, busy], stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat").read_text().split()[2] if Path(f"/proc/{pid}").exists() else "Z"
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the worker lives on")

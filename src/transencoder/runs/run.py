@@ -32,6 +32,10 @@ from transencoder.runs.stages import stage_key
 
 Value = TypeVar("Value")
 
+_SEEN_SECONDS = 60.0
+"""By then NFS shows every rank what rank 0 wrote."""
+_LOOK_SECONDS = 0.1
+
 _logger = logging.getLogger(__name__)
 
 
@@ -51,6 +55,8 @@ class Ranks:
     """Returns when every rank has called it."""
     broadcast: Callable[[Any], Any] = field(default=lambda value: value)
     """Returns rank 0's value on every rank; all ranks call it."""
+    gather: Callable[[Any], list[Any]] = field(default=lambda value: [value])
+    """Returns all ranks' values, in their order, on every rank; all ranks call it."""
 
     def from_first(self, action: Callable[[], Value]) -> Value:
         """Run an action on rank 0 alone; every rank returns its value, or raises when it failed.
@@ -123,13 +129,19 @@ class Run:
             ranks: this process among several.
 
         Raises:
-            RunError: when another process holds the folder, it is no run, or its disk is full.
+            RunError: when another process holds the folder, it is no run, its disk is full, or ranks do not share it.
             InputError: when the recipe is not TOML.
         """
         run = cls(folder, method, ranks=ranks, stage_caches=stage_caches)
         run._recipe_hash = run_folder.recipe_hash(method, recipe_toml)
         run._outputs = outputs
         run.environment = ranks.from_first(lambda: run._prepare(recipe_toml, details))
+        if apart := [str(rank) for rank, shared in enumerate(ranks.gather(run._is_shared())) if not shared]:
+            run.close()
+            raise RunError(
+                f"{run.folder} is not the same folder for rank {', '.join(apart)} as for rank 0, whose record did not "
+                f"show there in {_SEEN_SECONDS:g} s; choose an output folder on a file system that all machines share."
+            )
         run_folder.warn_of_absent(run._stage_caches)
         return run
 
@@ -297,6 +309,15 @@ class Run:
                 self.close()
                 raise
             return environment
+
+    def _is_shared(self) -> bool:
+        """Tell whether this rank sees in its folder what rank 0 wrote a moment ago; NFS shows it with a delay."""
+        end = time.monotonic() + _SEEN_SECONDS
+        while run_folder.read_environment(self.folder) != self.environment:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
 
     def _reuse_or_begin(self, name: str, key: str, folder: Path) -> StageRecord | None:
         """Return the record of a stage that is done and whole; else ready its folder and return None."""

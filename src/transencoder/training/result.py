@@ -87,7 +87,12 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
         stage_caches=config.reuse_from,
-        ranks=Ranks(rank=distributed.rank(), barrier=distributed.barrier, broadcast=distributed.broadcast),
+        ranks=Ranks(
+            rank=distributed.rank(),
+            barrier=distributed.barrier,
+            broadcast=distributed.broadcast,
+            gather=distributed.gather,
+        ),
     )
     if run.is_first and not (run.folder / "result.json").exists():
         _remove_unfinished(run)
