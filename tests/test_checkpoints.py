@@ -20,7 +20,7 @@ def test_the_newest_complete_one_stays_and_all_others_go(complete, incomplete, k
         (folder / "inner").mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(b"weights")
         if step in complete:
-            (folder / "complete.json").write_text("{}")
+            (folder / "complete.json").write_text('{"best": null, "best_step": 0, "curve": [], "others": []}')
     expected = None if kept is None else tmp_path / f"checkpoint-{kept}"
     assert newest_checkpoint(tmp_path) == expected
     assert list(tmp_path.iterdir()) == ([expected] if expected else [])

@@ -112,20 +112,24 @@ def sync(path: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
+    """Remove a folder, or a file in its place, in one step: a kill leaves no part of it under its name."""
     doomed = folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}")
     try:
         os.replace(folder, doomed)
     except FileNotFoundError:
         return
     sync(folder.parent)
-    shutil.rmtree(doomed)
+    _remove(doomed)
 
 
 def remove_temporary(folder: Path) -> None:
     """Remove what killed processes left directly in a folder under temporary names."""
     for path in folder.glob(f"{TEMPORARY}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

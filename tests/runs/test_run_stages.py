@@ -149,7 +149,7 @@ def test_seconds_add_up_over_attempts(open_run, run_stage, tmp_path):
     ]
     with open(tmp_path / "run" / "log.jsonl", "w") as log:
         for time, event, own in entries:
-            entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own, "recipe_sha256": ""}
+            entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own or "", "recipe_sha256": ""}
             log.write(json.dumps(entry) + "\n")
     assert 80 <= run_stage(lambda folder: {}).seconds < 90
 

@@ -18,7 +18,7 @@ from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
 from transencoder.results import Evidence, Sample, StudentLabels
-from transencoder.runs import atomic_write_bytes, atomic_write_text
+from transencoder.runs import atomic_write_bytes
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -41,13 +41,14 @@ def write_report(run_folder: str | Path) -> Path:
     folder = Path(run_folder)
     result = results.read_result(folder)
     evidence = Evidence(folder, result)
-    if "intervals" not in result:  # of an earlier version
-        result["intervals"] = results.drawn_intervals(evidence)
-    values, drawn = _page(evidence)
-    values["drawings"] = write_plots(drawn, folder / PLOTS)
-    write_html(folder / "report.html", words.render("run.html.jinja", values))
-    (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
-    atomic_write_text(folder / "report.md", report_text(result))
+    with results.faults_of([evidence]):
+        if "intervals" not in result:  # of an earlier version
+            result["intervals"] = results.drawn_intervals(evidence)
+        values, drawn = _page(evidence)
+        values["drawings"] = write_plots(drawn, folder / PLOTS)
+        write_html(folder / "report.html", words.render("run.html.jinja", values))
+        (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
+        write_html(folder / "report.md", report_text(result))
     return folder / "report.html"
 
 

@@ -18,7 +18,7 @@ from transencoder.errors import ABSENT, InputError, number, plural, shown_source
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
-from transencoder.runs import atomic_write_text
+from transencoder.runs import atomic_write_bytes
 from transencoder.settings import Setting, settings_of
 
 NONE = "none"
@@ -147,7 +147,7 @@ def write_page(path: Path, text: str) -> Path:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(path, text)
+        atomic_write_bytes(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
     return path

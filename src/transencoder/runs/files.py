@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias, TypedDict
+from types import UnionType
+from typing import Any, TypeAlias, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
-from transencoder.errors import InputError, RunError, TransencoderError, reason_of
+from transencoder.errors import InputError, RunError, TransencoderError, reason_of, shorten
 from transencoder.files import sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -46,6 +47,7 @@ _REMEDIES = {
     errno.ENOMEM: "memory is short: take smaller batches, or end other processes",
     errno.EACCES: "the file or its folder is not yours",
     errno.EPERM: "the file or its folder is not yours",
+    errno.EEXIST: "a file stands where a folder belongs: move it away",
     errno.EISDIR: "a folder stands where a file belongs: move it away",
     errno.ENOTDIR: "a file stands where a folder belongs: move it away",
     errno.ENAMETOOLONG: "the name is too long for the file system",
@@ -151,8 +153,12 @@ def write_checked_json(path: Path, content: Mapping[str, object]) -> None:
     atomic_json(path, {**content, _OWN_HASH: _hash_of(recorded)})
 
 
-def read_checked_json(path: Path) -> dict[str, Any]:
-    """Return the content of a record, after checking that it is what was written.
+def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
+    """Return the content of a record, after checking that it is what was written, and a record of its kind.
+
+    Args:
+        path: Of the file.
+        shape: What is relied on, as for `check_shape`; there may be more.
 
     Raises:
         FileNotFoundError: There is none.
@@ -160,18 +166,39 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_bytes())
+        check_shape(content, dict, str(path))
+        own_hash = content.pop(_OWN_HASH, None)
+        if (own_hash is not None or content.get("format", 1) != 1) and own_hash != _hash_of(content):
+            raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
+        check_shape(content, shape, str(path))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{path} is no record")
-    own_hash = content.pop(_OWN_HASH, None)
-    if own_hash is None and content.get("format", 1) == 1:
-        return content
-    if own_hash != _hash_of(content):
-        raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
-    return content
+    return content  # type: ignore[no-any-return]
+
+
+def check_shape(value: Any, shape: Any, where: str) -> None:
+    """Check that a value from JSON has a shape: a TypedDict, `list[...]`, `dict[str, ...]`, or what `isinstance` takes.
+
+    Raises:
+        DamagedError: It has another; the message begins with `where`.
+    """
+    kind, inner = (shape, ()) if isinstance(shape, UnionType) else (get_origin(shape) or shape, get_args(shape))
+    if is_typeddict(shape):
+        kind = dict
+    if kind is not Any and not isinstance(value, kind):
+        raise DamagedError(f"{where} is {shorten(value)}, and should be {getattr(kind, '__name__', kind)}")
+    if is_typeddict(shape):
+        for name, part in get_type_hints(shape).items():
+            if name in value:
+                check_shape(value[name], part, f"{where}: {name}")
+            elif name in shape.__required_keys__:
+                raise DamagedError(f"{where} has no {name}")
+    elif inner and kind in (dict, list):
+        places: Iterable[tuple[object, Any]] = value.items() if kind is dict else enumerate(value, 1)
+        for place, each in places:
+            check_shape(each, inner[-1], f"{where}: {place}")
 
 
 def _hash_of(content: Json) -> str:

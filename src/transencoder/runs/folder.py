@@ -15,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from transencoder.errors import InputError, RunError, RunInUseError, plural
+from transencoder.errors import InputError, RunError, RunInUseError, plural, reason_of
 from transencoder.files import TEMPORARY, remove_folder, remove_temporary, sync
 from transencoder.runs.files import (
     DamagedError,
     atomic_json,
+    atomic_write_bytes,
     atomic_write_text,
     canonical_json,
     read_checked_json,
@@ -44,6 +45,25 @@ _held: set[int] = set()
 """The descriptors of this process's locks."""
 
 _logger = logging.getLogger(__name__)
+
+
+class _Environment(TypedDict):
+    """What is relied on of `environment.json`."""
+
+    method: str
+    time: NotRequired[str]
+
+
+class _StageOfResult(TypedDict):
+    name: str
+    key: str
+
+
+class _Finished(TypedDict):
+    """What is relied on of any run's `result.json`."""
+
+    stages: list[_StageOfResult]
+    recipe_sha256: NotRequired[str]
 
 
 def take_lock(folder: Path) -> int:
@@ -127,7 +147,7 @@ def _refusal(folder: Path, content: bytes) -> str:
     try:
         holder = json.loads(content)
         who = f"process {holder['pid']} on {holder['host']} since {holder['started']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         who = "another process that is just starting"
     return (
         f"{folder} is in use by {who}; one process at a time may work on a run; "
@@ -159,12 +179,11 @@ def is_run(folder: str | Path) -> bool:
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """Return what a run ran on when it was last opened, and its method; empty where it is not recorded."""
+    """Return what a run ran on when it was last opened, and its method; empty where no record can be read."""
     try:
-        environment = json.loads((folder / ENVIRONMENT_NAME).read_bytes())
-    except (OSError, ValueError):
+        return read_checked_json(folder / ENVIRONMENT_NAME, _Environment)
+    except (FileNotFoundError, DamagedError):
         return {}
-    return environment if isinstance(environment, dict) else {}
 
 
 def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
@@ -174,9 +193,9 @@ def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict
     """
     folder = Path(folder)
     try:
-        result = read_checked_json(folder / RESULT_NAME)
+        result = read_checked_json(folder / RESULT_NAME, _Finished)
         expected = expected_hash or own_recipe_hash(folder)
-    except (OSError, ValueError, InputError, DamagedError):
+    except (FileNotFoundError, DamagedError):
         return None
     return result if result.get("recipe_sha256") == expected else None
 
@@ -188,15 +207,23 @@ def recipe_hash(method: str, recipe_toml: str) -> str:
         InputError: when the recipe is not TOML.
     """
     try:
-        recipe = tomllib.loads(recipe_toml)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the recipe is not TOML ({error}); correct it at that place.") from error
-    return sha256(canonical_json({"method": method, "recipe": recipe}, "recipe").encode()).hexdigest()
+        recipe = canonical_json({"method": method, "recipe": tomllib.loads(recipe_toml)}, "recipe")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the recipe is not TOML ({reason_of(error)}); correct it at that place.") from error
+    return sha256(recipe.encode()).hexdigest()
 
 
 def own_recipe_hash(folder: Path) -> str:
-    """Return the hash of the recipe that a run folder holds."""
-    return recipe_hash(read_environment(folder).get("method", ""), (folder / RECIPE_NAME).read_text("utf-8"))
+    """Return the hash of the recipe that a run folder holds.
+
+    Raises:
+        DamagedError: The recipe, or the method's name in `environment.json`, cannot be read.
+    """
+    try:
+        method = read_checked_json(folder / ENVIRONMENT_NAME, _Environment)["method"]
+        return recipe_hash(method, (folder / RECIPE_NAME).read_text("utf-8"))
+    except (OSError, ValueError, InputError) as error:
+        raise DamagedError(f"{folder} does not say its recipe ({reason_of(error)})") from error
 
 
 def take_folder(folder: Path) -> int:
@@ -227,7 +254,7 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
     own_hash = recipe_hash(environment["method"], recipe_toml)
     write_log(folder, "run_opened", {"recipe_sha256": own_hash, "environment": environment})
     try:
-        if read_checked_json(folder / RESULT_NAME).get("recipe_sha256") != own_hash:
+        if read_checked_json(folder / RESULT_NAME, _Finished).get("recipe_sha256") != own_hash:
             set_result_aside(folder, outputs, "is another recipe's")
     except FileNotFoundError:
         pass
@@ -260,8 +287,8 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     for name in outputs:
         if (folder / name).exists():
             os.replace(folder / name, previous / name)
-    if (folder / RECIPE_NAME).exists():
-        atomic_write_text(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_text(encoding="utf-8"))
+    if (folder / RECIPE_NAME).is_file():
+        atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())
     os.replace(result, previous / RESULT_NAME)
     sync(folder)
     write_log(folder, "result_set_aside", {})
