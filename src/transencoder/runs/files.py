@@ -232,6 +232,10 @@ class Checksum(TypedDict):
     """Bytes."""
 
 
+class NoSpaceError(RunError):
+    """A disk is full; the message says which."""
+
+
 class DamagedError(RunError):
     """A file that is no longer what was written; the message names it."""
 
@@ -295,12 +299,12 @@ def folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def disk_full_explained(folder: Path) -> Iterator[None]:
-    """Raise what the system refuses inside the block, first of all space, as a `RunError` that says the way on."""
+    """Raise a full disk inside the block as a `RunError` that names the folder and the way on."""
     try:
         yield
     except Exception as error:
         explained = system_error(error, folder)
-        if explained is None:
+        if not isinstance(explained, NoSpaceError):
             raise
         raise explained from error
 
@@ -316,20 +320,20 @@ def system_error(error: BaseException, folder: Path | None = None) -> RunError |
         return None
     cause: BaseException | None = error
     while cause is not None:
-        if (message := _refusal(cause, folder)) is not None:
-            return RunError(message)
+        if (refused := _refused(cause, folder)) is not None:
+            return refused
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
 
 
-def _refusal(error: BaseException, folder: Path | None) -> str | None:
+def _refused(error: BaseException, folder: Path | None) -> RunError | None:
     text = str(error)
     number = error.errno if isinstance(error, OSError) else int(found[1]) if (found := _NUMBER.search(text)) else None
     is_torch = any(words in text for words in _TORCH_WORDS)
     is_short = is_torch and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
     if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):
         full = _full_folder(error, folder)
-        return (
+        return NoSpaceError(
             f"no space is left {'where the output goes' if full is None else _space(full)}; "
             "what was finished is kept; free some space there and run the same command again: it goes on."
         )
@@ -339,7 +343,9 @@ def _refusal(error: BaseException, folder: Path | None) -> str | None:
     remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else None)
     if remedy is None:
         return None
-    return f"{reason_of(error)}: {remedy}; what was finished is kept; solve that and run the same command again."
+    return RunError(
+        f"{reason_of(error)}: {remedy}; what was finished is kept; solve that and run the same command again."
+    )
 
 
 def _full_folder(error: BaseException, folder: Path | None) -> Path | None:
