@@ -1,5 +1,6 @@
 """Who computes which stage, and how many processes there are."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
+from transencoder.training import worker
 from transencoder.training.executors import Part, Workers, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
@@ -125,8 +127,23 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
     assert seen == expected
 
 
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), RunError("Too many open files")])
+def test_a_worker_says_in_one_line_what_the_system_refused(error, monkeypatch, caplog):
+    def refuse(*_):
+        raise error
+
+    ours, theirs = Pipe()
+    ours.send(Part("run", "trans-encoder", "cpu", (), (), log_level=0, number=0, n_workers=1, parent=0))
+    monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(theirs.fileno()))])
+    monkeypatch.setattr(worker, "_end_with", lambda parent: None)
+    monkeypatch.setattr(worker, "_work", refuse)
+    assert worker.main() == 1
+    assert "Too many open files" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
+
+
 PARENT = """
 import sys, time
+from transencoder.training import worker
 from transencoder.training.executors import Part, _started
 sys.executable = sys.argv[1]
 process, _ = _started(Part("run", "trans-encoder", "cpu", (), (), log_level=20, number=0, n_workers=1, parent=0))
