@@ -1,5 +1,8 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
+from transencoder.encoders.files import CARD_NAME as CARD_NAME
+from transencoder.encoders.files import REJECTION as REJECTION
+from transencoder.encoders.files import card_of as card_of
 from transencoder.encoders.files import classes_of as classes_of
 from transencoder.encoders.files import count_parameters as count_parameters
 from transencoder.encoders.files import fetch as fetch

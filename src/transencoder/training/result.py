@@ -18,11 +18,12 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
-from transencoder.encoders import write_checksums, write_length
+from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.errors import shown_source
 from transencoder.files import whole_folder
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.run_report import model_card, write_report
+from transencoder.report.card import model_card
+from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run
 from transencoder.settings import method_name, recipe_toml
@@ -146,11 +147,12 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
     run.set_outdated_result_aside()
     if run.is_first:
         for form, model in outcome.best.items():
-            _export(model, model_card(_of_model(result, form), form), run.folder / FOLDERS[form])
+            card = model_card(_of_model(result, form), form, model.card)
+            _export(model, card, run.folder / FOLDERS[form])
         for number, models in enumerate(outcome.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
-                card = model_card(_of_model(own, form, number), form)
+                card = model_card(_of_model(own, form, number), form, model.card)
                 _export(model, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (model, card) in outcome.teachers.items():
@@ -254,4 +256,4 @@ def _export(model: Model, card: str, target: Path) -> None:
         shutil.copytree(model.folder, draft, dirs_exist_ok=True)
         write_length(draft, model.max_length)
         write_checksums(draft)
-        (draft / "README.md").write_text(card, encoding="utf-8")
+        (draft / CARD_NAME).write_text(card, encoding="utf-8")
