@@ -14,7 +14,7 @@ from transencoder.settings import method_name, settings_of
 from transencoder.tasks import SUITES, TASKS
 
 MINIMAL = 'method = "trans-encoder"\npairs = "a.tsv"\noutput = "run"\n[[members]]\nstart = "x"\n'
-NO_OUTPUT = MINIMAL.replace('output = "run"\n', "")
+NO_TEXT = 'method = "declutr"\nstart = "minilm"\n'
 MISSPELT = MINIMAL.replace("trans-encoder", "trans-encodr")
 
 
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_refused_by_its_dotted_name(lines, message, recipe)
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (NO_OUTPUT.encode(), r"recipe\.toml: output is not set\. It must be a text: The run folder"),
+        (NO_TEXT.encode(), r"recipe\.toml: documents is not set\. It must be a text: Unlabelled documents"),
         (MISSPELT.encode(), r"method is 'trans-encodr'.*one of: .*the nearest is trans-encoder"),
         (b'pairs = "a.tsv"', r"method is not set"),
         (b"\xff\xfe", r"not TOML"),

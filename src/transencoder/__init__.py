@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from transencoder.configs import FitConfig as FitConfig
     from transencoder.configs import Member as Member
     from transencoder.configs import PretrainingConfig as PretrainingConfig
+    from transencoder.errors import InputError as InputError
+    from transencoder.errors import RunError as RunError
+    from transencoder.errors import TransencoderError as TransencoderError
+    from transencoder.inference import evaluate as evaluate
+    from transencoder.inference import load_scorer as load_scorer
+    from transencoder.inference import score as score
     from transencoder.methods import *  # noqa: F403
     from transencoder.mining import Mined as Mined
     from transencoder.mining import mine as mine
@@ -26,16 +32,22 @@ _HOMES = {
     "BiScorer": "scorers",
     "CrossScorer": "scorers",
     "FitConfig": "configs",
+    "InputError": "errors",
     "MeanScorer": "scorers",
     "Member": "configs",
     "Mined": "mining",
-    "PretrainingConfig": "configs",
     "Plan": "training",
+    "PretrainingConfig": "configs",
+    "RunError": "errors",
     "Trained": "training",
+    "TransencoderError": "errors",
+    "evaluate": "inference",
+    "load_scorer": "inference",
     "mine": "mining",
     "plan": "training",
     "read_pairs": "pairs",
     "read_sentences": "pairs",
+    "score": "inference",
     "train": "training",
 }
 """Public name -> the module that has it; all others are in `methods`."""
@@ -51,3 +63,8 @@ def __getattr__(name: str) -> Any:
         if name not in methods:
             raise AttributeError(f"module 'transencoder' has no attribute {name!r}")
     return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for completion."""
+    return sorted(["__version__", *__getattr__("__all__")])

@@ -15,11 +15,13 @@ from sentence_transformers import SentenceTransformer
 from transencoder import distributed
 from transencoder.configs import FitConfig, Form, Pooling, Precision, Texts
 from transencoder.encoders import (
+    card_of,
     count_parameters,
-    forget_last_call,
     gives_logits,
     load_bi,
     load_trained,
+    read_length,
+    save,
     weights_fingerprint,
 )
 from transencoder.evaluation import LabelledSet, measure
@@ -117,6 +119,10 @@ class Model:
     chosen_by: str | None = "dev"
     """What chose its checkpoint: dev, or a criterion that needs no labels; None: nothing, it is the last one."""
     n_parameters: int = 0
+    max_length: int | None = None
+    """Tokens that it reads where it is used after the run: as many as its base model; None: as it was saved."""
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """The head of the base model's card: licence and language are its too."""
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -167,14 +173,24 @@ def base_model(
         prompts=prompts,
         member=member,
         n_parameters=count_parameters(folder),
+        max_length=read_length(folder),
+        card=card_of(folder),
     )
 
 
-def trained_model(form: Form, record: StageRecord, *, cycle: int = 1, n_parameters: int = 0) -> Model:
-    """Return the model that a stage trained."""
-    folder, fitted = record.folder / "model", record.result
+def trained_model(record: StageRecord, base: Model, *, cycle: int = 1) -> Model:
+    """Return the model that a stage trained from a base model."""
     return Model(
-        form, folder, record.key, record.name, cycle, fitted, seconds=record.seconds, n_parameters=n_parameters
+        base.form,
+        record.folder / "model",
+        record.key,
+        record.name,
+        cycle,
+        record.result,
+        seconds=record.seconds,
+        n_parameters=base.n_parameters,
+        max_length=base.max_length,
+        card=base.card,
     )
 
 
@@ -252,8 +268,7 @@ class Training(Stage[Work]):
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save the model."""
         model, fitted = computed
-        forget_last_call(model.tokenizer)
-        model.save_pretrained(str(work.folder / "model"), create_model_card=False)
+        save(model, work.folder / "model")
         return asdict(fitted)
 
     def training_cost(self, n_parameters: int, n_scored: int = 0, n_checkpoints: int = 1) -> Cost:

@@ -219,6 +219,8 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
         return _built(make, value, f"{name}.", setting.inner, names)
     if setting.kind is float and type(value) is int:
         return float(value)
+    if isinstance(value, str) and value in setting.words:
+        return value
     is_exact = type(value) is setting.kind  # True is no whole number here
     if not is_exact:
         raise _refusal(setting, value, name)
@@ -281,7 +283,7 @@ def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> A
 
 def _scalar(setting: Setting, text: str, name: str) -> Any:
     _check_choice(setting, text, name)
-    if setting.kind is str:
+    if setting.kind is str or text in setting.words:
         return text
     try:
         return _READERS[setting.kind](text)

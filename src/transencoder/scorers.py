@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ _COSINES_AT_ONCE = 1 << 13
 _IN_MEMORY_BYTES = 16 << 20
 
 
+@runtime_checkable
 class Scorer(Protocol):
     """Gives each pair a number: higher means more alike."""
 

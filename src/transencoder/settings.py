@@ -34,6 +34,8 @@ class Setting:
     """Type of the value, or of one item of a list: str, int, float, bool or another config dataclass."""
     choices: tuple[str, ...] = ()
     """The allowed values; empty where any value of the type is."""
+    words: tuple[str, ...] = ()
+    """Texts that are allowed beside values of the type, such as `auto` in the place of a number."""
     is_list: bool = False
     """Whether the value is a tuple of `kind`, an array in TOML."""
     n_items: int | None = None
@@ -60,6 +62,7 @@ class Setting:
     def allowed(self) -> str:
         """Words for what may be given, for an error message."""
         words = f"one of: {', '.join(self.choices)}" if self.choices else _WORDS.get(self.kind, "a table")
+        words = " or ".join([*self.words, words])
         return f"a list, each {words}" if self.is_list else words
 
 
@@ -108,7 +111,9 @@ def dotted_names(config_class: type) -> tuple[str, ...]:
 
 def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    kind = next(option for option in options if option not in (type(None), _Rows))
+    given: list[Any] = [option for option in options if option not in (type(None), _Rows)]
+    words = [option for option in given if get_origin(option) is Literal][: len(given) - 1]  # beside another type
+    (kind,) = (option for option in given if option not in words)
     is_list = get_origin(kind) is tuple
     items = get_args(kind) if is_list else (kind,)
     choices = get_args(items[0]) if get_origin(items[0]) is Literal else ()
@@ -117,6 +122,7 @@ def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
         name=declared.name,
         kind=str if choices else items[0],
         choices=choices,
+        words=tuple(word for each in words for word in get_args(each)),
         is_list=is_list,
         n_items=len(items) if is_list and Ellipsis not in items else None,
         is_optional=type(None) in options,

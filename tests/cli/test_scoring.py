@@ -160,7 +160,7 @@ def test_a_prompt_by_its_name_is_that_text(done, refused, pairs, tmp_path, tiny_
 
 
 def test_a_cross_encoder_has_no_prompt_for_one_side(refused, pairs, cross):
-    message = "reads both texts at once: --document-prompt is not for it"
+    message = "reads both texts at once: document_prompt (--document-prompt) is not for it"
     refused(message, "score", cross, "--pairs", pairs, "--device", "cpu", "--document-prompt", "x")
 
 

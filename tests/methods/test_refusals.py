@@ -50,7 +50,6 @@ CONFIGS = {
 }
 REFUSED = {
     "trans-encoder": [
-        ({"members": ()}, "members is empty; give at least one start"),
         ({"alternate_members": True}, "alternate_members needs at least two members"),
         (
             {"members": TWO, "alternate_members": True, "initialisation": "sequential"},

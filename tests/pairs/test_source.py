@@ -159,7 +159,7 @@ def test_dataset_is_checked_and_numbers_become_scores():
             r"<dataset>:2: sentence2 is null. Read",
         ),
         (Dataset.from_dict({"x": ["a"]}), "<dataset>: no columns for sentence1 and sentence2 among 'x'"),
-        (DatasetDict({"train": labelled}), "From a DatasetDict, take one split"),
+        (DatasetDict({"train": labelled, "test": labelled}), "a DatasetDict with the splits train, test; give one"),
     ):
         with pytest.raises(InputError, match=message):
             read_pairs(bad)

@@ -1,9 +1,15 @@
 """The README.md of a saved model, as the hub reads it."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 
-from transencoder.report.run_report import model_card, report_text
+from transencoder.encoders import fetch
+from transencoder.report.card import model_card
+from transencoder.report.run_report import report_text
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -50,10 +56,10 @@ def test_the_card_of_each_form(form, pipeline, loader, numbers, result):
     assert "/home/somebody" not in card
 
 
-def test_the_bi_encoders_card_says_how_much_it_reads(result):
-    result["config"]["bi"] = {"max_length": 32}
-    assert "It reads the first 32 tokens of a text" in model_card(result, "bi").partition("## Limits")[2]
-    assert "It reads the first" not in model_card(result, "cross")
+@pytest.mark.parametrize(("form", "unit"), [("bi", "text"), ("cross", "pair")])
+def test_a_card_says_how_much_was_read_in_training(result, form, unit):
+    result["config"][form] = {"max_length": 32}
+    assert f"it read the first 32 tokens of a {unit}" in model_card(result, form).partition("## Limits")[2]
 
 
 def test_the_cross_encoder_is_based_on_its_own_start(result):
@@ -105,3 +111,38 @@ def test_the_card_says_what_the_cross_encoders_scores_are(result):
     assert "model.predict" in model_card(result, "cross") and "# sigmoid, 0 to 1" in model_card(result, "cross")
     result["config"]["cross_loss"] = "mse"
     assert "# the model's raw output, not bounded" in model_card(result, "cross")
+
+
+def test_the_hub_reads_the_results_and_what_the_base_model_hands_on(result, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(model_card(result, "bi", {"license": "apache-2.0", "language": "en", "tags": ["theirs"]}))
+    head = ModelCard.load(path).data
+    assert (head.license, head.language) == ("apache-2.0", "en") and "theirs" not in head.tags
+    measured = {each.dataset_name: each.metric_value for each in head.eval_results}
+    assert measured == {
+        test: pytest.approx(value / 100) for test, value in result["scores"]["bi"].items() if value is not None
+    }
+
+
+def test_a_rejected_models_card_says_so_first_and_commands_warn(result, tmp_path, caplog, tiny_bi_encoder):
+    result["scores"]["cross"] = {name: value - 20 for name, value in result["scores"]["start"].items()}
+    result.pop("intervals", None)
+    card = model_card(result, "cross")
+    first = card.partition("\n# ")[2].splitlines()[2]
+    assert first.startswith("**Do not use this cross-encoder; use its base model:** on the tests it has")
+    folder = Path(shutil.copytree(tiny_bi_encoder, tmp_path / "model"))
+    (folder / "README.md").write_text(card)
+    fetch(str(folder))
+    assert "should not be used, its base model is better: on the tests it has" in caplog.text
+    caplog.clear()
+    (folder / "README.md").write_text(model_card(result, "bi"))
+    fetch(str(folder))
+    assert not caplog.text
+
+
+def test_what_chose_a_checkpoint_without_labels_is_named(bare_result):
+    bare_result["selection"] = {"criteria": {"bi": "self_retrieval", "cross": "last"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transencoder.report.card.notes_of", lambda result: [])
+        assert "chosen without labels, by self_retrieval." in model_card(bare_result, "bi")
+        assert "the last one." in model_card(bare_result, "cross")

@@ -176,6 +176,7 @@ def _add_config_flag(group: Any, setting: Setting, name: str, *, dest: str, is_o
     if is_of_list:  # (field, value) of all members in the order they were typed
         keywords |= {"action": "append", "type": partial(_named, name)}
     metavar = f"{{{','.join(setting.choices)}}}" if setting.choices else _METAVARS[setting.kind]
+    metavar = "|".join([metavar, *setting.words])
     group.add_argument(flag_of(name), metavar=metavar, **keywords)
 
 

@@ -19,7 +19,7 @@ from transencoder.errors import InputError
 from transencoder.files import scratch_folder
 
 if TYPE_CHECKING:
-    from transencoder import labels, scorers
+    from transencoder import labels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,37 +122,9 @@ def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
 
 
 def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) -> labels.Teacher:
-    from sentence_transformers import SentenceTransformer
+    from transencoder import encoders, inference, labels, tokens
 
-    from transencoder import devices, encoders, labels, models, tokens
-
-    device = devices.checked_device(scoring.device) if scoring.device else None
     folder = encoders.fetch(name, revision=scoring.revision, **where.hub)
-    model = encoders.load_trained(folder, device, max_length=scoring.max_length)
-    prompt, document_prompt = scoring.prompt, scoring.document_prompt
-    if scoring.prompt_name is not None:
-        prompt = models.named_prompt(model, scoring.prompt_name)
-    scorer: scorers.Scorer
-    if isinstance(model, SentenceTransformer):
-        if scoring.document_prompt_name is not None:
-            document_prompt = models.named_prompt(model, scoring.document_prompt_name)
-        models.warn_of_unused_prompts(folder, name, models.Prompts(prompt, document_prompt))
-        scorer = transencoder.BiScorer(
-            model,
-            precision=scoring.precision,
-            cache=tokens.TokenCache(token_folder),
-            prompt=prompt,
-            document_prompt=document_prompt,
-        )
-    elif document_prompt is not None or scoring.document_prompt_name is not None:
-        raise InputError(f"{name} is a cross-encoder, which reads both texts at once: --document-prompt is not for it")
-    else:
-        scorer = transencoder.CrossScorer(
-            model,
-            precision=scoring.precision,
-            cache=tokens.TokenCache(token_folder),
-            both_orders=scoring.both_orders,
-            prompt=prompt,
-            as_logit=encoders.gives_logits(model),
-        )
+    options = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision")}
+    scorer = inference.load_scorer(folder, **options, cache=tokens.TokenCache(token_folder), shown_as=name)
     return labels.Teacher(name=name, scorer=scorer, fingerprint=encoders.weights_fingerprint(folder))

@@ -38,6 +38,8 @@ from transencoder.configs.ranges import nearest as nearest
 from transencoder.configs.ranges import rising_pair as rising_pair
 from transencoder.configs.ranges import share as share
 from transencoder.configs.ranges import share_above_zero as share_above_zero
+from transencoder.configs.ranges import source as source
+from transencoder.configs.ranges import with_values as with_values
 from transencoder.configs.run import Cost as Cost
 from transencoder.configs.run import Given as Given
 from transencoder.configs.run import Helper as Helper

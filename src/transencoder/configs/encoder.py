@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 
 from transencoder.configs.fit import FitConfig
-from transencoder.configs.ranges import Contradictions, Pooling, at_least, filled
+from transencoder.configs.ranges import Contradictions, Pooling, at_least, filled, source
 from transencoder.configs.run import (
     Cost,
     Given,
@@ -73,6 +73,10 @@ class EncoderConfig(RunConfig, ABC):
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout is 0, and then both views of a sentence are the same; leave it out"
 
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that its encoder reads of a text."""
+        return replace(self, fit=replace(self.fit, max_length=text))
+
     @property
     def is_paired(self) -> bool:
         """Whether the rows of text are pairs, taken for two views of one meaning."""
@@ -130,7 +134,7 @@ _NEEDED = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio"
 class SentenceFields:
     """What methods of sentences are given besides the base model."""
 
-    sentences: str | Dataset
+    sentences: str | Dataset = source()
     """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
     pairs, also of tasks."""
     n_sentences: int | None = at_least(1, None)
@@ -168,10 +172,10 @@ class ViewEncoder(SentenceEncoder):
 
     inputs: ClassVar[tuple[str, ...]] = ("views", "view_kind", "synonyms", "mlm")
 
-    sentences: str | Dataset | None = None
+    sentences: str | Dataset | None = source(None)
     """Unlabelled sentences, of which views are made: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub
     id. Or give `views`."""
-    views: str | Dataset | None = None
+    views: str | Dataset | None = source(None)
     """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
     id. `transencoder views` writes such files."""
     view_kind: ViewKind = "as-is"

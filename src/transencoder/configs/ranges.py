@@ -8,10 +8,12 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
 from transencoder.errors import InputError
+from transencoder.in_memory import as_source
 
 Form = Literal["bi", "cross", "mlm"]
 Precision = Literal["auto", "bf16", "fp32"]
@@ -31,7 +33,11 @@ Contradictions = Iterator[str]
 
 @dataclass(frozen=True)
 class Config:
-    """The base of all config dataclasses: refuses values out of range and contradictions, by the names users type."""
+    """The base of all config dataclasses: refuses values out of range and contradictions, by the names users type.
+
+    Taken too are paths in the place of text, lists in that of tuples, dicts in that of configs, and, where a field
+    holds rows, what people hold in Python (`transencoder.in_memory`).
+    """
 
     def __post_init__(self) -> None:
         """Check the fields, then what they say together.
@@ -40,8 +46,9 @@ class Config:
             InputError: A value is not allowed, or two contradict each other.
         """
         for each in fields(self):
-            value, is_allowed = getattr(self, each.name), each.metadata.get("is_allowed")
-            if is_allowed is not None and value is not None and not is_allowed(value):
+            value, is_allowed = _as_held(each, getattr(self, each.name)), each.metadata.get("is_allowed")
+            object.__setattr__(self, each.name, value)  # frozen from here on
+            if is_allowed is not None and value not in (None, "auto") and not is_allowed(value):
                 raise InputError(f"{each.name} is {value}; {each.metadata['otherwise']}")
         for message in self.contradictions():
             raise InputError(message)
@@ -49,6 +56,11 @@ class Config:
     def contradictions(self) -> Contradictions:
         """Yield what fields say against each other; the first is raised."""
         yield from ()
+
+
+def source(default: Any = MISSING) -> Any:
+    """Declare a field of rows: the name of a file or data set, or what `transencoder.in_memory.as_source` takes."""
+    return field(default=default, metadata={"is_rows": True})
 
 
 def at_least(low: float, default: Any, source: str = "") -> Any:
@@ -93,9 +105,9 @@ def rising_pair(low: float, high: float) -> Any:
 NO_URL = "it is written on this machine: give a path, and copy what is there to the URL afterwards"
 
 
-def path_to_write() -> Any:
-    """Declare a field that names a folder to write, as every config must."""
-    return _checked(MISSING, lambda value: "://" not in value, NO_URL)
+def path_to_write(default: str) -> Any:
+    """Declare a field that names a folder to write."""
+    return _checked(default, lambda value: "://" not in value, NO_URL)
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
@@ -120,6 +132,28 @@ def _initials(name: str) -> str | None:
     parent, dot, last = name.lstrip("-").rpartition(".")
     words = re.split(r"[-_]", last)
     return parent + dot + "".join(word[:1] for word in words) if len(words) > 1 else None
+
+
+def _as_held(declared: Field[Any], value: Any) -> Any:
+    """Return a value as its field holds it, whatever Python people type in its place."""
+    if value is not None and declared.metadata.get("is_rows"):
+        return as_source(value, declared.name)
+    if isinstance(value, PurePath) and "Path" not in str(declared.type):
+        return str(value)
+    if isinstance(value, list):
+        return tuple(str(item) if isinstance(item, PurePath) else item for item in value)
+    if isinstance(value, Mapping) and isinstance(declared.default, Config):
+        return with_values(declared.default, value, f"{declared.name}.")
+    return value
+
+
+def with_values(config: ConfigT, values: Mapping[str, Any], prefix: str = "") -> ConfigT:
+    """Return the config with some fields changed, by their names; `prefix` is how messages begin these."""
+    known = [each.name for each in fields(config)]
+    for name in values:
+        if name not in known:
+            raise InputError(f"there is no setting {prefix}{name}; the nearest is {prefix}{nearest(str(name), known)}")
+    return replace(config, **values)
 
 
 def _checked(default: Any, is_allowed: Callable[[Any], bool], otherwise: str) -> Any:

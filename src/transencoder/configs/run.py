@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transencoder.configs.fit import FitConfig
-from transencoder.configs.ranges import Config, Contradictions, Pooling, Precision, Texts, at_least, path_to_write
+from transencoder.configs.ranges import (
+    Config,
+    Contradictions,
+    Pooling,
+    Precision,
+    Texts,
+    at_least,
+    path_to_write,
+    source,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -30,10 +39,12 @@ class RunConfig(Config):
     """What the method does, in a sentence or two, for reports and model cards."""
     pipeline: ClassVar[Pipeline]
     """Which kind of run the engine builds for it."""
+    reads_whole_texts: ClassVar[bool] = True
+    """Whether an encoder reads each text from its beginning; else spans or blocks of them."""
 
-    output: str = path_to_write()
+    output: str = path_to_write("transencoder-run")
     """The run folder. The same command on the same folder goes on where it stopped."""
-    dev: str | Dataset | None = None
+    dev: str | Dataset | None = source(None)
     """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
     tests: tuple[str, ...] = ()
     """Tasks, suites or labelled files scored once, at the end."""
@@ -41,6 +52,9 @@ class RunConfig(Config):
     """Whether the tests are scored; else they are only told apart from the training text (exclude_test_sentences)."""
     task_kind: Literal["graded", "binary"] = "graded"
     """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and Table 16's defaults."""
+    max_length: int | Literal["auto"] | None = at_least(1, None)
+    """Tokens that are read of a text in training, and twice as many of a pair by a cross-encoder; `auto`: as many as 98
+    of 100 texts have, up to what the base model reads; None: each encoder's own setting."""
     precision: Precision = "auto"
     """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
     device: str | None = None
@@ -72,11 +86,17 @@ class RunConfig(Config):
 
     def contradictions(self) -> Contradictions:
         """Yield what fields say against each other."""
+        if self.max_length is not None and not self.reads_whole_texts:
+            yield f"max_length is {self.max_length}, and this method reads parts of texts; give fit.max_length"
         if self.test_every_eval and not (self.tests and self.score_tests and self.has_evaluations):
             yield (
                 "test_every_eval needs tests, score_tests true, and dev or what stands in for it; give them, or leave "
                 "it out"
             )
+
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that its bi-encoders read of a text, and its cross-encoders of a pair."""
+        raise NotImplementedError
 
     @property
     def has_evaluations(self) -> bool:

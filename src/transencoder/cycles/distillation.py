@@ -179,7 +179,7 @@ def _model(
 ) -> Model:
     """Return a student that was trained."""
     return replace(
-        trained_model(form, record, cycle=supervision.cycle, n_parameters=stage.base.n_parameters),
+        trained_model(record, stage.base, cycle=supervision.cycle),
         seconds=supervision.seconds + record.seconds,
         prompts=member.bi.prompts if form == "bi" else OWN_PROMPTS,
         member=member.bi.member,

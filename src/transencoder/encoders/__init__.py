@@ -1,5 +1,8 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
+from transencoder.encoders.files import CARD_NAME as CARD_NAME
+from transencoder.encoders.files import REJECTION as REJECTION
+from transencoder.encoders.files import card_of as card_of
 from transencoder.encoders.files import classes_of as classes_of
 from transencoder.encoders.files import count_parameters as count_parameters
 from transencoder.encoders.files import fetch as fetch
@@ -10,7 +13,6 @@ from transencoder.encoders.loading import as_logits as as_logits
 from transencoder.encoders.loading import backbone as backbone
 from transencoder.encoders.loading import check_cross_start as check_cross_start
 from transencoder.encoders.loading import check_length as check_length
-from transencoder.encoders.loading import forget_last_call as forget_last_call
 from transencoder.encoders.loading import gives_logits as gives_logits
 from transencoder.encoders.loading import language_model_head as language_model_head
 from transencoder.encoders.loading import load_bi as load_bi
@@ -18,6 +20,10 @@ from transencoder.encoders.loading import load_cross as load_cross
 from transencoder.encoders.loading import load_masked as load_masked
 from transencoder.encoders.loading import load_trained as load_trained
 from transencoder.encoders.loading import transplant as transplant
+from transencoder.encoders.saving import forget_last_call as forget_last_call
+from transencoder.encoders.saving import read_length as read_length
+from transencoder.encoders.saving import save as save
+from transencoder.encoders.saving import write_length as write_length
 from transencoder.encoders.small import add_projection as add_projection
 from transencoder.encoders.small import check_layers as check_layers
 from transencoder.encoders.small import check_prunable as check_prunable

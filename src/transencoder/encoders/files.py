@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -31,6 +32,10 @@ _JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.saf
 
 _MAY_LACK = ("pooler", "decoder", "position")
 """In the names of weights that are not always saved: nothing uses them, or they are computed."""
+
+CARD_NAME = "README.md"
+REJECTION = "transencoder_rejection"
+"""In the head of a model's card: why the model should not be used."""
 
 _AGAIN = "Download it or save it again, or give another model"
 
@@ -75,7 +80,20 @@ def fetch(
         )
     _check_sums(name, folder)
     _check_whole(name, folder)
+    if rejection := card_of(folder).get(REJECTION):
+        logger.warning("%s should not be used, its base model is better: %s", name, rejection)
     return folder
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    """Return the head of a model's card, such as its licence and language; empty where it has none that can be read."""
+    from huggingface_hub import ModelCard
+
+    try:
+        head: dict[str, Any] = ModelCard.load(folder / CARD_NAME).data.to_dict()
+    except Exception:  # somebody else wrote it: bad YAML, a head that is no mapping, no file
+        return {}
+    return head
 
 
 def weights_fingerprint(folder: Path) -> str:

@@ -217,16 +217,6 @@ def gives_logits(model: CrossEncoder) -> bool:
     return getattr(transformer_of(model).config, _SCORE, None) == "logit"
 
 
-def forget_last_call(tokenizer: Any) -> None:
-    """Clear the truncation and padding that a fast tokenizer keeps of its last call and would save with the model.
-
-    What it was called with last depends on what was tokenised before: a resumed run would save another file.
-    """
-    if tokenizer.is_fast:
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-
-
 def transplant(source: nn.Module, target: nn.Module) -> None:
     """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
 

@@ -24,6 +24,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transencoder import progress
 from transencoder.configs.encoder import width_of
 from transencoder.encoders.loading import backbone, load_trained, transformer_of
+from transencoder.encoders.saving import save
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
 
@@ -74,9 +75,7 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(output) as made:
-            model.save_pretrained(str(made))
-            if tokenizer is not None:
-                tokenizer.save_pretrained(str(made))
+            _save(model, tokenizer, made)
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
 
@@ -100,6 +99,15 @@ def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrained
     architecture = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
     plain: PreTrainedModel = architecture.from_pretrained(folder, dtype="float32")
     return plain, plain
+
+
+def _save(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, folder: Path) -> None:
+    """Save a model in the form that it was loaded in; the tokenizer is a plain one's."""
+    if isinstance(model, PreTrainedModel):
+        model.save_pretrained(str(folder))
+        tokenizer.save_pretrained(str(folder))
+    else:
+        save(model, folder)
 
 
 def check_prunable(folder: Path) -> None:
@@ -136,8 +144,7 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
     new_ids = {int(old): new for new, old in enumerate(kept)}
     output.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(output) as made:
-        model.save_pretrained(str(made))
-        tokenizer.save_pretrained(str(made))
+        _save(model, tokenizer, made)
         _rewrite_tokenizer(made, table, new_ids)
 
 

@@ -22,8 +22,9 @@ class DeCLUTR(configs.EncoderConfig):
         "and documents, and guess its own masked words (DeCLUTR)."
     )
     inputs = ("documents",)
+    reads_whole_texts = False
 
-    documents: str | Dataset
+    documents: str | Dataset = configs.source()
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the start's own."""

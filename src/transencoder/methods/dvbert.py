@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Self
 
 from transencoder import configs
 
@@ -35,7 +35,7 @@ class DvBERT(configs.EncoderConfig):
         *("teacher", "cross", "new_head"),
     )
 
-    labelled: str | Dataset
+    labelled: str | Dataset = configs.source()
     """Labelled pairs: a TSV, CSV, JSONL or Parquet file, a hub id, `id:config` too, or a task, whose train split it is.
     With classes (a column `label`, by name or number) or with scores (a column `score`)."""
     more_labelled: tuple[str, ...] = ()
@@ -81,6 +81,10 @@ class DvBERT(configs.EncoderConfig):
             yield "new_head is of teachers; give a teacher, or leave it out"
         if self.prune_vocabulary:
             yield "prune_vocabulary is for unlabelled text; leave it out"
+
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that the bi-encoder reads of a text, and the teachers of a pair."""
+        return replace(super().with_lengths(text, pair), cross=replace(self.cross, max_length=pair))
 
     @property
     def description(self) -> str:

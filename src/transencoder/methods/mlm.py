@@ -20,6 +20,7 @@ class MLM(configs.SentenceFields, configs.RunConfig):
 
     about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."
     pipeline = "language-model"
+    reads_whole_texts = False
 
     start: str | None = None
     """The pretrained model to go on with, with its language-modelling head: a folder or a hub id. Not with

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from transencoder import configs
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
+from transencoder.models import MINILM
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -28,12 +31,12 @@ class TransEncoder(configs.RunConfig):
     )
     pipeline = "pairs"
 
-    pairs: str | Dataset | None = None
+    pairs: str | Dataset | None = configs.source(None)
     """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
-    sentences: str | Dataset | None = None
+    sentences: str | Dataset | None = configs.source(None)
     """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
     (section 5.1 names this as future work)."""
-    documents: str | Dataset | None = None
+    documents: str | Dataset | None = configs.source(None)
     """What the sentences are paired with, from a file of the same kinds: each mined pair is then a query and a
     document, in this order, for is_symmetric false."""
     n_sentences: int | None = configs.at_least(1, None)
@@ -41,11 +44,11 @@ class TransEncoder(configs.RunConfig):
     n_pairs: int | None = configs.at_least(1, None)
     """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
     each up to 10,000, 2 for each up to 50,000."""
-    extra_pairs: str | Dataset | None = None
+    extra_pairs: str | Dataset | None = configs.source(None)
     """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
     n_extra_pairs: int | None = configs.at_least(1, None)
     """How many of the extra pairs, drawn with the seed; None: all."""
-    labelled: str | Dataset | None = None
+    labelled: str | Dataset | None = configs.source(None)
     """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split it is. They
     join the pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
     teachers' (DvBERT's annealing; neither paper mixes it in)."""
@@ -53,8 +56,11 @@ class TransEncoder(configs.RunConfig):
     """How many of the labelled pairs, drawn with the seed; None: all."""
     score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
     """Lowest and highest gold score of a labelled file, which are to be 0 and 1: `0 5` of STS."""
-    members: tuple[configs.Member, ...]
-    """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4)."""
+    members: tuple[configs.Member, ...] = ()
+    """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4).
+    None: `minilm`, all-MiniLM-L6-v2."""
+    start: InitVar[str | None] = None
+    """In Python, in the place of `members`: the only member's base model."""
     share_labels: bool = True
     """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
     ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
@@ -109,10 +115,19 @@ class TransEncoder(configs.RunConfig):
     document_column: str | None = None
     """Name of the text column in `documents`; None: as for sentences."""
 
+    def __post_init__(self, start: str | None) -> None:
+        """Build members of what names them, then check all fields."""
+        object.__setattr__(self, "members", _members(self.members, start))
+        super().__post_init__()
+
     @property
     def has_evaluations(self) -> bool:
         """Whether both forms' checkpoints are evaluated during training, on dev or by criteria that need no labels."""
         return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
+
+    def with_lengths(self, text: int, pair: int) -> Self:
+        """Return it with so many tokens that bi-encoders read of a text, and cross-encoders of a pair."""
+        return replace(self, bi=replace(self.bi, max_length=text), cross=replace(self.cross, max_length=pair))
 
     def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
         """Return how a member's bi- or cross-encoders are trained."""
@@ -196,10 +211,6 @@ class TransEncoder(configs.RunConfig):
 
     def _of_members(self) -> configs.Contradictions:
         members = self.members
-        if not isinstance(members, tuple) or not all(isinstance(member, configs.Member) for member in members):
-            yield f"members is {members!r}; give a tuple, such as members=(Member(start='minilm'),)"
-        if not members:
-            yield "members is empty; give at least one start, for example --start minilm"
         if self.alternate_members and len(members) < 2:
             yield "alternate_members needs at least two members; give another start, or leave it out"
         if self.alternate_members and not self.share_labels:
@@ -256,3 +267,23 @@ class TransEncoder(configs.RunConfig):
                 f"pretraining.epochs, or a member's, is {epochs} and initialisation sequential, which would overwrite "
                 "what is pretrained with the teacher's weights; take initialisation refreshing, or 0 epochs"
             )
+
+
+def _members(given: Any, start: str | None) -> tuple[configs.Member, ...]:
+    """Return the members that a list of members, of base models or of dicts, or one base model, names."""
+    if start is not None and given:
+        raise InputError(f"start is {start!r} and members are given too; give one of them")
+    items = given if isinstance(given, list | tuple) and given else [given or start or MINILM]
+    return tuple(_member(item) for item in items)
+
+
+def _member(given: Any) -> configs.Member:
+    if isinstance(given, configs.Member):
+        return given
+    if isinstance(given, str | PurePath):
+        return configs.Member(start=str(given))
+    if isinstance(given, Mapping) and "start" in given:
+        return configs.with_values(configs.Member(start=str(given["start"])), given, "members.1.")
+    raise InputError(
+        f"a member is {shorten(given)}; give a base model, such as 'minilm' or a folder, or Member(start='minilm')"
+    )

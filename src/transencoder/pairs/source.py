@@ -9,11 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import datasets
 from datasets import Dataset
 
 from transencoder.errors import InputError, shorten
+from transencoder.in_memory import as_source
 from transencoder.pairs.formats import READERS
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,8 @@ _ALLOWED = f"Allowed are .{', .'.join(READERS)} (.txt for sentences only), each 
 class Source:
     """Rows on disk, on the hub or in memory, and how they are read. `read_pairs` describes each field."""
 
-    path: str | os.PathLike[str] | Dataset
+    path: Any
+    """A name, or what `as_source` takes in its place."""
     _: KW_ONLY
     columns: Sequence[str] | None = None
     score_column: str | None = None
@@ -84,15 +87,10 @@ def find_source(source: Source) -> Found:
     Raises:
         InputError: there is none, or an option does not go with it.
     """
-    if isinstance(source.path, Dataset):
+    text = as_source(source.path)
+    if isinstance(text, Dataset):
         _refuse_unused(source, "<dataset>", "a Dataset")
-        return Found(name="<dataset>", dataset=source.path)
-    if not isinstance(source.path, str | os.PathLike):
-        raise InputError(
-            f"the source is of type {type(source.path).__name__}. A path, a hub id or a datasets.Dataset (one "
-            "split, not streamed) is allowed. From a DatasetDict, take one split."
-        )
-    text = os.fspath(source.path)
+        return Found(name="<dataset>", dataset=text)
     if text == STDIN:
         return _file(None, text, source, "a stream")
     if not text:

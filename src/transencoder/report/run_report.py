@@ -1,6 +1,5 @@
 """What is written of a finished run, from its records alone: report.html, its plots, report.md, and models' cards."""
 
-import re
 from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any
@@ -11,7 +10,6 @@ from scipy.stats import rankdata
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
-from transencoder.models import MINILM, MINILM_HUB_ID
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
@@ -19,8 +17,6 @@ from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
 from transencoder.results import Evidence, Sample, StudentLabels
 from transencoder.runs import atomic_write_bytes
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 _N_SHOWN = 60
 """Pairs on which the models disagree."""
@@ -194,40 +190,14 @@ def disagreements_of(sample: Sample) -> Values:
     return {"models": models, "n_pairs": n_pairs, "correlations": correlations, "pairs": pairs}
 
 
-def model_card(result: Result, form: Form) -> str:
-    """Write the README.md of one of the run's models: what a user must know before relying on it.
-
-    Args:
-        result: The run's record.
-        form: Which one.
-
-    Returns:
-        Markdown with a YAML head, as the hub reads it.
-    """
-    kind, record = results.training_data(result)
-    rows = scores.score_rows(result, with_dev=True)
+def notebook_html(result: Result, folder: str) -> str:
+    """Return HTML of a result at a glance, for notebooks."""
     values = {
-        "result": result,
-        "form": form,
-        "base_models": _base_models(result, form),
-        "kind": kind,
-        "record": record,
-        "metrics": words.metric_titles(row.metric for row in rows),
-        "rows": [
-            (row.name, number(row.start), number(row.trained[form]), words.gain(row.trained[form], row.start))
-            for row in rows
-        ],
-        "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
-        "notes": notes_of(result),
+        "verdict": verdict_of(result),
+        "rows": [scores.score_cells(row) for row in scores.score_rows(result)],
+        "header": scores.score_header(result),
+        "metrics": scores.shown_metrics(result),
+        "folder": folder,
+        "forms": list(result["best"]),
     }
-    return words.render("card.md.jinja", values)
-
-
-def _base_models(result: Result, form: Form) -> list[str]:
-    """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
-    config = result["config"]
-    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
-    starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
-    hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
-    ids = [MINILM_HUB_ID if start == MINILM else start.partition("@")[0] for start in hub_ids]
-    return [name for name in ids if _HUB_ID.fullmatch(name)]
+    return words.render("notebook.html.jinja", values)

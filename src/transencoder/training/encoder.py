@@ -20,6 +20,7 @@ from transencoder.settings import method_name
 from transencoder.training import encoder_stages as stages
 from transencoder.training import label_teachers, parts
 from transencoder.training.data import read_text_data
+from transencoder.training.lengths import Lengths
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import measured
@@ -68,13 +69,21 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         """Read the data and cut the model that is trained."""
         data = read_text_data(self.config, self.config.rows.text, run_folder)
         _check_held_out(self.config, len(data.training))
+        base = base_model(self.folder, pooling=self.config.pooling)
+        self._read_lengths(data.training, base.max_length)
         config = parts.with_classes(self.config, data.record.get("classes", []))
-        base = base_model(self.folder, pooling=config.pooling)
         context = EncoderContext(config, executor, data, base=base, max_length=config.fit.max_length)
         context.base = _cut(context, base)
         return context
 
-    def train(self, context: EncoderContext) -> tuple[Model, dict[int, Path]]:
+    def _read_lengths(self, rows: Dataset, limit: int | None) -> None:
+        """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
+        if self.config.reads_whole_texts:
+            lengths = Lengths.of(self.folder, rows)
+            self.given, self.config = (lengths.settle(each, limit, limit) for each in (self.given, self.config))
+            self.cut = lengths.cut(self.config.fit.max_length)
+
+    def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:
         """Build the pairs, what teachers say of them, and the training; return the teachers that learned too."""
         config, data = context.config, context.data
         pairs = _training_pairs(context)
@@ -116,9 +125,9 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             n_texts=len(data.training),
         )
         record = context.make(stage)
-        return trained_model("bi", record, n_parameters=context.base.n_parameters), learned
+        return trained_model(record, context.base), learned
 
-    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Path]]) -> Outcome:
+    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Model]]) -> Outcome:
         """Score base model and student, and measure how small and fast the student is."""
         model, teachers = trained
         fitted = model.fitted or {}

@@ -148,11 +148,11 @@ class TeacherLabels(Stage[Work]):
         return clipped[:, None]
 
 
-def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list[StageRecord], dict[int, Path]]:
+def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list[StageRecord], dict[int, Model]]:
     """Have each teacher label the pairs; teachers that have not learned the labels do so first.
 
     Returns:
-        What each says of the pairs; and, by number, the folders of those that learned the labels in this run.
+        What each says of the pairs; and, by number, those that learned the labels in this run.
 
     Raises:
         InputError: A teacher that cannot be had or cannot learn them, or with other classes.
@@ -176,8 +176,8 @@ def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list
                     precision=config.precision,
                 )
             )
-            model = trained_model("cross", record, n_parameters=model.n_parameters)
-            learned[number] = model.folder
+            model = trained_model(record, model)
+            learned[number] = model
         stage = TeacherLabels(
             name=f"teacher-{number}/labels",
             pairs=pairs,
@@ -198,13 +198,13 @@ def check_teachers(config: RunConfig, given: LabelledRows) -> None:
         check_lora()
 
 
-def teachers_to_export(learned: Mapping[int, Path], n_gold: int) -> dict[int, tuple[Path, str]]:
-    """Return folders and cards of the teachers that learned the labels here, by number."""
+def teachers_to_export(learned: Mapping[int, Model], n_gold: int) -> dict[int, tuple[Model, str]]:
+    """Return the teachers that learned the labels here, by number, each with its card."""
     found = {}
-    for number, folder in learned.items():
-        classes = ", ".join(encoders.classes_of(folder))
+    for number, model in learned.items():
+        classes = ", ".join(encoders.classes_of(model.folder))
         what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
-        found[number] = folder, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
+        found[number] = model, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
     return found
 
 

@@ -103,7 +103,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
     def measure(self, context: LanguageModelContext, trained: StageRecord) -> Outcome:
         """Score base and trained model as bi-encoders that take the mean over the tokens."""
         found = trained.result
-        model = replace(trained_model("mlm", trained), pooling="mean")
+        model = replace(trained_model(trained, context.base), pooling="mean")
         as_base = replace(model, cycle=0)  # read as a base model is
         (worth,) = measured(context, {"": {"start": context.base, "mlm": as_base}})
         pretraining = {"steps": found["n_steps"], "losses": found["losses"]}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured
 from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
+from transencoder.training.lengths import Lengths
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
@@ -69,8 +70,12 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
+        if self.config.sentences is None:
+            data = read_pairs_data(self.config, run_folder, None)
+            self._read_lengths(data.training)
+        else:
+            data = read_pairs_data(self.config, run_folder, lambda *texts: self._mined(executor, *texts))
         config = self.config
-        data = read_pairs_data(config, run_folder, lambda *texts: self._mined(executor, *texts))
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
         is_held_out = config.record_criteria or any(criteria.values())
@@ -152,13 +157,26 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         members = sum(per_member.values()) if len(self.members) > 1 else 0
         return 4 * (sum(exported.values()) + members) + 400 * len(context.data.training)
 
+    def _read_lengths(self, *rows: Dataset) -> None:
+        """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
+        lengths = Lengths.of(self.members[0].bi.folder, *rows)
+        limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
+        self.given, self.config = (lengths.settle(each, *limits) for each in (self.given, self.config))
+        self.members = tuple(
+            replace(member, fits={form: self.config.fit_of(own, form) for form in member.fits})
+            for member, own in zip(self.members, self.config.members, strict=True)
+        )
+        self.cut = lengths.cut(self.config.bi.max_length)
+
     def _mined(
         self, executor: Executor, sentences: Dataset, documents: Dataset | None
     ) -> tuple[Dataset, MiningRecord | None]:
         """Return pairs that are mined from sentences, and how; in a plan as many pairs, and none of them real."""
+        texts = [each for each in (sentences, documents) if each is not None]
+        self._read_lengths(*texts)
         stage = Mining(
             name=_MINING,
-            texts=tuple(Rows(each, fingerprint(each)) for each in (sentences, documents) if each is not None),
+            texts=tuple(Rows(each, fingerprint(each)) for each in texts),
             model=self.members[0].bi,
             n_pairs=self.config.n_pairs,
             max_length=self.config.bi.max_length,
@@ -263,6 +281,11 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
         weight=member.weight,
         policy=member.policy or config.label_policy,
     )
+
+
+def _shortest(models: Iterable[Model]) -> int | None:
+    """Return the tokens that all of the models read of a text; None: any number."""
+    return min((model.max_length for model in models if model.max_length is not None), default=None)
 
 
 def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:

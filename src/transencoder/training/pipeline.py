@@ -34,6 +34,8 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     """The same with its variables filled in, and its device."""
     n_workers: int = 1
     """How many processes train."""
+    cut: str = ""
+    """Which share of the texts training does not read to their end, once the data are read."""
 
     @abstractmethod
     def __init__(self, config: ConfigT) -> None:
@@ -86,6 +88,8 @@ def placed(config: ConfigT) -> tuple[ConfigT, ConfigT]:
     """
     usable = expanded(config)
     _check_trackers(usable.report_to)
+    if isinstance(config.max_length, int):
+        config, usable = (each.with_lengths(config.max_length, 2 * config.max_length) for each in (config, usable))
     device = _checked_device(usable.device) if usable.device else default_device()
     precision: Precision = "bf16" if uses_bf16(device, usable.precision) else "fp32"
     return replace(config, precision=precision), replace(usable, precision=precision, device=device)

@@ -18,11 +18,12 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
-from transencoder.encoders import write_checksums
+from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.errors import shown_source
 from transencoder.files import whole_folder
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.run_report import model_card, write_report
+from transencoder.report.card import model_card
+from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run
 from transencoder.settings import method_name, recipe_toml
@@ -73,8 +74,8 @@ class Outcome:
     """What else to know before trusting the numbers."""
     members: Sequence[Mapping[Form, Model]] = ()
     """The kept models of each of several members."""
-    teachers: Mapping[int, tuple[Path, str]] = field(default_factory=dict)
-    """Cross-encoders that learned labels first, by number: their folder, and their card."""
+    teachers: Mapping[int, tuple[Model, str]] = field(default_factory=dict)
+    """Cross-encoders that learned labels first, by number, each with its card."""
 
 
 def open_run(given: RunConfig, config: RunConfig) -> Run:
@@ -151,15 +152,16 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
     run.set_outdated_result_aside()
     if run.is_first:
         for form, model in outcome.best.items():
-            _export(model.folder, model_card(_of_model(result, form), form), run.folder / FOLDERS[form])
+            card = model_card(_of_model(result, form), form, model.card)
+            _export(model, card, run.folder / FOLDERS[form])
         for number, models in enumerate(outcome.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
-                card = model_card(_of_model(own, form, number), form)
-                _export(model.folder, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
+                card = model_card(_of_model(own, form, number), form, model.card)
+                _export(model, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
-        for number, (folder, card) in outcome.teachers.items():
-            _export(folder, card, run.folder / TEACHERS / str(number))
+        for number, (model, card) in outcome.teachers.items():
+            _export(model, card, run.folder / TEACHERS / str(number))
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     run.finish(result)
     if run.is_first:
@@ -249,10 +251,14 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return values
 
 
-def _export(folder: Path, card: str, target: Path) -> None:
-    """Copy a model, with its card and the checksums of its other files, to where the user finds it."""
+def _export(model: Model, card: str, target: Path) -> None:
+    """Copy a model, with its card and the checksums of its other files, to where the user finds it.
+
+    There it reads as many tokens as its base model, however short the texts were that it was trained on.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(target, replaces=True) as draft:
-        shutil.copytree(folder, draft, dirs_exist_ok=True)
+        shutil.copytree(model.folder, draft, dirs_exist_ok=True)
+        write_length(draft, model.max_length)
         write_checksums(draft)
-        (draft / "README.md").write_text(card, encoding="utf-8")
+        (draft / CARD_NAME).write_text(card, encoding="utf-8")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,15 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from transencoder import distributed
+from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Work
 from transencoder.errors import InputError, plural
+from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.progress import duration
 from transencoder.records import Result
+from transencoder.report.run_report import notebook_html
+from transencoder.report.verdict import verdict_of
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
 from transencoder.settings import method_name
 from transencoder.training.encoder import EncoderPipeline
@@ -35,7 +39,7 @@ _PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trained:
     """What a run leaves: its models, the record, the folder."""
 
@@ -45,6 +49,14 @@ class Trained:
     """The run folder; the models lie in `bi-encoder`, `cross-encoder` and `masked-lm`."""
     device: str | None = None
     """Where the models go; None: the best there is."""
+
+    def __repr__(self) -> str:
+        """Return the folder, and what is known of the models."""
+        return f"Trained({str(self.folder)!r}): {verdict_of(self.result)}"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict and the scores, as notebooks show them."""
+        return notebook_html(self.result, str(self.folder))
 
     @cached_property
     def bi_encoder(self) -> SentenceTransformer:
@@ -110,12 +122,13 @@ class Plan:
         return "\n".join([*self.lines, cost])
 
 
-def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
+def train(config: RunConfig | None = None, *, recipe: str | None = None, **settings: Any) -> Trained:
     """Train as a method's config says, or go on with a run that was interrupted.
 
     Args:
         config: The method's config; fields left empty take the paper's values.
         recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
+        settings: In the place of a config those of `TransEncoder`: `train(sentences=[...], start="minilm")`.
 
     Returns:
         The best models, their scores, and the run's path.
@@ -126,10 +139,11 @@ def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
     """
     distributed.start()
     started = time.monotonic()
+    config = _config(config, settings)
     pipeline = _PIPELINES[config.pipeline](config)
-    given, usable = pipeline.given, pipeline.config
+    usable = pipeline.config
     with ExitStack() as stack:
-        run = stack.enter_context(open_run(given, usable))
+        run = stack.enter_context(open_run(pipeline.given, usable))
         local = LocalExecutor(run, str(usable.device), usable.report_to)
         executor: Executor = local
         if pipeline.n_workers > 1:
@@ -137,30 +151,33 @@ def train(config: RunConfig, *, recipe: str | None = None) -> Trained:
             executor = stack.enter_context(Workers(local, parts))
         context = pipeline.open(executor, run.folder)
         outcome = pipeline.measure(context, pipeline.train(context))
-        result = result_of(run, given, context, outcome, started=started, n_workers=pipeline.n_workers, recipe=recipe)
+        n_workers = pipeline.n_workers
+        result = result_of(run, pipeline.given, context, outcome, started=started, n_workers=n_workers, recipe=recipe)
         finish(run, result, outcome)
     distributed.barrier()
     return Trained(result, Path(usable.output), usable.device)
 
 
-def plan(config: RunConfig, *, known: Collection[str] = ()) -> Plan:
+def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **settings: Any) -> Plan:
     """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
 
     Args:
         config: The method's config.
         known: Keys of stages that runs before it will have computed: they are taken over, and cost nothing.
+        settings: As for `train`.
 
     Raises:
         InputError: Data or an option cannot be used.
     """
+    config = _config(config, settings)
     pipeline, planner = _PIPELINES[config.pipeline](config), Planner(known)
-    usable = pipeline.config
-    warn_of_absent(usable.reuse_from)
+    warn_of_absent(pipeline.config.reuse_from)
     context = pipeline.open(planner, None)
+    usable = pipeline.config
     pipeline.train(context)
     cost = planner.cost
     disk_bytes = cost.disk_bytes + cost.scratch_bytes + pipeline.extra_disk_bytes(context, planner)
-    lines = pipeline.lines(context, planner)
+    lines = [*pipeline.lines(context, planner), *filter(None, [pipeline.cut])]
     if n_known := len(planner.stages.keys() & set(known)):
         lines.append(f"{plural(n_known, 'stage')} of {len(planner.stages)} taken from the runs above")
     return Plan(
@@ -170,6 +187,20 @@ def plan(config: RunConfig, *, known: Collection[str] = ()) -> Plan:
         seconds=cost.operations / _operations_a_second(usable),
         disk_bytes=round(disk_bytes),
     )
+
+
+def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
+    """Return the config that is given, or that of Trans-Encoder with these settings."""
+    if config is not None and settings:
+        raise InputError(
+            f"a config is given and {', '.join(settings)} too; put all into the config: "
+            f"dataclasses.replace(config, {next(iter(settings))}=...)"
+        )
+    known = [*(each.name for each in fields(TransEncoder)), "start"]
+    for name in settings:
+        if name not in known:
+            raise InputError(f"there is no setting {name}; the nearest is {nearest(name, known)}")
+    return config or TransEncoder(**settings)
 
 
 def _operations_a_second(config: RunConfig) -> float:

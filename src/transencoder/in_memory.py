@@ -1,0 +1,117 @@
+"""What people hold in Python, as what readers take: the name of a file or data set, or a `datasets.Dataset`.
+
+Cost: a list or table is copied once into Arrow; a generator is run to its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from transencoder.errors import InputError, reason_of, shorten
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_PAIR = ("sentence1", "sentence2")
+_ALLOWED = (
+    "a path, a hub id, a list of texts, of tuples (text, text) or (text, text, score), or of dicts, a pandas or polars "
+    "Series or DataFrame, a datasets.Dataset, a DatasetDict of one split, or a generator of rows"
+)
+
+
+def as_source(value: Any, name: str = "the source") -> str | Dataset:
+    """Return the name of a file or data set as text, or the rows that are held as a Dataset.
+
+    Args:
+        value: A text or path is a name. A list, tuple, Series or generator of texts becomes the column `text`; of
+            tuples `sentence1`, `sentence2` and, with a third item, `score`; of dicts their columns. A DataFrame, an
+            Arrow table or a dict of lists keeps its columns.
+        name: How messages name it, such as `sentences`.
+
+    Raises:
+        InputError: Anything else, no rows, or rows that do not fit together.
+    """
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    from datasets import Dataset, DatasetDict
+
+    if isinstance(value, DatasetDict):
+        if len(value) != 1:
+            splits = ", ".join(value)
+            raise InputError(
+                f"{name} is a DatasetDict with the splits {splits}; give one of them, such as data['train']"
+            )
+        value = next(iter(value.values()))
+    if isinstance(value, Dataset):
+        return value
+    try:
+        return _table(value, name) if _is_table(value) else _of_rows(value, name)
+    except InputError:
+        raise
+    except Exception as error:  # pandas, polars and Arrow raise errors of many kinds
+        raise InputError(f"{name} cannot be read as rows ({reason_of(error)}); give {_ALLOWED}") from error
+
+
+def _is_table(value: Any) -> bool:
+    """Tell whether a value has named columns: a DataFrame, an Arrow table, a dict of lists."""
+    return isinstance(value, Mapping) or hasattr(value, "columns") or hasattr(value, "column_names")
+
+
+def _table(value: Any, name: str) -> Dataset:
+    from datasets import Dataset
+
+    if isinstance(value, Mapping):
+        return Dataset.from_dict({str(column): list(rows) for column, rows in value.items()})
+    library = type(value).__module__.partition(".")[0]
+    if library == "pandas":
+        return Dataset.from_pandas(value, preserve_index=False)
+    if library == "polars":
+        return Dataset.from_polars(value)
+    if library == "pyarrow":
+        return Dataset(value)
+    return _of_rows(value, name)  # a streamed data set, which yields dicts
+
+
+def _of_rows(value: Any, name: str) -> Dataset:
+    """Return the Dataset of an iterable of texts, tuples or dicts."""
+    from datasets import Dataset
+
+    if not isinstance(value, Iterable) or isinstance(value, bytes | set | frozenset):
+        raise InputError(f"{name} is of type {type(value).__name__}; give {_ALLOWED}")
+    rows = iter(value)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{name} has no rows, or begins with None; give at least one row: {_ALLOWED}")
+    everything = chain([first], rows)
+    if isinstance(first, str):
+        return Dataset.from_dict({"text": _checked(everything, str, name)})
+    if isinstance(first, Mapping):
+        return Dataset.from_list(_checked(everything, Mapping, name))
+    if isinstance(first, Sequence) and len(first) in (len(_PAIR), len(_PAIR) + 1):
+        return _of_tuples(_checked(everything, Sequence, name), len(first), name)
+    raise InputError(f"{name} has {shorten(first)} as its first row; give {_ALLOWED}")
+
+
+def _of_tuples(rows: list[Any], width: int, name: str) -> Dataset:
+    from datasets import Dataset
+
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, str) or len(row) != width:
+            raise InputError(f"row {number} of {name} is {shorten(row)}; the first has {width} items: give all as many")
+    columns = (*_PAIR, "score")[:width]
+    return Dataset.from_dict({column: [row[i] for row in rows] for i, column in enumerate(columns)})
+
+
+def _checked(rows: Iterable[Any], kind: Any, name: str) -> list[Any]:
+    """Return the rows as a list, all of one kind; None passes, for the readers to refuse or skip."""
+    found = list(rows)
+    for number, row in enumerate(found, 1):
+        if row is not None and not isinstance(row, kind):
+            raise InputError(
+                f"row {number} of {name} is {shorten(row)} ({type(row).__name__}), and the first is "
+                f"{shorten(found[0])} ({type(found[0]).__name__}); give rows of one kind"
+            )
+    return found

@@ -1,0 +1,43 @@
+"""Models put to use in one call: by name, in memory, or as scorers; on what people hold."""
+
+import numpy as np
+import pandas
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import transencoder
+from transencoder import BiScorer, InputError
+
+PAIRS = [("balo bama", "balo"), ("dalo", "gelo lelo"), ("kama", "kama")]
+SCORED = [(*pair, score) for pair, score in zip(PAIRS, (0.5, 0.1, 1.0), strict=True)]
+
+
+def test_a_model_scores_alike_by_name_in_memory_and_as_a_scorer(tiny_bi_encoder):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    expected = transencoder.score(tiny_bi_encoder, PAIRS, device="cpu", precision="fp32")
+    assert expected.shape == (3,) and expected[2] == pytest.approx(1.0)
+    table = pandas.DataFrame(PAIRS, columns=["sentence1", "sentence2"])
+    for named in (model, BiScorer(model, precision="fp32")):
+        np.testing.assert_array_equal(transencoder.score(named, table, precision="fp32"), expected)
+
+
+def test_a_cross_encoder_scores_and_refuses_what_is_not_for_it(cross):
+    assert transencoder.score(cross, PAIRS).shape == (3,)
+    with pytest.raises(InputError, match="document_prompt .* is not for it"):
+        transencoder.score(cross, PAIRS, document_prompt="passage: ")
+
+
+def test_a_model_is_measured_on_pairs_with_scores(tiny_bi_encoder):
+    value = transencoder.evaluate(tiny_bi_encoder, SCORED, device="cpu")
+    assert -100 <= value <= 100
+    with pytest.raises(InputError, match="needs gold scores"):
+        transencoder.evaluate(tiny_bi_encoder, PAIRS, device="cpu")
+
+
+def test_what_is_no_model_is_refused():
+    with pytest.raises(InputError, match="the model is 3; give a folder"):
+        transencoder.score(3, PAIRS)
+
+
+def test_the_public_names_are_listed():
+    assert {"train", "evaluate", "score", "InputError", "TransEncoder", "SimCSE"} <= set(dir(transencoder))
