@@ -11,9 +11,11 @@ from contextlib import nullcontext
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from transencoder import progress
 from transencoder.cli import _parser, terminal
+from transencoder.cli.files import write_table
 from transencoder.errors import InputError, RunError
 from transencoder.methods import METHODS
 from transencoder.settings import nested_settings, settings_of
@@ -203,6 +205,27 @@ def test_a_reader_that_has_seen_enough_is_no_error(typed):
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 120)  # 120: Python could not flush what argparse printed
+
+
+HOSTILE, SHOWN = "\x1b]0;owned\x9b31m\u202e[red]:x:[/z]", r"\x1b]0;owned\x9b31m\u202e[red]:x:[/z]"
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, SHOWN), (False, HOSTILE)])
+def test_texts_are_exact_in_files_and_act_on_no_terminal(is_terminal, shown, run, training, monkeypatch):
+    """Was: names and sentences went to the terminal as they are, and a Table took `[/z]` for markup."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+
+    def say(config, recipe=None):
+        logging.getLogger("transencoder").warning(HOSTILE)
+        write_table(("text",), [(HOSTILE,)], "-")
+        terminal.show(HOSTILE)
+        terminal.show(Table(HOSTILE, caption=HOSTILE))
+        raise InputError(HOSTILE)
+
+    training.train = say
+    _, out, err = run(*TRAIN)
+    data, text = out.splitlines()[1:3]
+    assert data == text == shown and out.count(SHOWN) == 2 + 2 * is_terminal and err.count(SHOWN) == 2
 
 
 def test_bars_show_the_time_left_and_vanish():
