@@ -1,6 +1,6 @@
 """One damage to one file of a run or an index: the commands that read it give the same again, or say what is damaged.
 
-    python benchmarks/damage.py                 # 1,000 damages: about 40 minutes
+    python benchmarks/damage.py                 # 1,000 damages: about 15 minutes of one core
     python benchmarks/damage.py --damages 40    # a trial
 
 Every file of a finished run, of one that was interrupted inside a stage with a checkpoint, and of a search index, of
