@@ -47,7 +47,10 @@ def _step(checkpoint: Path) -> int:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        check_files(checkpoint, read_checked_json(checkpoint / _MARKER).get("files", {}))
+        record = read_checked_json(checkpoint / _MARKER)
+        if not {"best", "best_step", "curve", "others"} <= record.keys():
+            raise DamagedError(f"{checkpoint / _MARKER} is no checkpoint's")
+        check_files(checkpoint, record.get("files", {}))
     except FileNotFoundError:
         return False  # the process was killed while it was being written
     except DamagedError as error:
