@@ -4,10 +4,14 @@ A message says what is wrong, with the value; what is allowed; what to do.
 """
 
 import math
+import re
 from pathlib import PurePath
 
 ABSENT = "–"
 """Where there is no number."""
+
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
 
 
 class TransencoderError(Exception):
@@ -24,6 +28,11 @@ class RunError(TransencoderError):
 
 class RunInUseError(RunError):
     """Another process works on the run folder."""
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which what does not show, or acts on a terminal, stands as `\x1b`; tabs and line ends stay."""
+    return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def shorten(value: object, limit: int = 80) -> str:

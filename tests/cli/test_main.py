@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from transencoder import progress
 from transencoder.cli import _parser, main, terminal, train
@@ -239,6 +240,27 @@ def test_a_terminal_of_few_characters_shows_the_others_escaped_and_rows_stay_utf
 def test_what_cannot_be_a_file_here_is_refused_as_output(typed, output, message, refused, tmp_path):
     refused(message, *typed, output)
     assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE, SHOWN = "\x1b]0;owned\x9b31m\u202e[red]:x:[/z]", r"\x1b]0;owned\x9b31m\u202e[red]:x:[/z]"
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, SHOWN), (False, HOSTILE)])
+def test_texts_are_exact_in_files_and_act_on_no_terminal(is_terminal, shown, run, training, monkeypatch):
+    """Was: names and sentences went to the terminal as they are, and a Table took `[/z]` for markup."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+
+    def say(config, recipe=None):
+        logging.getLogger("transencoder").warning(HOSTILE)
+        write_table(("text",), [(HOSTILE,)], "-")
+        terminal.show(HOSTILE)
+        terminal.show(Table(HOSTILE, caption=HOSTILE))
+        raise InputError(HOSTILE)
+
+    training.train = say
+    _, out, err = run(*TRAIN)
+    data, text = out.splitlines()[1:3]
+    assert data == text == shown and out.count(SHOWN) == 2 + 2 * is_terminal and err.count(SHOWN) == 2
 
 
 def test_bars_show_the_time_left_and_vanish():

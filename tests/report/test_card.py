@@ -1,8 +1,11 @@
 """The README.md of a saved model, as the hub reads it."""
 
+import re
+import shlex
 import shutil
 from pathlib import Path
 
+import markdown
 import pytest
 import yaml
 from huggingface_hub import ModelCard
@@ -74,6 +77,26 @@ def test_a_local_start_is_not_a_base_model_and_the_packaged_one_has_its_hub_id(s
     monkeypatch.chdir(tmp_path)
     result["config"]["members"][0]["start"] = start
     assert head_of(model_card(result, "bi")).get("base_model") == ([MINILM] if start == "minilm" else None)
+
+
+HOSTILE = "a\n# b\n`<img src=x onerror=alert(1)>` ![c](d) | \\<script> \x1b[31m; rm -rf '~'"
+
+
+@pytest.mark.parametrize("write", [lambda result: model_card(result, "bi"), report_text])
+def test_hostile_names_stay_text_in_markdown(write, result):
+    """Was: a folder's name was HTML on the hub, a heading in the card, and a command of its own under Reproduce."""
+    del result["recipe"]
+    result["config"]["output"] = result["data"]["pairs"]["source"] = f"runs/{HOSTILE}"
+    result["config"]["members"][0]["start"] = result["about"] = HOSTILE
+    result["notes"].append(HOSTILE)
+    for scores in (result["data"]["tests"], *result["scores"].values()):
+        scores[HOSTILE] = scores.pop("stsb")
+    text = write(result)
+    prose, _, after = text.partition("```bash\n")
+    command, _, rest = after.partition("\n```\n")
+    plain = markdown.markdown(prose.replace("```python", "").replace("```", "") + rest, extensions=["tables"])
+    assert not re.search(r"<img src=x|src=.d|<(a|script)\b|<h1>b|\x1b", plain)
+    assert shlex.split(command)[3] == f"runs/{HOSTILE}/recipe.toml".replace("\n", " ").replace("\x1b", r"\x1b")
 
 
 @pytest.mark.parametrize("form", ["bi", "cross"])

@@ -1,6 +1,7 @@
 """Reading result.json, whole or not; bootstrap intervals of a run, from what its stages keep."""
 
 import json
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -109,11 +110,17 @@ def test_without_gold_there_is_no_interval(evidence):
     assert list(drawn_intervals(evidence)) == ["stsb"]
 
 
-def test_damaged_gold_counts_as_absent(evidence, caplog):
+def test_damaged_gold_counts_as_absent_and_a_stage_without_its_record_too(evidence, caplog):
     (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
     gold.write_bytes(b"PK no archive")
     assert list(drawn_intervals(evidence)) == ["stsb"]
     assert "sts12.npz has 13 bytes instead of" in caplog.text
+    gold.with_name("stage.json").unlink()
+    assert list(drawn_intervals(evidence)) == []
+    assert "stage.json is missing" in caplog.text
+    caplog.clear()
+    shutil.rmtree(gold.parent)  # as `runs clean --everything` does
+    assert list(drawn_intervals(evidence)) == [] and not caplog.text
 
 
 def save_scores(path, scores):

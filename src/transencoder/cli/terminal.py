@@ -1,5 +1,6 @@
 """What the command line shows: logs and progress on stderr, results on stdout."""
 
+import io
 import logging
 import os
 import signal
@@ -7,13 +8,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.text import Text
 
 from transencoder import progress
+from transencoder.errors import visible
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +39,10 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
     console = _console(is_stderr=True)
     is_quiet = is_quiet or not is_first_rank()
     handler: logging.Handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    form = "%(asctime)s %(levelname)s %(message)s"
     if console.is_terminal:
-        handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
+        handler, form = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S"), "%(message)s"
+    handler.setFormatter(_Lines(form, "%H:%M:%S"))
     root, own = logging.getLogger(), logging.getLogger("transencoder")
     with ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
@@ -72,15 +77,31 @@ def goes_on_from(folder: str) -> Iterator[None]:
 
 def show(result: object) -> None:
     """Print a table or text on stdout; the first rank alone."""
-    if is_first_rank():
-        _console(is_stderr=False).print(result, markup=False, highlight=False, soft_wrap=isinstance(result, str))
+    if is_first_rank() and isinstance(result, str):
+        stdout().write(f"{result}\n")
+    elif is_first_rank():
+        _console(is_stderr=False).print(result)
 
 
 def say_error(message: str) -> None:
     """Print one line on stderr."""
     console = _console(is_stderr=True)
     console.print("transencoder: ", style="bold red", end="")
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    console.print(message, soft_wrap=True)
+
+
+def stdout() -> TextIO:
+    """Return what to write texts to: in a file or a pipe they are exact, in UTF-8, on a terminal they are only shown."""
+    if sys.stdout.isatty():
+        return cast(TextIO, _Visible())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+    return sys.stdout
+
+
+class _Visible:
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text))
 
 
 def is_first_rank() -> bool:
@@ -98,12 +119,25 @@ def size(n_bytes: int) -> str:
 
 def _console(*, is_stderr: bool) -> Console:
     is_terminal = (sys.stderr if is_stderr else sys.stdout).isatty()
-    return _Console(stderr=is_stderr, width=None if is_terminal else _WIDTH_OF_FILES)
+    width = None if is_terminal else _WIDTH_OF_FILES
+    return _Console(stderr=is_stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 class _Console(Console):
+    """A terminal on which texts are only shown: no character of theirs acts on it, no part of theirs is markup."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # the command line's to deal with, not rich's, which would exit with 1
+
+
+class _Lines(logging.Formatter):
+    """Log lines in which no character acts on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 class _Bars:
@@ -111,7 +145,7 @@ class _Bars:
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -67,6 +67,7 @@ def fetch(
         folder = _download(name, hub_id, revision or own_revision or None, token, cache_folder)
     if (folder / "recipe.toml").exists():
         folder = _model_of_run(name, folder, form)
+    _check_sums(name, folder)
     if not any(folder.rglob("*.safetensors")) or any(_is_loaded(path) for path in folder.rglob("*.bin")):
         raise InputError(
             f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since they "
@@ -78,7 +79,6 @@ def fetch(
         raise InputError(
             f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
-    _check_sums(name, folder)
     _check_whole(name, folder)
     if rejection := card_of(folder).get(REJECTION):
         logger.warning("%s should not be used, its base model is better: %s", name, rejection)

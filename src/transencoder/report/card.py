@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCardData
+from markupsafe import Markup
 
 from transencoder import results
 from transencoder.configs import Form
@@ -47,7 +48,7 @@ def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None
     rows = scores.score_rows(result, with_dev=True)
     rejection = rejection_of(result, form)
     values = {
-        "head": _head(result, form, base or {}, rejection).to_yaml(),
+        "head": Markup(_head(result, form, base or {}, rejection).to_yaml()),
         "result": result,
         "form": form,
         "verdict": None if form == "mlm" else verdict_of(result),

@@ -168,14 +168,16 @@ def _close_in_child() -> None:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Tell whether a folder is a run, one that was killed while it was being made included."""
+    """Tell whether a folder is a run, one included that lost a file or was killed while it was being made."""
     folder = Path(folder)
     if not folder.is_dir():
         return False
     names = set(os.listdir(folder))
     own = {LOCK_NAME, RECIPE_NAME, ENVIRONMENT_NAME, RESULT_NAME, LOG_NAME, STAGES_NAME}
     foreign = {name for name in names - own if not name.startswith(TEMPORARY)}
-    return {RECIPE_NAME, ENVIRONMENT_NAME} <= names or (LOCK_NAME in names and not foreign)
+    if {RECIPE_NAME, ENVIRONMENT_NAME} <= names or {LOCK_NAME, LOG_NAME, STAGES_NAME} <= names:
+        return True
+    return LOCK_NAME in names and not foreign
 
 
 def read_environment(folder: Path) -> dict[str, Any]:

@@ -123,7 +123,9 @@ def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None
     folder = run_folder / STAGES_NAME / stage_folder_name(stage, key)
     try:
         outputs = read_checked_json(folder / RECORD_NAME, _Outputs)["outputs"]
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if folder.exists():  # stages that are cleaned away leave no folder
+            raise DamagedError(f"{folder / RECORD_NAME} is missing") from error
         return None
     if name not in outputs:
         return None
