@@ -111,11 +111,13 @@ BAD_FILES = {
         ["unknown kind of file", ".tsv, .csv, .jsonl, .parquet", "file_format='tsv'"],
     ),
     "unknown format": ("f.tsv", GOOD, {"file_format": "xml"}, ["unknown file format 'xml'", ".tsv, .csv"]),
-    "one column": ("f.tsv", "a,b\n", {}, [":1: 1 field in the first row: ['a,b']", "At least 2", "commas (.csv)"]),
+    "one column": ("f.tsv", "a,b\n", {}, [":1: 1 field in the first row: ['a,b']", "2 to 10,000", "commas (.csv)"]),
+    "millions of tabs": ("f.tsv", "a" + "\t" * 20_000, {}, [":1: too many fields in the first row", "2 to 10,000"]),
     "open quote": (
         *("f.csv", 'a,b\n"c,d\ne,f\n', {}),
         [":2: a quote is opened", "not closed by line 3", "cannot be skipped"],
     ),
+    "a long field": ("f.csv", f"a,b\n{'c' * 140_000},d\n", {}, [":2: a field of this row is too long", "RFC 4180"]),
     "names that we do not know": (
         "f.tsv",
         "topic\tSentence 2\na b\tc\n",
