@@ -182,6 +182,14 @@ def test_bad_row_can_be_skipped_and_is_reported(case, write, tmp_path, caplog):
     assert str(bad_rows_file) in caplog.text
 
 
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeypatch):
+    """Was: 3 MB of gzip could be a line of gigabytes."""
+    monkeypatch.setattr("transencoder.pairs.files._MOST_LINE_BYTES", 8)
+    assert read_sentences(write("f.txt", "a b c d\n" * 2 + "a b"))["text"] == ["a b c d", "a b c d", "a b"]
+    with pytest.raises(InputError, match=r"f\.txt:2: a line of more than 8 bytes\. .* end with LF"):
+        read_sentences(write("f.txt", "a b c d\na b c d e\n"))
+
+
 @pytest.mark.parametrize("case", BAD_FILES)
 def test_bad_file_is_an_error(case, write):
     name, content, options, parts = BAD_FILES[case]
