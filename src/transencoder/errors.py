@@ -15,7 +15,13 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\
 
 
 class TransencoderError(Exception):
-    """Base of all errors that are the user's to solve; the command line prints them without a traceback."""
+    """Base of all errors that are the user's to solve; the command line prints them without a traceback.
+
+    Of a message that is too long to read, because it shows long values, the middle is left out.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= 2000 else f"{message[:1200]} ... {message[-700:]}")
 
 
 class InputError(TransencoderError):
@@ -42,7 +48,10 @@ def shorten(value: object, limit: int = 80) -> str:
     elif isinstance(value, list | tuple):
         text = "[" + ", ".join(shorten(item, limit) for item in value[:20]) + (", ..." if len(value) > 20 else "") + "]"
     else:
-        text = repr(value)
+        try:
+            text = repr(value)
+        except (ValueError, RecursionError):  # a number of more than 4,300 digits, a deep table
+            text = f"<{type(value).__name__}>"
     return text if len(text) <= limit + 2 else text[:limit] + "..."
 
 

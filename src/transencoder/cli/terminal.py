@@ -1,6 +1,5 @@
 """What the command line shows: logs and progress on stderr, results on stdout."""
 
-import io
 import logging
 import os
 import signal
@@ -91,12 +90,8 @@ def say_error(message: str) -> None:
 
 
 def stdout() -> TextIO:
-    """Return what to write texts to: in a file or a pipe they are exact, in UTF-8, on a terminal they are only shown."""
-    if sys.stdout.isatty():
-        return cast(TextIO, _Visible())
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="strict")
-    return sys.stdout
+    """Return what to write texts to: in a file or a pipe they are exact, on a terminal they are only shown."""
+    return cast(TextIO, _Visible()) if sys.stdout.isatty() else sys.stdout
 
 
 class _Visible:

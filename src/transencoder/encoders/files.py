@@ -15,7 +15,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from transencoder.configs import Form
-from transencoder.errors import InputError, reason_of
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.models import resolve_model
 from transencoder.runs.files import sha256_of
 
@@ -29,6 +29,13 @@ _SUMS = "SHA256SUMS"
 """File of a trained model with the hashes of its other files, in the format of the tool sha256sum."""
 _JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
 """Files that the libraries read; there may be others beside them."""
+
+_MOST_PARTS = {
+    re.compile("(layers?|blocks|groups)$"): 256,
+    re.compile("(experts|labels)$"): 10_000,
+    re.compile("(positions|position_embeddings)$"): 10_000_000,
+}
+"""End of a config's keys that say how many parts a model has -> so many are made in seconds, and in some 100 MB."""
 
 _MAY_LACK = ("pooler", "decoder", "position")
 """In the names of weights that are not always saved: nothing uses them, or they are computed."""
@@ -68,16 +75,16 @@ def fetch(
     if (folder / "recipe.toml").exists():
         folder = _model_of_run(name, folder, form)
     _check_sums(name, folder)
+    if not (folder / "config.json").exists():
+        raise InputError(
+            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
+        )
     if not any(folder.rglob("*.safetensors")) or any(_is_loaded(path) for path in folder.rglob("*.bin")):
         raise InputError(
             f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since they "
             "can run code. The hub has many such models converted, in a pull request named `Adding safetensors variant "
             f"of this model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
             "transformers' save_pretrained and give that folder"
-        )
-    if not (folder / "config.json").exists():
-        raise InputError(
-            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
         )
     _check_whole(name, folder)
     if rejection := card_of(folder).get(REJECTION):
@@ -200,7 +207,7 @@ def _is_loaded(weights: Path) -> bool:
 
 def _check_sums(name: str, folder: Path) -> None:
     """Refuse a model whose files are not those that its `SHA256SUMS` lists, where it has one."""
-    if not (folder / _SUMS).exists():
+    if not (folder / _SUMS).is_file():
         return
     for line in (folder / _SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
         digest, _, path = line.partition("  ")
@@ -213,12 +220,15 @@ def _check_sums(name: str, folder: Path) -> None:
 
 def _check_whole(name: str, folder: Path) -> None:
     """Refuse a model folder whose files are damaged or do not fit together; of the weights only headers are read."""
+    pipes = (path for path in folder.rglob("*") if path.exists() and not (path.is_file() or path.is_dir()))
+    for path in (*pipes, *(path for path in _model_files(folder) if not path.is_file())):
+        raise InputError(f"{name} is damaged: {path} is no regular file. {_AGAIN}")
     for path in sorted(folder.rglob("*.safetensors")):
         with _refused(f"{name} is damaged: {path} is no safetensors file, or is cut short"), safe_open(path, "pt"):
             pass
     for path in sorted(path for pattern in _JSON for path in folder.rglob(pattern)):
-        with _refused(f"{name} is damaged: {path} is not JSON"):
-            json.loads(path.read_text(encoding="utf-8"))
+        with _refused(f"{name} is damaged: {path} is not JSON that can be used"):
+            _check_config(json.loads(path.read_text(encoding="utf-8")), is_config="config" in path.name)
     with _refused(f"{name} is damaged: {folder / 'modules.json'} is no list of modules"):
         is_transformer = _is_transformer(folder)
     if is_transformer:
@@ -228,6 +238,20 @@ def _check_whole(name: str, folder: Path) -> None:
         library = CrossEncoder if is_cross(folder) else SentenceTransformer
         with _refused(f"{name} cannot be loaded from {folder}"), without_load_reports():
             library(str(folder), device="meta", model_kwargs={"device_map": "meta"})
+
+
+def _check_config(content: Any, *, is_config: bool) -> None:
+    """Refuse what is no table where a config is expected, and numbers of layers that would take hours to make."""
+    if is_config and not isinstance(content, dict):
+        raise ValueError(f"an object is expected, found {shorten(content)}")
+    if is_config and not isinstance(content.get("architectures") or [], list):
+        raise ValueError("architectures is no list")
+    for key, value in content.items() if is_config else ():
+        for parts, most in _MOST_PARTS.items():
+            if isinstance(value, int) and value > most and parts.search(key):
+                raise ValueError(f"{key} is {shorten(value)}, and at most {most:,} are made")
+        if isinstance(value, dict):
+            _check_config(value, is_config=True)
 
 
 @contextmanager
