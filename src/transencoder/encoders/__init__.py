@@ -19,6 +19,7 @@ from transencoder.encoders.loading import load_masked as load_masked
 from transencoder.encoders.loading import load_trained as load_trained
 from transencoder.encoders.loading import transplant as transplant
 from transencoder.encoders.small import add_projection as add_projection
+from transencoder.encoders.small import check_is_new as check_is_new
 from transencoder.encoders.small import check_layers as check_layers
 from transencoder.encoders.small import check_prunable as check_prunable
 from transencoder.encoders.small import encoding_speeds as encoding_speeds

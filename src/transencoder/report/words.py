@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from transencoder import results
 from transencoder.errors import ABSENT, InputError, number, plural, shown_source
+from transencoder.files import make_folder
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
@@ -146,7 +147,7 @@ def write_page(path: Path, text: str) -> Path:
         InputError: It cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         atomic_write_text(path, text)
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error

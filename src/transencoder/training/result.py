@@ -246,7 +246,6 @@ def _plain(config: RunConfig) -> dict[str, Any]:
 
 def _export(folder: Path, card: str, target: Path) -> None:
     """Copy a model, with its card and the checksums of its other files, to where the user finds it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(target, replaces=True) as draft:
         shutil.copytree(folder, draft, dirs_exist_ok=True)
         write_checksums(draft)
