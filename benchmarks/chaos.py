@@ -39,14 +39,18 @@ def main() -> None:
     """Measure, and write the record and the page after each command."""
     args = _arguments()
     folder = Path(args.folder or tempfile.mkdtemp(prefix="transencoder-chaos-"))
-    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(folder / "datasets")}
+    os.environ |= {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_DATASETS_CACHE": str(folder / "datasets"),
+    }
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     from tests.chaos.commands import COMMANDS, write_given
-    from tests.chaos.walk import get_ready
+    from tests.chaos.walk import warm_up
 
-    if not (folder / "given").exists():
-        write_given(folder / "given")
-    get_ready()
+    write_given(folder / "given")
+    warm_up(COMMANDS["self"], folder / "given", folder / "warm")
     record = json.loads(args.record.read_text()) if args.record.exists() else {}
     for name in args.only or COMMANDS:
         record[name] = _measure(name, folder, args)
@@ -69,12 +73,11 @@ def _measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, obj
 
     def note(how: str, outcome: object) -> None:
         counts.setdefault(how, Counter())[outcome.verdict if not outcome.is_fault else "fault"] += 1
+        print(
+            name, outcome.kind, outcome.operation, outcome.verdict, repr(outcome.detail[-300:]), sep=" | ", flush=True
+        )
         if outcome.is_fault:
             faults.append(asdict(outcome))
-            print(
-                f"{name}: {outcome.operation} | {outcome.kind} | {outcome.verdict} | {outcome.detail[-300:]}",
-                flush=True,
-            )
 
     for outcome in walk.try_all(crashes[:: args.every]):
         note("killed" if outcome.kind == "killed" else "power cut", outcome)

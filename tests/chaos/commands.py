@@ -24,7 +24,7 @@ def _fit(*forms: str) -> str:
 
 _DEV = "--dev {given}/dev.tsv --device cpu --precision fp32 --output out "
 _PAIR = f"train trans-encoder --start {{given}}/bi {_fit('bi', 'cross')} {_DEV} "
-_MODELS = ("out/bi-encoder", "out/cross-encoder", "out/members")
+_MODELS = ("out/bi-encoder", "out/cross-encoder", "out/members", "out/plots", "out/report.html", "out/report.md")
 
 COMMANDS = {
     "self": Command(_PAIR + "--pairs {given}/pairs.tsv --cycles 2", "out/result.json", _MODELS),

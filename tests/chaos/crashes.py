@@ -27,6 +27,7 @@ _PATHS = {"open": 1, "os.remove": 1, "os.rmdir": 1, "os.mkdir": 1, "os.rename": 
 _CLOCK_NS = 100_000_000
 """A file that changed this lately may have changed again without its time telling."""
 _SCRATCH = re.compile(r"(.*\.tmp-|tmp/)")
+_REMOVALS = ("os.remove", "os.rmdir")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 CUTS: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -45,13 +46,14 @@ class Recorder:
     Args:
         root: The folder that is watched.
         journal: A file outside it.
-        fail_at: The number of the operation that fails instead, from 1; nothing is recorded then.
+        fail_at: The number of the operation that fails instead, from 1, or, where that removes something, the next that
+            does not; nothing is recorded then.
         error: With what errno.
     """
 
     def __init__(self, root: Path, journal: Path, *, fail_at: int | None = None, error: int = 0) -> None:
         self.root = str(root)
-        self.fail_at, self.error, self.n_operations = fail_at, error, 0
+        self.fail_at, self.error, self.n_operations, self.has_failed = fail_at, error, 0, False
         self._path, self._journal = journal, -1
         self._kept: set[str] = set()
         self._digests: dict[tuple[int, int, int], str] = {}
@@ -104,7 +106,8 @@ class Recorder:
             self.n_operations += 1
             if self.fail_at is None:
                 self._append("operation", f"{operation} {path.removeprefix(self.root)}", self._tree())
-            elif self.n_operations == self.fail_at:
+            elif self.n_operations >= self.fail_at and not self.has_failed and operation not in _REMOVALS:
+                self.has_failed = True
                 raise OSError(self.error, os.strerror(self.error), path)
 
     def _tree(self, *, is_held: bool = False) -> dict[str, tuple[int, str | None]]:
@@ -195,15 +198,14 @@ class Crashes:
     _contents: dict[int, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Crash]:
-        """Yield them in their order; one that has been before is left out."""
+        """Yield them in their order; one that has been before is left out, but for what is there in the end."""
         seen = set()
         for number, (operation, tree) in enumerate(self._operations()):
-            for kind in (
-                KINDS if self.has_all_cuts or operation.startswith("end") else ("killed", KINDS[1 + number % 4])
-            ):
+            is_end = operation == "end "
+            for kind in KINDS if self.has_all_cuts or is_end else ("killed", KINDS[1 + number % 4]):
                 files = self._after(kind, tree)
                 state = frozenset(map(_what_counts, files.items()))
-                if state not in seen:
+                if state not in seen or is_end:
                     seen.add(state)
                     yield Crash(operation, kind, files)
 

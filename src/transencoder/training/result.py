@@ -25,6 +25,7 @@ from transencoder.records import PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.run_report import model_card, write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run
+from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.executors import spent
@@ -142,7 +143,7 @@ def result_of(
 
 
 def finish(run: Run, result: Result, outcome: Outcome) -> None:
-    """Put the models where the user finds them, write the record, then the report."""
+    """Put the models where the user finds them, write the report and, last, the record: with it all is there."""
     run.set_outdated_result_aside()
     if run.is_first:
         for form, model in outcome.best.items():
@@ -156,9 +157,9 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
         for number, (folder, card) in outcome.teachers.items():
             _export(folder, card, run.folder / TEACHERS / str(number))
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
-    run.finish(result)
     if run.is_first:
-        write_report(run.folder)
+        write_report(run.folder, cast(Result, plain(result)))
+    run.finish(result)
 
 
 def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
