@@ -24,6 +24,7 @@ _TIMES = re.compile(
 )
 """Files that tell of times and sources, and so differ from run to run."""
 _SAYS = re.compile(r"damaged|has changed|cannot be (used|read)|is missing|again|bytes instead of")
+_CLOCK = re.compile(r"\b\d\d:\d\d:\d\d\b")
 _WHOLE = re.compile(r"is there already")
 _CACHES = re.compile(r"(out/tokens|cache|tmp)(/|$)")
 """What may be made when it is needed."""
@@ -53,14 +54,15 @@ class Walk:
         self.argv = command.argv.format(given=given).split()
         self.crashes = Crashes(folder / "journal", has_all_cuts)
         self.whole: Files = {}
+        self.usual = ""
 
     def record(self) -> list[Crash]:
         """Run the command; return the distinct states that a crash of it can leave."""
         self._empty()
         self.crashes.journal.unlink(missing_ok=True)
-        code, output = self.run(Recorder(self.work, self.crashes.journal))
+        code, self.usual = self.run(Recorder(self.work, self.crashes.journal))
         if code:
-            raise AssertionError(f"undisturbed: exit code {code}\n{output}")
+            raise AssertionError(f"undisturbed: exit code {code}\n{self.usual}")
         self.whole = hashes(self.work)
         return list(self.crashes)
 
@@ -97,10 +99,15 @@ class Walk:
             verdict, detail = "wrong before", wrong
         elif verdict == "same" and code:
             verdict, detail = "whole" if code == 2 and _WHOLE.search(output) else f"exit code {code}", output
-        elif verdict == "same" and _SAYS.search(output):
-            verdict, detail = "said", output
+        elif verdict == "same" and (said := self._damage_said(output)):
+            verdict, detail = "said", said
         lines = [line for line in re.split("[\r\n]+", detail.replace(str(self.work), "")) if line.strip()]
         return Outcome(operation, kind, verdict, "\n".join(lines[-3:])[-1000:])
+
+    def _damage_said(self, output: str) -> str:
+        """Return the lines that tell of damage and are not printed undisturbed."""
+        lines = [_CLOCK.sub("", line) for line in output.splitlines() if _SAYS.search(line)]
+        return "\n".join(line for line in lines if line not in self.usual)
 
     def _lost(self, crash: Crash) -> str:
         """Tell what is not whole of outputs that are said to be."""
