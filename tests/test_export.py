@@ -118,7 +118,7 @@ def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monk
         with pytest.raises(InputError, match=f"scores differ from PyTorch's {message}"):
             export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="is there already; give the name of a new folder"):
+    with pytest.raises(InputError, match="is there already; give a new folder"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path)
     with pytest.raises(InputError, match="there is no folder .*no. Make it first"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "no" / "exported")

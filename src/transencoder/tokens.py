@@ -177,7 +177,6 @@ class TokenCache:
         what = json.dumps([kind, self._fingerprint(pairs), _reader(model), prompt])
         folder = self.folder / f"{kind}-{hashlib.sha256(what.encode()).hexdigest()[:20]}"
         if folder not in self._checked and not _is_whole(folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
             try:
                 with whole_folder(folder) as draft:
                     build(draft)

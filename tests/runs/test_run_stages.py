@@ -212,6 +212,15 @@ def test_a_result_without_a_hash_is_set_aside_and_the_recipe_written(open_run):
     assert (run.folder / "recipe.toml").read_text() == RECIPE
 
 
+def test_what_has_left_the_run_is_in_previous_for_good(open_run, monkeypatch):
+    synced = []
+    monkeypatch.setattr("transencoder.runs.folder.sync", lambda path: synced.append(path.name))
+    with open_run() as run:
+        (run.folder / "result.json").write_text("{}")
+    open_run().close()
+    assert synced == ["previous", "run"]
+
+
 def test_a_result_of_other_data_is_set_aside_and_one_of_the_same_stays(open_run, write_number, tmp_path, caplog):
     def finish(data, *more):
         with open_run(RECIPE, outputs=("model",)) as run:

@@ -25,8 +25,12 @@ Values = dict[str, Any]
 """What a template needs, by the names that it has there."""
 
 
-def write_report(run_folder: str | Path) -> Path:
+def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
     """Write report.html, `plots` with a PNG of each of its plots, and report.md into the run folder.
+
+    Args:
+        run_folder: The run's.
+        result: Its record; None: what is in its result.json.
 
     Returns:
         The path of report.html.
@@ -35,7 +39,7 @@ def write_report(run_folder: str | Path) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     folder = Path(run_folder)
-    result = results.read_result(folder)
+    result = result or results.read_result(folder)
     evidence = Evidence(folder, result)
     with results.faults_of([evidence]):
         if "intervals" not in result:  # of an earlier version

@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from transencoder import results
 from transencoder.errors import ABSENT, InputError, number, plural, shown_source, visible
+from transencoder.files import make_folder
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
@@ -158,7 +159,7 @@ def write_page(path: Path, text: str) -> Path:
         InputError: It cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         atomic_write_bytes(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error

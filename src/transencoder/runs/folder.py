@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from transencoder.errors import InputError, RunError, RunInUseError, plural, reason_of
-from transencoder.files import TEMPORARY, remove_folder, remove_temporary, sync
+from transencoder.files import TEMPORARY, make_folder, remove_folder, remove_temporary, sync
 from transencoder.runs.files import (
     DamagedError,
     atomic_json,
@@ -235,7 +235,7 @@ def take_folder(folder: Path) -> int:
         RunError: when another process holds it, or it is neither empty nor a run.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
@@ -250,7 +250,7 @@ def take_folder(folder: Path) -> int:
 
 def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str]) -> None:
     """Write a locked run's recipe and environment, and set another recipe's result, with its outputs, aside."""
-    (folder / STAGES_NAME).mkdir(exist_ok=True)
+    make_folder(folder / STAGES_NAME)
     for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_temporary(parent)
     own_hash = recipe_hash(environment["method"], recipe_toml)
@@ -279,7 +279,7 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
     if (previous / RESULT_NAME).exists():
         remove_folder(previous)
-    previous.mkdir(exist_ok=True)
+    make_folder(previous)
     _logger.warning(
         "%s %s: it is moved to %s with its models and report; finished stages are kept and reused",
         result,
@@ -292,7 +292,8 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     if (folder / RECIPE_NAME).is_file():
         atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())
     os.replace(result, previous / RESULT_NAME)
-    sync(folder)
+    for place in (previous, folder):  # in this order: what has left the one is in the other
+        sync(place)
     write_log(folder, "result_set_aside", {})
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transencoder.errors import RunError
-from transencoder.files import remove_folder
+from transencoder.files import make_folder, remove_folder
 from transencoder.runs import folder as run_folder
 from transencoder.runs.files import (
     DamagedError,
@@ -330,7 +330,7 @@ class Run:
             record = None
         record = record or self._borrowed(name, key, folder)
         if record is None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self.log("stage_started", name=name, key=key)
             return None
         drop_leftovers(folder)

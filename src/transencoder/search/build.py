@@ -20,7 +20,7 @@ from datasets import Dataset
 
 from transencoder import progress
 from transencoder.errors import InputError, reason_of, shorten
-from transencoder.files import TEMPORARY, remove_temporary, sync
+from transencoder.files import TEMPORARY, make_folder, remove_temporary, sync
 from transencoder.pairs import fingerprint
 from transencoder.runs import stage_key
 from transencoder.runs.files import (
@@ -336,7 +336,7 @@ def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     lock = take_lock(folder)
     try:
         remove_temporary(folder)

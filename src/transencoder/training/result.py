@@ -26,6 +26,7 @@ from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run
+from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.executors import spent
@@ -148,8 +149,9 @@ def result_of(
 
 
 def finish(run: Run, result: Result, outcome: Outcome) -> None:
-    """Put the models where the user finds them, write the record, then the report."""
+    """Put the models where the user finds them, write the report and, last, the record: with it all is there."""
     run.set_outdated_result_aside()
+    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
         for form, model in outcome.best.items():
             card = model_card(_of_model(result, form), form, model.card)
@@ -162,10 +164,9 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (model, card) in outcome.teachers.items():
             _export(model, card, run.folder / TEACHERS / str(number))
-    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
-    run.finish(result)
     if run.is_first:
-        write_report(run.folder)
+        write_report(run.folder, cast(Result, plain(result)))
+    run.finish(result)
 
 
 def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
@@ -256,7 +257,6 @@ def _export(model: Model, card: str, target: Path) -> None:
 
     There it reads as many tokens as its base model, however short the texts were that it was trained on.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(target, replaces=True) as draft:
         shutil.copytree(model.folder, draft, dirs_exist_ok=True)
         write_length(draft, model.max_length)
