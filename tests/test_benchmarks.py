@@ -107,3 +107,9 @@ def test_the_plot_of_labels_is_a_picture_whatever_has_run(load, tmp_path):
     for n_th, record in enumerate((LABELLED, {}), 1):
         load("labels").plot(record, tmp_path / f"{n_th}.png")
         assert (tmp_path / f"{n_th}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_of_crashes_has_a_row_for_each_command_and_way_to_crash_it(load):
+    ways = {"killed": {"same": 3, "said": 1}, "power cut": {"whole": 2, "fault": 1}}
+    rows = load("chaos").page({"mine": {"operations": 9, "states": 8, "counts": ways}}).splitlines()[-2:]
+    assert rows == ["| mine | 9 | 8 | killed | 4 | 3 | 1 | 0 | 0 |", "| mine | 9 | 8 | power cut | 3 | 0 | 0 | 2 | 1 |"]

@@ -20,7 +20,7 @@ def test_the_newest_complete_one_stays_and_all_others_go(complete, incomplete, k
         (folder / "inner").mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(b"weights")
         if step in complete:
-            (folder / "complete.json").write_text("{}")
+            (folder / "complete.json").write_text(json.dumps({"best": None, "best_step": 0, "curve": [], "others": []}))
     expected = None if kept is None else tmp_path / f"checkpoint-{kept}"
     assert newest_checkpoint(tmp_path) == expected
     assert list(tmp_path.iterdir()) == ([expected] if expected else [])
@@ -95,11 +95,14 @@ def test_an_undefined_metric_is_recorded_as_none_and_never_best(keeper):
     assert (keeper.keep.best, keeper.keep.best_step) == (-3.0, 2)
 
 
-@pytest.mark.parametrize("content", [b"", b"other bytes", None])
-def test_a_damaged_checkpoint_is_left_with_a_line_and_never_taken(keeper, tmp_path, content, caplog):
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("best.safetensors", b""), ("best.safetensors", b"other"), ("best.safetensors", None), ("complete.json", b"{}")],
+)
+def test_a_damaged_checkpoint_is_left_with_a_line_and_never_taken(keeper, tmp_path, name, content, caplog):
     keeper.evaluate(1, 10.0)
     keeper.save(1)
-    weights = tmp_path / "checkpoint-1" / "best.safetensors"
+    weights = tmp_path / "checkpoint-1" / name
     if content is None:
         weights.unlink()
     else:

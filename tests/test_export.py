@@ -118,7 +118,7 @@ def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monk
         with pytest.raises(InputError, match=f"scores differ from PyTorch's {message}"):
             export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "exported")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(InputError, match="is there already; give the name of a new folder"):
+    with pytest.raises(InputError, match="is there already; give a new folder"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path)
     with pytest.raises(InputError, match="there is no folder .*no. Make it first"):
         export_model(Path(tiny_bi_encoder), "onnx", tmp_path / "no" / "exported")
@@ -127,6 +127,10 @@ def test_scores_that_differ_leave_nothing_behind(tiny_bi_encoder, tmp_path, monk
 def test_several_outputs_are_not_exported(tiny_plm, tmp_path):
     with pytest.raises(InputError, match="the cross-encoder has 3 outputs"):
         export_onnx(CrossEncoder(tiny_plm, num_labels=3, device="cpu"), tmp_path / "model.onnx")
+
+
+class Unreachable(Exception):
+    """What the hub's client raises without a network is no OSError."""
 
 
 class FakeHub:
@@ -139,6 +143,8 @@ class FakeHub:
         self.calls.append(("create", repo_id, private, exist_ok))
         if repo_id == "me/taken" and not exist_ok:
             raise OSError("409 Conflict: you already created this repo\nmore")
+        if repo_id == "me/far":
+            raise Unreachable("[Errno 111] Connection refused")
         return type("Url", (), {"repo_id": repo_id})
 
     def create_branch(self, repo_id, branch, exist_ok):
@@ -187,6 +193,7 @@ def test_a_cross_encoder_is_pushed_too_and_a_missing_card_is_said(hub, cross_fol
         ("me/my/model", "'me/my/model' is no id of a repository"),
         ("me/..", "is no id of a repository"),
         ("me/taken", r"me/taken could not be pushed \(409 Conflict: you already created this repo\).*--update"),
+        ("me/far", r"me/far could not be pushed \(\[Errno 111\] Connection refused\).*the network"),
     ],
 )
 def test_what_the_hub_does_not_take(repo_id, message, hub, trained):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from transencoder import files
-from transencoder.files import scratch_folder, whole_file, whole_folder
+from transencoder.files import make_folder, scratch_folder, whole_file, whole_folder
 
 
 def names(folder):
@@ -69,3 +69,21 @@ def test_what_a_killed_process_left_goes_with_the_next_use(whole, tmp_path):
         assert not os.path.exists(left)
         if whole is whole_file:
             draft.touch()
+
+
+def test_the_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a"] and (tmp_path / "a" / "b").is_dir()
+    make_folder(tmp_path / "a" / "b")
+    assert len(synced) == 2
+
+
+def test_a_folder_keeps_its_name_until_the_one_in_its_place_is_on_the_disk(tmp_path, monkeypatch):
+    there, sync = [], files.sync
+    monkeypatch.setattr(files, "sync", lambda path: there.append((tmp_path / "a").exists()) or sync(path))
+    for number in range(2):
+        with whole_folder(tmp_path / "a", replaces=True) as draft:
+            (draft / str(number)).touch()
+    assert there == [False, False, True] + [True] * 3 and names(tmp_path / "a") == ["1"] and names(tmp_path) == ["a"]

@@ -97,7 +97,7 @@ def test_bad_scores_are_refused(metric, gold, scores, message):
 @pytest.mark.parametrize(
     ("metric", "gold", "message"),
     [
-        (spearman, [1], "at least 2 pairs, got 1"),
+        (spearman, [1], r"at least 2 pairs, got 1\. Give a file of more"),
         (roc_auc, [1, 1], "got 1"),
         (roc_auc, [0, 5], "got 0, 5"),
         (roc_auc, [], "got none"),

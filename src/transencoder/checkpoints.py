@@ -5,7 +5,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from safetensors import safe_open
@@ -15,6 +15,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transencoder import distributed
 from transencoder.files import sync
 from transencoder.runs.files import (
+    Checksum,
     DamagedError,
     check_files,
     files_under,
@@ -34,6 +35,17 @@ _FOLLOWER = "follower."
 """And of a copy in ours that has no gradient but moves: it follows the encoder."""
 
 
+class _Marker(TypedDict):
+    """What is relied on of a marker."""
+
+    best: int | float | None
+    best_step: int
+    curve: list[Any]
+    others: list[Any]
+    files: NotRequired[dict[str, Checksum]]
+    """Absent from those of format 1."""
+
+
 def newest_checkpoint(folder: Path) -> Path | None:
     """Return the last checkpoint in `folder` that is whole; all others are deleted, damaged ones with a warning."""
     newest = next(filter(_is_whole, sorted(folder.glob("checkpoint-*"), key=_step, reverse=True)), None)
@@ -47,7 +59,7 @@ def _step(checkpoint: Path) -> int:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        check_files(checkpoint, read_checked_json(checkpoint / _MARKER).get("files", {}))
+        check_files(checkpoint, read_checked_json(checkpoint / _MARKER, _Marker).get("files", {}))
     except FileNotFoundError:
         return False  # the process was killed while it was being written
     except DamagedError as error:

@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transencoder import distributed
 from transencoder.configs import FitConfig, Form, Pooling, Precision, Texts
 from transencoder.encoders import (
+    card_of,
     count_parameters,
     gives_logits,
     load_bi,
@@ -120,6 +121,8 @@ class Model:
     n_parameters: int = 0
     max_length: int | None = None
     """Tokens that it reads where it is used after the run: as many as its base model; None: as it was saved."""
+    card: Mapping[str, Any] = field(default_factory=dict)
+    """The head of the base model's card: licence and language are its too."""
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -171,6 +174,7 @@ def base_model(
         member=member,
         n_parameters=count_parameters(folder),
         max_length=read_length(folder),
+        card=card_of(folder),
     )
 
 
@@ -186,6 +190,7 @@ def trained_model(record: StageRecord, base: Model, *, cycle: int = 1) -> Model:
         seconds=record.seconds,
         n_parameters=base.n_parameters,
         max_length=base.max_length,
+        card=base.card,
     )
 
 

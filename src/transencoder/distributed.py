@@ -51,13 +51,18 @@ def broadcast(value: T) -> T:
     return box[0]
 
 
+def gather(value: T) -> list[T]:
+    """Return every rank's value in the order of ranks, on every rank."""
+    values = [value] * world_size()
+    if dist.is_initialized():
+        dist.all_gather_object(values, value)
+    return values
+
+
 def concatenate(part: np.ndarray) -> np.ndarray:
     """Join every rank's part in the order of ranks, on every rank."""
-    if not dist.is_initialized():
-        return part
-    parts: list[np.ndarray] = [part] * world_size()
-    dist.all_gather_object(parts, part)
-    return np.concatenate(parts)
+    parts = gather(part)
+    return part if len(parts) == 1 else np.concatenate(parts)
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:

@@ -4,14 +4,24 @@ A message says what is wrong, with the value; what is allowed; what to do.
 """
 
 import math
+import re
 from pathlib import PurePath
 
 ABSENT = "–"
 """Where there is no number."""
 
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
+
 
 class TransencoderError(Exception):
-    """Base of all errors that are the user's to solve; the command line prints them without a traceback."""
+    """Base of all errors that are the user's to solve; the command line prints them without a traceback.
+
+    Of a message that is too long to read, because it shows long values, the middle is left out.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message if len(message) <= 2000 else f"{message[:1200]} ... {message[-700:]}")
 
 
 class InputError(TransencoderError):
@@ -26,6 +36,11 @@ class RunInUseError(RunError):
     """Another process works on the run folder."""
 
 
+def visible(text: str) -> str:
+    r"""Return a text in which what does not show, or acts on a terminal, stands as `\x1b`; tabs and line ends stay."""
+    return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def shorten(value: object, limit: int = 80) -> str:
     """Return the value's repr on one line, cut to about `limit` characters."""
     if isinstance(value, str | bytes):
@@ -33,7 +48,10 @@ def shorten(value: object, limit: int = 80) -> str:
     elif isinstance(value, list | tuple):
         text = "[" + ", ".join(shorten(item, limit) for item in value[:20]) + (", ..." if len(value) > 20 else "") + "]"
     else:
-        text = repr(value)
+        try:
+            text = repr(value)
+        except (ValueError, RecursionError):  # a number of more than 4,300 digits, a deep table
+            text = f"<{type(value).__name__}>"
     return text if len(text) <= limit + 2 else text[:limit] + "..."
 
 

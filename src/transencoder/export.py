@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
-from transencoder.encoders import load_trained, weights_fingerprint
+from transencoder.encoders import check_is_new, load_trained, weights_fingerprint
 from transencoder.errors import InputError, reason_of
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
@@ -72,8 +72,7 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
         InputError: The packages are not installed, the folder is there, or scores differ by more than 1e-4.
     """
     output = Path(output)
-    if output.exists():
-        raise InputError(f"{output} is there already; give the name of a new folder")
+    check_is_new(output)
     if not output.absolute().parent.is_dir():
         raise InputError(f"{output} cannot be written: there is no folder {output.parent}. Make it first")
     model = load_trained(folder, "cpu")
@@ -329,7 +328,7 @@ def push(
         return model.push_to_hub(
             repo_id, token=token, private=is_private, exist_ok=is_update, revision=branch, local_model_path=str(folder)
         )
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:  # the hub's client raises errors of many kinds
         reason = reason_of(error)
         raise InputError(
             f"{repo_id} could not be pushed ({reason}). Check the token, that it may write, and the network; where the "

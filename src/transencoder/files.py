@@ -29,19 +29,18 @@ def whole_folder(path: Path, *, replaces: bool = False) -> Iterator[Path]:
     """Give a new folder to write to; at the end it is moved to its path, after an error it is removed.
 
     Args:
-        path: Where the folder goes.
+        path: Where the folder goes; those above it are made.
         replaces: Whether it takes the place of a folder that is there.
 
     Raises:
         OSError: At the end, where the path holds something else than an empty folder and nothing is replaced.
     """
+    make_folder(path.parent)
     with scratch_folder(path.parent) as folder:
         draft = folder / path.name
         draft.mkdir()
         yield draft
-        if replaces:
-            remove_folder(path)
-        move_into_place(draft, path)
+        move_into_place(draft, path, aside=folder / ".replaced" if replaces else None)
 
 
 @contextmanager
@@ -54,8 +53,7 @@ def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
         parent: Where the folder is made. None: where the system keeps temporary files.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
-    for left in parent.glob(f"{_SCRATCH}*"):
-        _remove_abandoned(left)
+    remove_abandoned(parent)
     folder, descriptor = _locked_folder(parent)
     try:
         yield folder
@@ -78,19 +76,26 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove a scratch folder that no process holds; one that is held, or another user's, stays."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-        finally:
-            os.close(descriptor)
+def remove_abandoned(parent: Path) -> None:
+    """Remove the scratch folders that no process holds; those that are held, or another user's, stay."""
+    for folder in parent.glob(f"{_SCRATCH}*"):
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
 
 
-def move_into_place(draft: Path, path: Path) -> None:
-    """Bring a file, or a folder with all that is in it, to the disk, then give it its name in one step."""
+def move_into_place(draft: Path, path: Path, *, aside: Path | None = None) -> None:
+    """Bring a file, or a folder with all that is in it, to the disk, then give it its name in one step.
+
+    Args:
+        draft: What is moved.
+        path: Where it goes.
+        aside: Where what has that name goes first, if anything does.
+    """
     if draft.is_dir():
         for parent, _, names in os.walk(draft):
             for name in names:
@@ -98,8 +103,19 @@ def move_into_place(draft: Path, path: Path) -> None:
             sync(Path(parent))
     else:
         sync(draft)
+    if aside is not None:
+        with suppress(FileNotFoundError):
+            os.replace(path, aside)
     os.replace(draft, path)
     sync(path.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, where they are not there; then their names are on the disk."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
 
 
 def sync(path: Path) -> None:
@@ -112,20 +128,24 @@ def sync(path: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step: it is renamed first, so a kill leaves no part of it under its name."""
+    """Remove a folder, or a file in its place, in one step: a kill leaves no part of it under its name."""
     doomed = folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}")
     try:
         os.replace(folder, doomed)
     except FileNotFoundError:
         return
     sync(folder.parent)
-    shutil.rmtree(doomed)
+    _remove(doomed)
 
 
 def remove_temporary(folder: Path) -> None:
     """Remove what killed processes left directly in a folder under temporary names."""
     for path in folder.glob(f"{TEMPORARY}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -45,7 +45,9 @@ def spearman(gold: ArrayLike, scores: ArrayLike) -> float:
     """
     gold_array, score_array = checked(gold, scores)
     if len(gold_array) < 2:
-        raise InputError(f"Spearman's correlation needs at least 2 pairs, got {len(gold_array)}")
+        raise InputError(
+            f"Spearman's correlation needs at least 2 pairs, got {len(gold_array)}. Give a file of more labelled pairs."
+        )
     for name, values in (("gold scores", gold_array), ("model's scores", score_array)):
         if values.min() == values.max():
             message = "the %s of all %d pairs are %s: Spearman's correlation is undefined (nan)"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.methods import METHODS
 from transencoder.settings import ROWS_MARK, Setting, dotted_names, settings_of
 
@@ -21,6 +21,9 @@ UNSET = "none"
 """What is typed to unset a field that may be None, or to empty a list."""
 
 _READERS: dict[type, Any] = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
+
+_MOST_DOTS = 200
+"""In a line of TOML: more are no names or numbers."""
 
 _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
 """Of an installed wheel, and of the source tree."""
@@ -85,14 +88,14 @@ def read_recipe(path: str | Path) -> Recipe:
         InputError: No such file, not TOML, an unknown method, or a table of the recipe's own that is not of its form.
     """
     try:
-        table = tomllib.loads(Path(path).read_text("utf-8-sig"))
+        table = _parsed(Path(path).read_text("utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: the recipe cannot be read ({error.strerror}). Give a TOML file.") from error
     except ValueError as error:
         raise InputError(f"{path}: not TOML: {error}. Correct the file at that place.") from error
     method = table.pop("method", None)
-    if method not in METHODS:
-        found = "method is not set" if method is None else f"method is {method!r}"
+    if not isinstance(method, str) or method not in METHODS:
+        found = "method is not set" if method is None else f"method is {shorten(method)}"
         hint = f"; the nearest is {nearest(method, list(METHODS))}" if isinstance(method, str) else ""
         raise InputError(f"{path}: {found}. It must be one of: {', '.join(METHODS)}{hint}.")
     return Recipe(
@@ -102,6 +105,21 @@ def read_recipe(path: str | Path) -> Recipe:
         after=_after(table.pop("after", []), path),
         parity=_parity(table.pop("parity", {}), path),
     )
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Parse TOML; the parser needs time by the square of a dotted name's parts, and a stack by the depth of arrays.
+
+    Raises:
+        ValueError: It is not TOML, or not what a recipe would hold.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > _MOST_DOTS:
+            raise ValueError(f"line {number} has more than {_MOST_DOTS} dots; break it into several")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("arrays or tables are nested too deeply") from error
 
 
 def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
@@ -119,28 +137,30 @@ def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
 def _after(after: Any, path: str | Path) -> list[str]:
     if not isinstance(after, list) or not all(isinstance(name, str) for name in after):
         raise InputError(
-            f'{path}: after is {after!r}. It must be a list of recipes, such as after = ["simcse/plm-mini"].'
+            f'{path}: after is {shorten(after)}. It must be a list of recipes, such as after = ["simcse/plm-mini"].'
         )
     return after
 
 
 def _parity(parity: Any, path: str | Path) -> dict[str, str]:
     if not isinstance(parity, dict):
-        raise InputError(f'{path}: parity is {parity!r}. It must be a table of settings, such as label_policy = "raw".')
+        raise InputError(
+            f'{path}: parity is {shorten(parity)}. It must be a table of settings, such as label_policy = "raw".'
+        )
     return {name: _typed(value) for name, value in parity.items()}
 
 
 def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:
     if not isinstance(vary, dict) or not all(isinstance(values, list) and values for values in vary.values()):
         raise InputError(
-            f"{path}: vary is {vary!r}. It must be a table of lists, such as seed = [1, 2, 3], or, in quotes, "
+            f"{path}: vary is {shorten(vary)}. It must be a table of lists, such as seed = [1, 2, 3], or, in quotes, "
             '"bi.epochs" = [5, 10].'
         )
     return {name: [_typed(value) for value in values] for name, values in vary.items()}
 
 
 def _typed(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def list_recipes() -> dict[str, Path]:
@@ -217,6 +237,8 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
             raise _refusal(setting, value, name)
         make = setting.kind if setting.is_list else partial(replace, setting.default)
         return _built(make, value, f"{name}.", setting.inner, names)
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise InputError(f"{name} is {shorten(value)}. A whole number has at most 64 bits.")
     if setting.kind is float and type(value) is int:
         return float(value)
     if isinstance(value, str) and value in setting.words:
@@ -234,13 +256,13 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
 
 
 def _refusal(setting: Setting, value: Any, name: str) -> InputError:
-    return InputError(f"{name} is {value!r}. It must be {setting.allowed}.")
+    return InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}.")
 
 
 def _check_choice(setting: Setting, value: str, name: str) -> None:
     if setting.choices and value not in setting.choices:
         closest = nearest(value, setting.choices)
-        raise InputError(f"{name} is {value!r}. It must be {setting.allowed}; the nearest is {closest}.")
+        raise InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}; the nearest is {closest}.")
 
 
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
@@ -256,9 +278,11 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
         raise InputError(f"--set {override}: there is no '='. Give a setting and a value: --set bi.epochs=3")
     place, setting = _place(table, config_class, name)
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = _parsed(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = None
+    except ValueError as error:
+        raise InputError(f"--set {name}: {error}. Correct the value.") from error
     is_whole = isinstance(value, list) or (isinstance(value, str) and setting.kind is str and not setting.is_list)
     store(place, setting.name, value if is_whole else value_from_text(setting, text, name))
 
@@ -309,7 +333,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
         if parent.is_list:
             inner = _numbered(inner, rest.pop(0) if len(rest) > 1 else "", name)
         if not isinstance(inner, dict):
-            raise InputError(f"{name}: the recipe's {first} is {inner!r}, not a table. Correct it.")
+            raise InputError(f"{name}: the recipe's {first} is {shorten(inner)}, not a table. Correct it.")
         table, settings, last = inner, parent.inner, ".".join(rest)
     found = settings.get(last)
     if found is None or found.is_nested:
@@ -321,7 +345,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
 def _numbered(tables: Any, number: str, name: str) -> Any:
     """Return the table of that number, from 1; the next number makes a new one."""
     n_tables = len(tables) if isinstance(tables, list) else 0
-    if not isinstance(tables, list) or not number.isdecimal() or not 1 <= int(number) <= n_tables + 1:
+    if not isinstance(tables, list) or number not in map(str, range(1, n_tables + 2)):
         raise InputError(
             f"{name}: {number or 'no number'} given where {n_tables} are in the recipe. "
             f"Number them from 1 to {n_tables + 1}, such as members.1.start=minilm"

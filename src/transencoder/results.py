@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from transencoder import progress, records
 from transencoder.configs import Form
-from transencoder.errors import RunError, number
+from transencoder.errors import RunError, TransencoderError, number, reason_of
 from transencoder.metrics import Draws, metric_draws, row_intervals
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Cycle, DataRecord, IntervalRecord, Result
 from transencoder.runs import stage_file
@@ -55,6 +56,27 @@ def read_result(run_folder: str | Path) -> Result:
             f"{path} lacks {', '.join(absent)}; it was not written by this version: run the same command again"
         )
     return cast(Result, record)
+
+
+@contextmanager
+def faults_of(runs: Iterable["Evidence"]) -> Iterator[None]:
+    """Raise what goes wrong inside over a result that no checksum vouches for as that result's fault.
+
+    Raises:
+        RunError: The parts of such a result do not fit together.
+    """
+    try:
+        yield
+    except (OSError, TransencoderError):
+        raise
+    except Exception as error:
+        unchecked = next((run.folder for run in runs if dict(run.result).get("format", 1) == 1), None)
+        if unchecked is None:
+            raise
+        raise RunError(
+            f"{unchecked / 'result.json'} has parts that do not fit together ({type(error).__name__}: "
+            f"{reason_of(error)}), and no checksum; run the same command again: finished stages are reused"
+        ) from error
 
 
 def of_member(result: Result, number: int) -> Result:

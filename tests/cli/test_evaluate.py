@@ -148,6 +148,15 @@ def test_both_models_of_a_run_are_measured(measured, refused, pairs, monkeypatch
     refused("an ensemble (--ensemble, --weights) is of several", "evaluate", "minilm", "--ensemble", "--pairs", pairs)
 
 
+@pytest.mark.parametrize("sign", "=+-@\t")
+def test_no_name_is_a_formula_in_a_spreadsheet(sign, done, loaded, pairs, tmp_path):
+    """Was: a folder named `=HYPERLINK(...)` was computed; numbers below 0 stay numbers."""
+    (tmp_path / f"{sign}p.tsv").write_bytes(Path(pairs).read_bytes())
+    typed = ("evaluate", "short", "long", f"--pairs={sign}p.tsv", "--csv")
+    (head, row) = csv.reader(done(*typed).splitlines())
+    assert row[0] == f"'{sign}p.tsv" and float(row[2]) == pytest.approx(-100.0), head
+
+
 def test_there_is_no_average_over_different_metrics(done, measured, loaded, tasks):
     tasks.gold.update(askubuntu=[0.0, 1.0, 0.0], scidocs=[0.0, 0.0, 1.0])
     typed = ("long", "--tasks", "stsb", "reranking")

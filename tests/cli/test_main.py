@@ -1,6 +1,7 @@
 """What every command has in common: its help, its exit codes, what it logs and shows."""
 
 import argparse
+import errno
 import io
 import logging
 import os
@@ -13,9 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from transencoder import progress
-from transencoder.cli import _parser, terminal
+from transencoder.cli import _parser, main, recipes, terminal
+from transencoder.cli.files import write_table
 from transencoder.cli.flags import plain_help
 from transencoder.errors import InputError, RunError
 from transencoder.methods import METHODS
@@ -107,6 +110,7 @@ def test_completion_is_of_all_commands(run, monkeypatch):
 def test_prose_wraps_at_words_on_a_terminal_and_data_do_not(monkeypatch, capsys):
     console = Console(force_terminal=True, width=20, color_system=None)
     monkeypatch.setattr(terminal, "_console", lambda *, is_stderr: console)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     terminal.show("a sentence of more than twenty")
     terminal.show("a,row,of,data,longer,than,twenty", as_it_is=True)
     assert capsys.readouterr().out == "a sentence of more \nthan twenty\na,row,of,data,longer,than,twenty\n"
@@ -146,6 +150,7 @@ TRAIN = ("train", "trans-encoder", "--pairs", "a.tsv", "--start", "x", "--output
     [
         (InputError("a.tsv:3: [red]bad[/red]"), 2, "transencoder: a.tsv:3: [red]bad[/red]\n"),
         (RunError("locked"), 3, "transencoder: locked\n"),
+        (OSError(errno.EMFILE, "Too many open files"), 3, "run the same command again.\n"),
         (KeyboardInterrupt(), 130, "nothing is left half done: run the same command again\n"),
     ],
 )
@@ -244,8 +249,62 @@ def test_a_reader_that_has_seen_enough_is_no_error(typed):
     with os.fdopen(writing, "w") as closed:
         command = [sys.executable, "-m", "transencoder", *typed]
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
-    assert "Traceback" not in done.stderr
-    assert done.returncode in (0, 120)  # 120: Python could not flush what argparse printed
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("typed", [("recipes", "show", "minilm-sts"), ("--help",)])
+def test_a_full_disk_is_said_where_it_is_stdouts(typed):
+    command = [sys.executable, "-m", "transencoder", *typed]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+    assert done.returncode == 3
+    assert done.stderr.startswith("transencoder: no space is left") and done.stderr.count("\n") == 1
+
+
+def test_a_terminal_of_few_characters_shows_the_others_escaped_and_rows_stay_utf_8(monkeypatch):
+    bytes_shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(bytes_shown, encoding="ascii"))
+    monkeypatch.setattr(terminal, "session", lambda **_: nullcontext())
+    monkeypatch.setattr(recipes.ListRecipes, "__call__", lambda self: terminal.show("é"))
+    assert main(["recipes", "list"]) == 0
+    monkeypatch.setattr(recipes.ListRecipes, "__call__", lambda self: write_table(["text"], [("é",)], "-"))
+    assert main(["recipes", "list"]) == 0
+    assert bytes_shown.getvalue() == b"\\xe9\ntext\n" + "é\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("s3://bucket/run", "output is s3://bucket/run; it is written on this machine"),
+        (os.fsdecode(b"run-\xff"), r"'run-\udcff' is not UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("typed", [TRAIN[:-1], ("demo", "--output"), ("results", "run", "--output")], ids="-".join)
+def test_what_cannot_be_a_file_here_is_refused_as_output(typed, output, message, refused, tmp_path):
+    refused(message, *typed, output)
+    assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE, SHOWN = "\x1b]0;owned\x9b31m\u202e[red]:x:[/z]", r"\x1b]0;owned\x9b31m\u202e[red]:x:[/z]"
+
+
+@pytest.mark.parametrize(("is_terminal", "shown"), [(True, SHOWN), (False, HOSTILE)])
+def test_texts_are_exact_in_files_and_act_on_no_terminal(is_terminal, shown, run, training, monkeypatch):
+    """Was: names and sentences went to the terminal as they are, and a Table took `[/z]` for markup."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
+
+    def say(config, recipe=None):
+        logging.getLogger("transencoder").warning(HOSTILE)
+        write_table(("text",), [(HOSTILE,)], "-")
+        terminal.show(HOSTILE)
+        terminal.show(Table(HOSTILE, caption=HOSTILE))
+        raise InputError(HOSTILE)
+
+    training.train = say
+    _, out, err = run(*TRAIN)
+    data, text = out.splitlines()[1:3]
+    assert data == text == shown and out.count(SHOWN) == 2 + 2 * is_terminal and err.count(SHOWN) == 2
 
 
 def test_a_line_says_stage_loss_and_the_time_left_of_the_run(caplog, monkeypatch):

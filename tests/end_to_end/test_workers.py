@@ -74,6 +74,10 @@ def pid_of(folder, worker):
     return json.loads((folder / "workers" / str(worker) / ".lock").read_text())["pid"]
 
 
+def pids_of(folder):
+    return [pid_of(folder, worker) for worker in (1, 2)]
+
+
 def is_alive(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -96,13 +100,14 @@ def test_workers_give_the_same_bytes_as_turns_also_after_deaths(start, tmp_path)
     assert "worker 2 of 2 was killed by signal 9 while member-" in errors
     assert "the same command goes on from the last checkpoints" in errors and "Traceback" not in errors
 
-    process = start("side-by-side", "--workers", "2")
-    wait_until(lambda: has_begun(folder, "member-1/cycle-1/bi-encoder"))
-    pids = [pid_of(folder, worker) for worker in (1, 2)]
-    assert all(map(is_alive, pids))
-    process.kill()
-    process.communicate()
-    wait_until(lambda: not any(map(is_alive, pids)), seconds=20)
+    for sent, code, said in ((signal.SIGKILL, -signal.SIGKILL, ""), (signal.SIGTERM, 130, "it goes on from")):
+        process = start("side-by-side", "--workers", "2")
+        wait_until(lambda: has_begun(folder, "member-1/cycle-1/bi-encoder") and all(map(is_alive, pids_of(folder))))
+        pids = pids_of(folder)
+        process.send_signal(sent)
+        _, errors = process.communicate()
+        assert process.returncode == code and said in errors and "Traceback" not in errors, errors
+        wait_until(lambda pids=pids: not any(map(is_alive, pids)), seconds=1)
 
     finished(start("side-by-side", "--workers", "2"))
     assert weights(folder) == expected

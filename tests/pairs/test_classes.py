@@ -74,6 +74,13 @@ def test_null_is_no_class_either(write):
     assert classes_of(write("a.jsonl", jsonl)).n_without == 1
 
 
+def test_a_class_must_be_a_text(write):
+    """Was: a UnicodeEncodeError where the rows are stored."""
+    row = '{"text1": "a", "text2": "b", "label": "\\ud83d"}\n'
+    with pytest.raises(InputError, match=r"a\.jsonl:1: label has a lone surrogate"):
+        classes_of(write("a.jsonl", row))
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [

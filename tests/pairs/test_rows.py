@@ -111,11 +111,13 @@ BAD_FILES = {
         ["unknown kind of file", ".tsv, .csv, .jsonl, .parquet", "file_format='tsv'"],
     ),
     "unknown format": ("f.tsv", GOOD, {"file_format": "xml"}, ["unknown file format 'xml'", ".tsv, .csv"]),
-    "one column": ("f.tsv", "a,b\n", {}, [":1: 1 field in the first row: ['a,b']", "At least 2", "commas (.csv)"]),
+    "one column": ("f.tsv", "a,b\n", {}, [":1: 1 field in the first row: ['a,b']", "2 to 10,000", "commas (.csv)"]),
+    "millions of tabs": ("f.tsv", "a" + "\t" * 20_000, {}, [":1: too many fields in the first row", "2 to 10,000"]),
     "open quote": (
         *("f.csv", 'a,b\n"c,d\ne,f\n', {}),
         [":2: a quote is opened", "not closed by line 3", "cannot be skipped"],
     ),
+    "a long field": ("f.csv", f"a,b\n{'c' * 140_000},d\n", {}, [":2: a field of this row is too long", "RFC 4180"]),
     "names that we do not know": (
         "f.tsv",
         "topic\tSentence 2\nnews\tsport\n",
@@ -183,6 +185,14 @@ def test_bad_row_can_be_skipped_and_is_reported(case, write, tmp_path, caplog):
     assert f"{where}: {reason}"[len(str(path)) :].startswith(parts[0].strip()[:25])
     assert f"{path}: " in caplog.text
     assert str(bad_rows_file) in caplog.text
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeypatch):
+    """Was: 3 MB of gzip could be a line of gigabytes."""
+    monkeypatch.setattr("transencoder.pairs.files._MOST_LINE_BYTES", 8)
+    assert read_sentences(write("f.txt", "a b c d\n" * 2 + "a b"))["text"] == ["a b c d", "a b c d", "a b"]
+    with pytest.raises(InputError, match=r"f\.txt:2: a line of more than 8 bytes\. .* end with LF"):
+        read_sentences(write("f.txt", "a b c d\na b c d e\n"))
 
 
 @pytest.mark.parametrize("case", BAD_FILES)

@@ -1,9 +1,18 @@
 """The README.md of a saved model, as the hub reads it."""
 
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import markdown
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 
-from transencoder.report.run_report import model_card, report_text
+from transencoder.encoders import fetch
+from transencoder.report.card import model_card
+from transencoder.report.run_report import report_text
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -70,6 +79,26 @@ def test_a_local_start_is_not_a_base_model_and_the_packaged_one_has_its_hub_id(s
     assert head_of(model_card(result, "bi")).get("base_model") == ([MINILM] if start == "minilm" else None)
 
 
+HOSTILE = "a\n# b\n`<img src=x onerror=alert(1)>` ![c](d) | \\<script> \x1b[31m; rm -rf '~'"
+
+
+@pytest.mark.parametrize("write", [lambda result: model_card(result, "bi"), report_text])
+def test_hostile_names_stay_text_in_markdown(write, result):
+    """Was: a folder's name was HTML on the hub, a heading in the card, and a command of its own under Reproduce."""
+    del result["recipe"]
+    result["config"]["output"] = result["data"]["pairs"]["source"] = f"runs/{HOSTILE}"
+    result["config"]["members"][0]["start"] = result["about"] = HOSTILE
+    result["notes"].append(HOSTILE)
+    for scores in (result["data"]["tests"], *result["scores"].values()):
+        scores[HOSTILE] = scores.pop("stsb")
+    text = write(result).rpartition("\n---\n\n")[2]  # the head of a card is YAML, which nobody renders
+    prose, _, after = text.partition("```bash\n")
+    command, _, rest = after.partition("\n```\n")
+    plain = markdown.markdown(prose.replace("```python", "").replace("```", "") + rest, extensions=["tables"])
+    assert not re.search(r"<img src=x|src=.d|<(a|script)\b|<h1>b|\x1b", plain)
+    assert shlex.split(command)[3] == f"runs/{HOSTILE}/recipe.toml".replace("\n", " ").replace("\x1b", r"\x1b")
+
+
 @pytest.mark.parametrize("form", ["bi", "cross"])
 def test_missing_parts_read_well(form, bare_result):
     card = model_card(bare_result, form)
@@ -105,3 +134,38 @@ def test_the_card_says_what_the_cross_encoders_scores_are(result):
     assert "model.predict" in model_card(result, "cross") and "# sigmoid, 0 to 1" in model_card(result, "cross")
     result["config"]["cross_loss"] = "mse"
     assert "# the model's raw output, not bounded" in model_card(result, "cross")
+
+
+def test_the_hub_reads_the_results_and_what_the_base_model_hands_on(result, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(model_card(result, "bi", {"license": "apache-2.0", "language": "en", "tags": ["theirs"]}))
+    head = ModelCard.load(path).data
+    assert (head.license, head.language) == ("apache-2.0", "en") and "theirs" not in head.tags
+    measured = {each.dataset_name: each.metric_value for each in head.eval_results}
+    assert measured == {
+        test: pytest.approx(value / 100) for test, value in result["scores"]["bi"].items() if value is not None
+    }
+
+
+def test_a_rejected_models_card_says_so_first_and_commands_warn(result, tmp_path, caplog, tiny_bi_encoder):
+    result["scores"]["cross"] = {name: value - 20 for name, value in result["scores"]["start"].items()}
+    result.pop("intervals", None)
+    card = model_card(result, "cross")
+    first = card.partition("\n# ")[2].splitlines()[2]
+    assert first.startswith("**Do not use this cross-encoder; use its base model:** on the tests it has")
+    folder = Path(shutil.copytree(tiny_bi_encoder, tmp_path / "model"))
+    (folder / "README.md").write_text(card)
+    fetch(str(folder))
+    assert "should not be used, its base model is better: on the tests it has" in caplog.text
+    caplog.clear()
+    (folder / "README.md").write_text(model_card(result, "bi"))
+    fetch(str(folder))
+    assert not caplog.text
+
+
+def test_what_chose_a_checkpoint_without_labels_is_named(bare_result):
+    bare_result["selection"] = {"criteria": {"bi": "self_retrieval", "cross": "last"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transencoder.report.card.notes_of", lambda result: [])
+        assert "chosen without labels, by self_retrieval." in model_card(bare_result, "bi")
+        assert "the last one." in model_card(bare_result, "cross")

@@ -1,12 +1,17 @@
 """Reading result.json, whole or not; bootstrap intervals of a run, from what its stages keep."""
 
 import json
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 from transencoder.errors import RunError
+from transencoder.report.comparison import results_page, write_comparison
+from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, draws_of, read_result
 from transencoder.runs.files import sync_files, write_checked_json
 
@@ -27,7 +32,9 @@ def test_an_unfinished_run_is_named(make_run, tmp_path):
     [
         ('{"method": "trans-', "cannot be read"),
         ('{"method": "trans-encoder"}', "lacks analysis, best, config"),
-        ("[]", "is no record"),
+        ("[]", "should be dict"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"format": 2, "sha256": "", "config": ' + '{"a": ' * 300 + "1" + "}" * 301, "has changed"),
     ],
 )
 def test_a_damaged_result_is_refused(text, message, make_run):
@@ -35,6 +42,40 @@ def test_a_damaged_result_is_refused(text, message, make_run):
     (folder / "result.json").write_text(text, encoding="utf-8")
     with pytest.raises(RunError, match=message):
         read_result(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("data", {"pairs": None, "dev": None, "tests": []}),
+        ("data", {"dev": None, "tests": {}}),
+        ("scores", {"start": {"unknown": 70.0}}),
+        ("cycles", [{"cycle": 1, "bi": {}}]),
+        ("config", {"members": 3}),
+        ("best", None),
+        ("stages", [[]]),
+        ("seconds", 10**400),
+        ("environment", "cpu"),
+    ],
+)
+def test_a_result_whose_parts_do_not_fit_is_refused_by_every_report_unless_it_was_checked(
+    name, value, result, make_run, tmp_path
+):
+    folder, good = make_run("a", {**result, name: value}), make_run("b", result)
+    for write in (
+        lambda: write_report(folder),
+        lambda: write_comparison([good, folder], tmp_path / "comparison.html"),
+        lambda: results_page([folder], tmp_path / "results.md"),
+    ):
+        with suppress(RunError):  # not each reads every part
+            write()
+    with pytest.raises(RunError, match="has parts that do not fit together .*run the same command again"):
+        write_report(folder)
+    write_checked_json(folder / "result.json", {"format": 2, **result, name: None})
+    with pytest.raises(
+        (AttributeError, KeyError, TypeError, StopIteration, UndefinedError)
+    ):  # our mistake: we wrote it
+        write_report(folder)
 
 
 @pytest.fixture
@@ -69,11 +110,17 @@ def test_without_gold_there_is_no_interval(evidence):
     assert list(drawn_intervals(evidence)) == ["stsb"]
 
 
-def test_damaged_gold_counts_as_absent(evidence, caplog):
+def test_damaged_gold_counts_as_absent_and_a_stage_without_its_record_too(evidence, caplog):
     (gold,) = Path(evidence.folder).glob("stages/gold-*/sts12.npz")
     gold.write_bytes(b"PK no archive")
     assert list(drawn_intervals(evidence)) == ["stsb"]
     assert "sts12.npz has 13 bytes instead of" in caplog.text
+    gold.with_name("stage.json").unlink()
+    assert list(drawn_intervals(evidence)) == []
+    assert "stage.json is missing" in caplog.text
+    caplog.clear()
+    shutil.rmtree(gold.parent)  # as `runs clean --everything` does
+    assert list(drawn_intervals(evidence)) == [] and not caplog.text
 
 
 def save_scores(path, scores):

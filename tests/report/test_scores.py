@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
+from transencoder.report.card import model_card
 from transencoder.report.comparison import results_page
 from transencoder.report.plots import curve_plots
-from transencoder.report.run_report import model_card
 from transencoder.report.scores import score_cells, score_header, score_rows, summary_table
 from transencoder.report.verdict import notes_of
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from transencoder.report.run_report import model_card, report_text
+from transencoder.report.card import model_card
+from transencoder.report.run_report import report_text
 from transencoder.report.verdict import notes_of, verdict_of
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.runs import Run, atomic_write_bytes, read_log
-from transencoder.runs.files import disk_full_error
+from transencoder.runs.files import system_error
 
 RECIPE = "seed = 1\n"
 
@@ -75,18 +75,41 @@ def test_a_full_disk_between_stages_is_explained_and_other_errors_pass_through(o
     ],
 )
 def test_full_disks_of_other_libraries_are_known(tmp_path, error):
-    assert isinstance(disk_full_error(error, tmp_path), RunError)
+    assert isinstance(system_error(error, tmp_path), RunError)
     wrapped = ValueError("saving failed")
     wrapped.__cause__ = error
-    assert isinstance(disk_full_error(wrapped, tmp_path), RunError)
-    assert disk_full_error(RunError(str(error)), tmp_path) is None
+    assert isinstance(system_error(wrapped, tmp_path), RunError)
+    assert system_error(RunError(str(error)), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.EIO, "Input/output error", "run/a"), "Input/output error: 'run/a': the disk, or the network"),
+        (OSError(errno.EMFILE, "Too many open files"), "`ulimit -n`"),
+        (OSError(errno.EFBIG, "File too large"), "`ulimit -f`"),
+        (OSError(errno.EROFS, "Read-only file system", "run/a"), "the file system is read-only"),
+        (RuntimeError("Error while serializing: I/O error: File too large (os error 27)"), "`ulimit -f`"),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), "a quota"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), "smaller batches"),
+        (MemoryError(), "MemoryError: memory is short"),
+        (FileNotFoundError(errno.ENOENT, "No such file", "run/a"), None),
+        (ValueError("out of memory"), None),
+    ],
+)
+def test_what_the_system_refuses_is_one_line_and_a_mistake_of_ours_is_none(tmp_path, error, message):
+    found = [system_error(error, tmp_path), system_error(error)]
+    if message is None:
+        assert found == [None, None]
+    for each in found if message else ():
+        assert message in str(each) and "run the same command again" in str(each) and "\n" not in str(each)
 
 
 def test_the_folder_of_the_failing_file_is_named(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     error = OSError(errno.ENOSPC, "No space left on device", str(cache / "file"))
-    assert f"left for {cache} (" in str(disk_full_error(error, tmp_path / "run"))
+    assert f"left for {cache} (" in str(system_error(error, tmp_path / "run"))
 
 
 def test_a_failed_atomic_write_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatch):

@@ -108,6 +108,17 @@ def test_cleaning_an_unfinished_run_keeps_what_its_recipe_asked_for(open_run, wr
     assert {path.name for path in (run.folder / "stages").iterdir()} == {shared.folder.name, new.folder.name}
 
 
+@pytest.mark.parametrize("lost", ["recipe.toml", "environment.json", "log.jsonl", ".lock"])
+def test_a_run_that_lost_a_file_is_a_run(lost, open_run):
+    """Was: without its environment a finished run `is not a run`, and could not be gone on with."""
+    for _ in range(2):
+        with open_run() as run:
+            run.finish({})
+        (run.folder / "bi-encoder").mkdir(exist_ok=True)
+        (run.folder / lost).unlink()
+        assert is_run(run.folder)
+
+
 def test_only_runs_are_cleaned(tmp_path):
     (tmp_path / "stages").mkdir()
     (tmp_path / "stages" / "mine").mkdir()

@@ -17,9 +17,20 @@ class Group:
     def __init__(self):
         self._barrier = threading.Barrier(N_RANKS, timeout=10)
         self._value = None
+        self._values = [None] * N_RANKS
 
     def ranks(self, rank: int) -> Ranks:
-        return Ranks(rank=rank, barrier=self._barrier.wait, broadcast=lambda value: self._broadcast(rank, value))
+        return Ranks(
+            rank=rank,
+            barrier=self._barrier.wait,
+            broadcast=lambda value: self._broadcast(rank, value),
+            gather=lambda value: self._gather(rank, value),
+        )
+
+    def _gather(self, rank, value):
+        self._values[rank] = value
+        self._barrier.wait()
+        return list(self._values)
 
     def _broadcast(self, rank, value):
         if rank == 0:
@@ -84,6 +95,19 @@ def test_a_refusal_on_rank_0_reaches_all(tmp_path):
     with Run.open(tmp_path / "run", "seed = 1", "test"):
         outcomes = on_ranks(make_work(tmp_path, []))
     assert all(isinstance(outcome, RunError) and "in use" in str(outcome) for outcome in outcomes)
+
+
+def test_ranks_that_do_not_share_the_folder_are_named_on_all(tmp_path, monkeypatch):
+    monkeypatch.setattr("transencoder.runs.run._SEEN_SECONDS", 0.2)
+    Run.open(tmp_path / "2", "seed = 1", "test").close()  # an earlier run there is none of this one's
+
+    def work(rank, group):
+        with Run.open(tmp_path / str(rank), "seed = 1", "test", ranks=group.ranks(rank)):
+            pass
+
+    outcomes = on_ranks(work)
+    assert all(isinstance(each, RunError) and "not the same folder for rank 1, 2" in str(each) for each in outcomes)
+    Run.open(tmp_path / "0", "seed = 1", "test").close()  # its lock was given back
 
 
 def test_a_record_that_cannot_be_written_fails_on_all(tmp_path, monkeypatch):

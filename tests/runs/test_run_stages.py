@@ -149,7 +149,7 @@ def test_seconds_add_up_over_attempts(open_run, run_stage, tmp_path):
     ]
     with open(tmp_path / "run" / "log.jsonl", "w") as log:
         for time, event, own in entries:
-            entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own, "recipe_sha256": ""}
+            entry = {"time": f"2026-01-01T{time}.000+00:00", "event": event, "key": own or "", "recipe_sha256": ""}
             log.write(json.dumps(entry) + "\n")
     assert 80 <= run_stage(lambda folder: {}).seconds < 90
 
@@ -210,6 +210,15 @@ def test_a_result_without_a_hash_is_set_aside_and_the_recipe_written(open_run):
         assert not (run.folder / "result.json").exists()
         assert (run.folder / "previous" / "result.json").read_text() == "{}"
     assert (run.folder / "recipe.toml").read_text() == RECIPE
+
+
+def test_what_has_left_the_run_is_in_previous_for_good(open_run, monkeypatch):
+    synced = []
+    monkeypatch.setattr("transencoder.runs.folder.sync", lambda path: synced.append(path.name))
+    with open_run() as run:
+        (run.folder / "result.json").write_text("{}")
+    open_run().close()
+    assert synced == ["previous", "run"]
 
 
 def test_a_result_of_other_data_is_set_aside_and_one_of_the_same_stays(open_run, write_number, tmp_path, caplog):

@@ -4,14 +4,16 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
 from transencoder.errors import InputError, RunError
-from transencoder.runs.files import read_checked_json, write_checked_json
+from transencoder.runs.files import read_checked_json, sync_files, write_checked_json
 from transencoder.runs.folder import take_lock
 from transencoder.search import build, build_index, load_embedder, open_index
-from transencoder.search.vectors import Embedder
+from transencoder.search.build import _write_documents
+from transencoder.search.vectors import Embedder, make_vectors
 
 
 def names(folder):
@@ -155,6 +157,26 @@ def damage(path):
         (lambda path: changed(path, kind="other"), r"index.json is not of an index that transencoder made"),
         (lambda path: changed(path, format=3), r"is of format 3, and this version of transencoder reads 2"),
         (lambda path: changed(path, files={}), r"index.json is damaged \(KeyError\('vectors.faiss'\)\)"),
+        (
+            lambda path: rewritten(path, corpus={"id": ["a"], "text": ["b"]}),
+            "documents.arrow does not hold 96 documents as id and text",
+        ),
+        (
+            lambda path: rewritten(path, corpus={"id": ["a"] * 96, "text": [None, *"b" * 95]}),
+            "documents.arrow does not hold 96 documents",
+        ),
+        (lambda path: rewritten(path, documents=b"ARROW1" * 99), "documents.arrow cannot be read"),
+        (
+            lambda path: rewritten(path, embeddings=(95, 32)),
+            r"vectors.faiss does not hold 96 embeddings of 32 numbers in float32",
+        ),
+        (lambda path: rewritten(path, embeddings=(192, 16)), r"vectors.faiss has embeddings 192 instead of 96"),
+        (
+            lambda path: rewritten(path, embeddings=(96, 32), precision="int8"),
+            r"vectors.faiss does not hold 96 embeddings",
+        ),
+        (lambda path: rewritten(path, head=8), r"vectors.faiss (cannot be read|has )"),
+        (lambda path: changed(path, n_documents="96"), r"index.json is damaged \(TypeError\(.n_documents is '96'"),
         (lambda path: changed(path, model="nowhere/x"), r"was built with nowhere/x: .*Say where that model is now"),
         (lambda path: shutil.rmtree(path), r"is no index: it has no index.json. `transencoder search build` makes one"),
     ],
@@ -163,6 +185,20 @@ def test_damaged_and_foreign_folders_are_refused(harm, message, copy):
     harm(copy)
     with pytest.raises(InputError, match=message):
         open_index(copy)
+
+
+def rewritten(path, corpus=None, documents=None, embeddings=None, precision="float32", head=None):
+    """Something else behind the hashes of index.json, as another program or a hostile one writes it."""
+    if corpus:
+        _write_documents(Dataset.from_dict(corpus), path / "documents.arrow")
+    if documents:
+        (path / "documents.arrow").write_bytes(documents)
+    if embeddings:
+        make_vectors(np.ones(embeddings, np.float32), precision).save(path / "vectors.faiss")
+    if head:  # the number of embeddings, which faiss would make room for
+        content = (path / "vectors.faiss").read_bytes()
+        (path / "vectors.faiss").write_bytes(content[:head] + (1 << 39).to_bytes(8, "little") + content[head + 8 :])
+    changed(path, files=sync_files(path, ("vectors.faiss", "documents.arrow")))
 
 
 def changed(path, **fields):

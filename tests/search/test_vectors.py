@@ -1,11 +1,14 @@
 """Embeddings in faiss are found by their cosines, in every precision, exactly or nearly so."""
 
+from dataclasses import replace
+
 import faiss
 import numpy as np
 import pytest
 from sentence_transformers.util import quantize_embeddings
 
 from tests.rounding import rounding
+from transencoder.runs.files import DamagedError
 from transencoder.search import vectors
 from transencoder.search.vectors import load_vectors, make_vectors
 
@@ -68,7 +71,7 @@ def test_bits_are_rescored_by_the_querys_own_numbers(embeddings, queries):
 def test_what_is_written_is_what_is_read(precision, embeddings, queries, tmp_path):
     made = make_vectors(embeddings, precision)
     made.save(tmp_path / "v.faiss")
-    read = load_vectors(tmp_path / "v.faiss", precision, made.approximation)
+    read = load_vectors(tmp_path / "v.faiss", precision, made.approximation, n=N, dimensions=WIDTH)
     for first, second in zip(made.search(queries, 5), read.search(queries, 5), strict=True):
         np.testing.assert_array_equal(first, second)
     bytes_a_vector = {"float32": 4 * WIDTH, "int8": WIDTH, "binary": 3}[precision]
@@ -88,9 +91,26 @@ def test_many_are_searched_approximately_and_nearly_all_is_found(precision, embe
     np.testing.assert_allclose(scores, np.take_along_axis(all_scores, places, 1), rtol=0, atol=rounding(WIDTH))
     assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(rows, exact, strict=True)]) > 0.9
     found.save(tmp_path / "v.faiss")
-    read = load_vectors(tmp_path / "v.faiss", precision, about)
+    read = load_vectors(tmp_path / "v.faiss", precision, about, n=N, dimensions=WIDTH)
     assert read.index.nprobe == about.n_probe
     np.testing.assert_array_equal(read.search(queries, 10)[1], rows)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_clusters_of_another_index_are_refused(precision, embeddings, monkeypatch, tmp_path):
+    monkeypatch.setattr(vectors, "EXACT_UP_TO", 500)
+    found = make_vectors(embeddings, precision)
+    found.save(tmp_path / "v.faiss")
+    content = (tmp_path / "v.faiss").read_bytes()
+    (tmp_path / "v.faiss").write_bytes(content[:-8] + (N + 7).to_bytes(8, "little"))  # a row that is not there
+    for about, message in (
+        (found.approximation, "has each row once False instead of True"),
+        (replace(found.approximation, n_probe=98), "has probed clusters"),
+        (replace(found.approximation, n_lists=98), "has clusters|does not hold"),
+        (None, "does not hold"),
+    ):
+        with pytest.raises(DamagedError, match=message):
+            load_vectors(tmp_path / "v.faiss", precision, about, n=N, dimensions=WIDTH)
 
 
 def test_more_than_there_are_and_constant_numbers(queries):

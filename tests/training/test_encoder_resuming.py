@@ -1,5 +1,6 @@
 """Starting encoders: interrupted, they end with the same bytes; changed, their stages are others."""
 
+import os
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -62,3 +63,13 @@ def test_the_second_time_everything_is_reused(tiny_start, method, weights):
     again = train(replace(config, device="cpu"))
     assert all(stage["reused"] for stage in again.result["stages"])
     assert weights(again.folder) == before
+
+
+def test_the_record_is_written_when_all_else_is_there(tiny_start, monkeypatch):
+    config, written = tiny_start("simcse"), []
+    monkeypatch.setattr(
+        "transencoder.training.result.write_report", lambda *_: written.extend(os.listdir(config.output))
+    )
+    train(config)
+    assert "bi-encoder" in written and "result.json" not in written
+    assert "result.json" in os.listdir(config.output)

@@ -1,9 +1,13 @@
 """Who computes which stage, and how many processes there are."""
 
+import errno
 import os
+import signal
 import subprocess
 import sys
+import time
 from multiprocessing import Pipe
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +15,7 @@ import torch
 
 from transencoder import Member, TransEncoder, distributed
 from transencoder.errors import InputError, RunError
+from transencoder.training import worker
 from transencoder.training.executors import Part, Workers, _started, n_workers, owner, spent
 
 THREE = tuple(Member(start=name) for name in "xyz")
@@ -120,3 +125,47 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
     with pytest.raises(BrokenPipeError):  # nobody reads
         _started(part)
     assert seen == expected
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), RunError("Too many open files")])
+def test_a_worker_says_in_one_line_what_the_system_refused(error, monkeypatch, caplog):
+    def refuse(*_):
+        raise error
+
+    ours, theirs = Pipe()
+    ours.send(Part("run", "trans-encoder", "cpu", (), (), log_level=0, number=0, n_workers=1, parent=0))
+    monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(theirs.fileno()))])
+    monkeypatch.setattr(worker, "_end_with", lambda parent: None)
+    monkeypatch.setattr(worker, "_work", refuse)
+    assert worker.main() == 1
+    assert "Too many open files" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
+
+
+PARENT = """
+import sys, time
+from transencoder.training import worker
+from transencoder.training.executors import Part, _started
+sys.executable = sys.argv[1]
+process, _ = _started(Part("run", "trans-encoder", "cpu", (), (), log_level=20, number=0, n_workers=1, parent=0))
+print(process.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker looks for its parent itself, now and then")
+def test_a_worker_that_looks_for_nobody_ends_with_its_killed_parent(tmp_path):
+    """As one does that is still importing, or in a call that holds the interpreter."""
+    busy = tmp_path / "busy"
+    busy.write_text("#!/bin/sh\nexec sleep 600\n")
+    busy.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", PARENT, busy], stdout=subprocess.PIPE, text=True) as parent:
+        pid = int(parent.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        parent.kill()
+    for _ in range(100):
+        state = Path(f"/proc/{pid}/stat").read_text().split()[2] if Path(f"/proc/{pid}").exists() else "Z"
+        if state == "Z":
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    pytest.fail("the worker lives on")

@@ -12,7 +12,7 @@ from transencoder import BiScorer, SimCSE, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.recipes import find_recipe, load_recipe
-from transencoder.report.run_report import model_card
+from transencoder.report.card import model_card
 from transencoder.tasks import load
 from transencoder.training.data import read_pairs_data
 

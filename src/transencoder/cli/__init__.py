@@ -1,6 +1,7 @@
 """The command line. Nothing heavy is imported before a command needs it: `--help` answers at once."""
 
 import argparse
+import io
 import os
 import sys
 import traceback
@@ -13,7 +14,9 @@ from transencoder import __version__
 from transencoder.cli import evaluate, pairs, recipes, runs, scoring, search, terminal, train
 from transencoder.cli.flags import Commands, Logs, add_command, argument, options_from
 from transencoder.configs import nearest
+from transencoder.configs.ranges import NO_URL
 from transencoder.errors import InputError, TransencoderError
+from transencoder.runs.files import system_error
 
 EXIT_UNEXPECTED, EXIT_INPUT, EXIT_RUN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -78,39 +81,55 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C or SIGTERM.
     """
-    parser = _parser()
     try:
-        args, unknown = parser.parse_known_args(train.with_method(sys.argv[1:] if argv is None else argv))
-    except SystemExit as stop:  # argparse has printed the help or what is wrong
-        return int(stop.code or 0)
-    except BrokenPipeError:  # raised by the first releases of Python 3.11 only
-        return _reader_left()
-    try:
-        if unknown:
-            raise _unknown_option(unknown[0], args.parser)
-        logs = options_from(Logs, args)
-        with terminal.session(is_verbose=logs.verbose, is_quiet=logs.quiet):
-            args.run(args)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a table shows what a terminal of few characters lacks escaped
+            sys.stdout.reconfigure(errors="backslashreplace")
+        code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
+        return code
     except TransencoderError as error:
         terminal.say_error(str(error))
         return EXIT_INPUT if isinstance(error, InputError) else EXIT_RUN
     except KeyboardInterrupt as stop:
         terminal.say_error(_how_to_go_on(stop))
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
-    except Exception:
+    except BrokenPipeError:  # who reads our output, such as `head`, has seen enough, which is no error
+        return 0
+    except Exception as error:
+        if (refused := system_error(error)) is not None:
+            terminal.say_error(str(refused))
+            return EXIT_RUN
         traceback.print_exc()
         terminal.say_error("this is a mistake of transencoder; please report it with the lines above")
         return EXIT_UNEXPECTED
+    finally:
+        _drop_what_nobody_takes()
+
+
+def _run(argv: Sequence[str]) -> int:
+    for each in argv:
+        if any("\ud800" <= character <= "\udfff" for character in each):
+            raise InputError(f"{each!r} is not UTF-8, as names must be. Rename the file or folder, or give another.")
+    try:
+        args, unknown = _parser().parse_known_args(train.with_method(argv))
+    except SystemExit as stop:  # argparse has printed the help or what is wrong
+        return int(stop.code or 0)
+    if unknown:
+        raise _unknown_option(unknown[0], args.parser)
+    if "://" in (getattr(args, "output", None) or ""):
+        raise InputError(f"--output is {args.output}; {NO_URL}")
+    logs = options_from(Logs, args)
+    with terminal.session(is_verbose=logs.verbose, is_quiet=logs.quiet):
+        args.run(args)
     return 0
 
 
-def _reader_left() -> int:
-    """Return 0: who reads our output, such as `head`, has seen enough, which is no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+def _drop_what_nobody_takes() -> None:
+    """Turn stdout to nowhere where its rest cannot be written: Python would try again as it ends, and fail."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

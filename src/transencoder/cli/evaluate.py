@@ -237,13 +237,20 @@ def _without_nan(record: Any) -> Any:
 
 
 def _csv(rows: Sequence[_Row]) -> str:
-    """Write the rows of the table, unrounded, with their intervals and gains in columns of their own."""
+    """Write the rows of the table, unrounded, with their intervals and gains in columns of their own.
+
+    A text that a spreadsheet would compute begins with an apostrophe. Data of other commands stay as they are.
+    """
     cells = [list(_csv_cells(row)) for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column for column, _ in cells[0]])
-    writer.writerows([value for _, value in row] for row in cells)
+    writer.writerow([_as_text(column) for column, _ in cells[0]])
+    writer.writerows([_as_text(value) for _, value in row] for row in cells)
     return text.getvalue().rstrip()
+
+
+def _as_text(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(tuple("=+-@\t\r")) else cell
 
 
 def _csv_cells(row: _Row) -> Iterator[tuple[str, object]]:

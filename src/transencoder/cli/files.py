@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import transencoder
 from transencoder import files
 from transencoder.cli.flags import option
+from transencoder.cli.terminal import stdout
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,7 +131,9 @@ def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_
     """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines."""
     check_output(output)
     if output == STDOUT:
-        _write_lines(columns, rows, sys.stdout, ".jsonl" if as_json else ".tsv")
+        if isinstance(sys.stdout, TextIOWrapper):  # rows are what a file would hold, whatever the terminal shows
+            sys.stdout.reconfigure(encoding="utf-8", errors="strict")
+        _write_lines(columns, rows, stdout(), ".jsonl" if as_json else ".tsv")
         return
     with whole_file(output) as temporary:
         if output.endswith(".parquet"):

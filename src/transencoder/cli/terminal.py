@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -16,6 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from transencoder import progress
+from transencoder.errors import visible
 
 logger = logging.getLogger(__name__)
 
@@ -37,9 +39,10 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
     console = _console(is_stderr=True)
     is_quiet = is_quiet or not is_first_rank()
     handler: logging.Handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    form = "%(asctime)s %(levelname)s %(message)s"
     if console.is_terminal:
-        handler = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S")
+        handler, form = RichHandler(console=console, show_path=False, log_time_format="%H:%M:%S"), "%(message)s"
+    handler.setFormatter(_Lines(form, "%H:%M:%S"))
     root, own = logging.getLogger(), logging.getLogger("transencoder")
     with ExitStack() as stack:
         if threading.current_thread() is threading.main_thread():
@@ -73,21 +76,33 @@ def goes_on_from(folder: str) -> Iterator[None]:
 
 
 def show(result: object, *, as_it_is: bool = False) -> None:
-    """Print a table, or text, on stdout; the first rank alone.
+    """Print a table or text on stdout; the first rank alone.
 
     On a terminal prose wraps at words; `as_it_is` leaves the lines of what is copied or read by programs.
     """
-    if is_first_rank():
-        console = _console(is_stderr=False)
-        is_whole = isinstance(result, str) and (as_it_is or not console.is_terminal)
-        console.print(result, markup=False, highlight=False, soft_wrap=is_whole)
+    if not is_first_rank():
+        return
+    if isinstance(result, str) and (as_it_is or not sys.stdout.isatty()):
+        stdout().write(f"{result}\n")
+    else:
+        _console(is_stderr=False).print(result)
 
 
 def say_error(message: str) -> None:
     """Print a message on stderr: one line, which on a terminal wraps at words."""
     console = _console(is_stderr=True)
-    text = Text.assemble(("transencoder: ", "bold red"), message)
+    text = Text.assemble(("transencoder: ", "bold red"), visible(message))
     console.print(text, soft_wrap=not console.is_terminal)
+
+
+def stdout() -> TextIO:
+    """Return what to write texts to: in a file or a pipe they are exact, on a terminal they are only shown."""
+    return cast(TextIO, _Visible()) if sys.stdout.isatty() else sys.stdout
+
+
+class _Visible:
+    def write(self, text: str) -> int:
+        return sys.stdout.write(visible(text))
 
 
 def is_first_rank() -> bool:
@@ -105,12 +120,25 @@ def size(n_bytes: int) -> str:
 
 def _console(*, is_stderr: bool) -> Console:
     is_terminal = (sys.stderr if is_stderr else sys.stdout).isatty()
-    return _Console(stderr=is_stderr, width=None if is_terminal else _WIDTH_OF_FILES)
+    width = None if is_terminal else _WIDTH_OF_FILES
+    return _Console(stderr=is_stderr, width=width, markup=False, emoji=False, highlight=False)
 
 
 class _Console(Console):
+    """A terminal on which texts are only shown: no character of theirs acts on it, no part of theirs is markup."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # the command line's to deal with, not rich's, which would exit with 1
+
+
+class _Lines(logging.Formatter):
+    """Log lines in which no character acts on a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 class _Bars:
@@ -118,7 +146,7 @@ class _Bars:
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(
-            TextColumn("{task.description}", table_column=Column()),
+            TextColumn("{task.description}", markup=False, table_column=Column()),
             BarColumn(12),
             MofNCompleteColumn(),
             TimeElapsedColumn(),

@@ -102,6 +102,14 @@ def rising_pair(low: float, high: float) -> Any:
     )
 
 
+NO_URL = "it is written on this machine: give a path, and copy what is there to the URL afterwards"
+
+
+def path_to_write(default: str) -> Any:
+    """Declare a field that names a folder to write."""
+    return _checked(default, lambda value: "://" not in value, NO_URL)
+
+
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from transencoder.configs.fit import FitConfig
-from transencoder.configs.ranges import Config, Contradictions, Pooling, Precision, Texts, at_least, source
+from transencoder.configs.ranges import (
+    Config,
+    Contradictions,
+    Pooling,
+    Precision,
+    Texts,
+    at_least,
+    path_to_write,
+    source,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,7 +42,7 @@ class RunConfig(Config):
     reads_whole_texts: ClassVar[bool] = True
     """Whether an encoder reads each text from its beginning; else spans or blocks of them."""
 
-    output: str = "transencoder-run"
+    output: str = path_to_write("transencoder-run")
     """The run folder. The same command on the same folder goes on where it stopped."""
     dev: str | Dataset | None = source(None)
     """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""

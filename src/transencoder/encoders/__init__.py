@@ -1,5 +1,8 @@
 """Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
 
+from transencoder.encoders.files import CARD_NAME as CARD_NAME
+from transencoder.encoders.files import REJECTION as REJECTION
+from transencoder.encoders.files import card_of as card_of
 from transencoder.encoders.files import classes_of as classes_of
 from transencoder.encoders.files import count_parameters as count_parameters
 from transencoder.encoders.files import fetch as fetch
@@ -22,6 +25,7 @@ from transencoder.encoders.saving import read_length as read_length
 from transencoder.encoders.saving import save as save
 from transencoder.encoders.saving import write_length as write_length
 from transencoder.encoders.small import add_projection as add_projection
+from transencoder.encoders.small import check_is_new as check_is_new
 from transencoder.encoders.small import check_layers as check_layers
 from transencoder.encoders.small import check_prunable as check_prunable
 from transencoder.encoders.small import encoding_speeds as encoding_speeds

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -14,7 +15,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from transencoder.configs import Form
-from transencoder.errors import InputError, reason_of
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.models import resolve_model
 from transencoder.runs.files import sha256_of
 
@@ -29,8 +30,19 @@ _SUMS = "SHA256SUMS"
 _JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
 """Files that the libraries read; there may be others beside them."""
 
+_MOST_PARTS = {
+    re.compile("(layers?|blocks|groups)$"): 256,
+    re.compile("(experts|labels)$"): 10_000,
+    re.compile("(positions|position_embeddings)$"): 10_000_000,
+}
+"""End of a config's keys that say how many parts a model has -> so many are made in seconds, and in some 100 MB."""
+
 _MAY_LACK = ("pooler", "decoder", "position")
 """In the names of weights that are not always saved: nothing uses them, or they are computed."""
+
+CARD_NAME = "README.md"
+REJECTION = "transencoder_rejection"
+"""In the head of a model's card: why the model should not be used."""
 
 _AGAIN = "Download it or save it again, or give another model"
 
@@ -62,6 +74,11 @@ def fetch(
         folder = _download(name, hub_id, revision or own_revision or None, token, cache_folder)
     if (folder / "recipe.toml").exists():
         folder = _model_of_run(name, folder, form)
+    _check_sums(name, folder)
+    if not (folder / "config.json").exists():
+        raise InputError(
+            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
+        )
     if not any(folder.rglob("*.safetensors")) or any(_is_loaded(path) for path in folder.rglob("*.bin")):
         raise InputError(
             f"{name} has no .safetensors file of its weights in {folder}; pickled weights are not loaded, since they "
@@ -69,13 +86,21 @@ def fetch(
             f"of this model`: give its revision, such as {name.partition('@')[0]}@refs/pr/1. Or convert it once with "
             "transformers' save_pretrained and give that folder"
         )
-    if not (folder / "config.json").exists():
-        raise InputError(
-            f"{name} has no config.json in {folder}; give the folder of a transformers or sentence-transformers model"
-        )
-    _check_sums(name, folder)
     _check_whole(name, folder)
+    if rejection := card_of(folder).get(REJECTION):
+        logger.warning("%s should not be used, its base model is better: %s", name, rejection)
     return folder
+
+
+def card_of(folder: Path) -> dict[str, Any]:
+    """Return the head of a model's card, such as its licence and language; empty where it has none that can be read."""
+    from huggingface_hub import ModelCard
+
+    try:
+        head: dict[str, Any] = ModelCard.load(folder / CARD_NAME).data.to_dict()
+    except Exception:  # somebody else wrote it: bad YAML, a head that is no mapping, no file
+        return {}
+    return head
 
 
 def weights_fingerprint(folder: Path) -> str:
@@ -182,7 +207,7 @@ def _is_loaded(weights: Path) -> bool:
 
 def _check_sums(name: str, folder: Path) -> None:
     """Refuse a model whose files are not those that its `SHA256SUMS` lists, where it has one."""
-    if not (folder / _SUMS).exists():
+    if not (folder / _SUMS).is_file():
         return
     for line in (folder / _SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
         digest, _, path = line.partition("  ")
@@ -195,12 +220,15 @@ def _check_sums(name: str, folder: Path) -> None:
 
 def _check_whole(name: str, folder: Path) -> None:
     """Refuse a model folder whose files are damaged or do not fit together; of the weights only headers are read."""
+    pipes = (path for path in folder.rglob("*") if path.exists() and not (path.is_file() or path.is_dir()))
+    for path in (*pipes, *(path for path in _model_files(folder) if not path.is_file())):
+        raise InputError(f"{name} is damaged: {path} is no regular file. {_AGAIN}")
     for path in sorted(folder.rglob("*.safetensors")):
         with _refused(f"{name} is damaged: {path} is no safetensors file, or is cut short"), safe_open(path, "pt"):
             pass
     for path in sorted(path for pattern in _JSON for path in folder.rglob(pattern)):
-        with _refused(f"{name} is damaged: {path} is not JSON"):
-            json.loads(path.read_text(encoding="utf-8"))
+        with _refused(f"{name} is damaged: {path} is not JSON that can be used"):
+            _check_config(json.loads(path.read_text(encoding="utf-8")), is_config="config" in path.name)
     with _refused(f"{name} is damaged: {folder / 'modules.json'} is no list of modules"):
         is_transformer = _is_transformer(folder)
     if is_transformer:
@@ -210,6 +238,20 @@ def _check_whole(name: str, folder: Path) -> None:
         library = CrossEncoder if is_cross(folder) else SentenceTransformer
         with _refused(f"{name} cannot be loaded from {folder}"), without_load_reports():
             library(str(folder), device="meta", model_kwargs={"device_map": "meta"})
+
+
+def _check_config(content: Any, *, is_config: bool) -> None:
+    """Refuse what is no table where a config is expected, and numbers of layers that would take hours to make."""
+    if is_config and not isinstance(content, dict):
+        raise ValueError(f"an object is expected, found {shorten(content)}")
+    if is_config and not isinstance(content.get("architectures") or [], list):
+        raise ValueError("architectures is no list")
+    for key, value in content.items() if is_config else ():
+        for parts, most in _MOST_PARTS.items():
+            if isinstance(value, int) and value > most and parts.search(key):
+                raise ValueError(f"{key} is {shorten(value)}, and at most {most:,} are made")
+        if isinstance(value, dict):
+            _check_config(value, is_config=True)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from transencoder.configs.encoder import width_of
 from transencoder.encoders.loading import backbone, load_trained, transformer_of
 from transencoder.encoders.saving import save
 from transencoder.errors import InputError
-from transencoder.files import whole_folder
+from transencoder.files import remove_abandoned, whole_folder
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +50,7 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
 
     Embeddings, pooling and heads stay as they are. The form is the same: a sentence-transformers model, or a plain one.
     """
-    if output.exists():
-        raise InputError(f"{output} is there already; give a new folder, or remove it")
+    check_is_new(output)
     check_layers(folder, layers)
     model, plain = _load(folder)
     tokenizer = AutoTokenizer.from_pretrained(folder) if model is plain else None
@@ -73,11 +72,17 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
     if types:
         plain.config.layer_types = types[: len(modules)]
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
         with whole_folder(output) as made:
             _save(model, tokenizer, made)
     except OSError as error:
         raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
+
+
+def check_is_new(output: Path) -> None:
+    """Refuse a folder that is there, after removing what killed processes left beside it."""
+    remove_abandoned(output.absolute().parent)
+    if output.exists():
+        raise InputError(f"{output} is there already; give a new folder, or remove it")
 
 
 def check_layers(folder: Path, layers: Sequence[int]) -> None:
@@ -142,7 +147,6 @@ def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, out
     kept = _kept(table, texts, n_texts)
     _cut_embeddings(plain, kept)
     new_ids = {int(old): new for new, old in enumerate(kept)}
-    output.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(output) as made:
         _save(model, tokenizer, made)
         _rewrite_tokenizer(made, table, new_ids)

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
 from transencoder.pairs.read import open_source
-from transencoder.pairs.rows import Fault, check_texts, good_rows
+from transencoder.pairs.rows import Fault, check_text, check_texts, good_rows
 from transencoder.pairs.source import Found, Source
 from transencoder.pairs.store import store_rows
 
@@ -122,6 +122,8 @@ def _class_name(value: object, column: str, known: tuple[str, ...], by_number: t
             f"{column} is {shorten(value)}, which is no class",
             f"Allowed are {allowed}; {NO_CLASS[0]} marks a row without",
         )
+    if name:
+        check_text(name, column)
     return name
 
 

@@ -31,6 +31,8 @@ _NAME_OR_STATE = (
     "Name the columns that have the texts (columns, or column for one; --columns), or state header=True or "
     "header=False (--header, --no-header)."
 )
+MOST_FIELDS = 10_000
+"""Of a row of TSV or CSV: a line of millions of tabs took minutes."""
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
 """Such as `query`, `text_a` or `Sentence 1`."""
 _NUMBER = re.compile(r"[\s.,:/+-]*\d[\d\s.,:/+-]*")
@@ -78,10 +80,11 @@ def split_header(
     Raises:
         InputError: the row has too few fields, looks like a header only in part, or lacks a stated column.
     """
-    if len(first_row) < len(wanted.result):
+    if not len(wanted.result) <= len(first_row) <= MOST_FIELDS:
+        found = plural(len(first_row), "field") if len(first_row) <= MOST_FIELDS else "too many fields"
         raise InputError(
-            f"{name}:1: {plural(len(first_row), 'field')} in the first row: {shorten(list(first_row))}. "
-            f"At least {len(wanted.result)} needed. Is it separated by tabs (.tsv) or by commas (.csv)? "
+            f"{name}:1: {found} in the first row: {shorten(list(first_row))}. "
+            f"{len(wanted.result)} to {MOST_FIELDS:,} are needed. Is it separated by tabs (.tsv) or by commas (.csv)? "
             "State the right format (file_format, --file-format)."
         )
     has_header = wanted.header if wanted.header is not None else _is_header(first_row, below, wanted, name)
@@ -120,7 +123,9 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
         name,
         ", ".join((*wanted.result, *wanted.score_names[:1])[: len(chosen)]),
         ", ".join(_shown(column) for column in chosen),
-        f"not used: {', '.join(_shown(column) for column in unused)}" if unused else "no other columns",
+        f"not used: {', '.join(map(_shown, unused[:20]))}{', ...' * (len(unused) > 20)}"
+        if unused
+        else "no other columns",
     )
     return chosen
 
@@ -150,7 +155,7 @@ def _is_header(first_row: Sequence[str], below: Sequence[Sequence[str]], wanted:
         raise InputError(
             f"{name}:1: cannot tell whether the first row is a header: {first}. {reason}. {_NAME_OR_STATE}"
         )
-    logger.debug("%s: the first row is taken as a header: %s", name, ", ".join(first_row))
+    logger.debug("%s: the first row is taken as a header: %s", name, ", ".join(first_row)[:1000])
     return True
 
 

@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, BinaryIO, cast
 
@@ -19,6 +20,8 @@ from transencoder.pairs.rows import BadRow
 logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
+_MOST_LINE_BYTES = 1 << 25
+"""Of a row: a gzip file of 3 MB can be a line of gigabytes."""
 _CONTAINERS = {
     codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
@@ -99,8 +102,13 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         """Yield each line's text."""
         with source_faults(self.name):
-            for raw in self._stream:
+            for raw in iter(partial(self._stream.readline, _MOST_LINE_BYTES + 1), b""):
                 self.number += 1
+                if len(raw) > _MOST_LINE_BYTES:
+                    raise InputError(
+                        f"{self.name}:{self.number}: a line of more than {_MOST_LINE_BYTES:,} bytes. A row must be "
+                        "shorter. Is it a text file, and does each row end with LF?"
+                    )
                 self.ending = "\r\n" if raw.endswith(b"\r\n") else "\n" if raw.endswith(b"\n") else ""
                 body = raw[: len(raw) - len(self.ending)]
                 if self.number == 1:

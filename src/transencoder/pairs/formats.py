@@ -15,7 +15,7 @@ from datasets import Dataset
 from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
-from transencoder.pairs.columns import Wanted, choose_columns, split_header
+from transencoder.pairs.columns import MOST_FIELDS, Wanted, choose_columns, split_header
 from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
 
@@ -142,7 +142,7 @@ def _split_lines(lines: Lines, separator: str | None) -> Iterator[Row | BadRow]:
             reason = "a carriage return (CR) without a line feed inside the row"
             yield BadRow(lines.number, reason, _CR_ADVICE, line)
         else:
-            yield Row(lines.number, [line] if separator is None else line.split(separator))
+            yield Row(lines.number, [line] if separator is None else line.split(separator, MOST_FIELDS))
 
 
 def _csv_rows(lines: Lines) -> Iterator[Row | BadRow]:
@@ -163,8 +163,13 @@ def _csv_rows(lines: Lines) -> Iterator[Row | BadRow]:
 def _csv_fault(error: csv.Error, number: int, lines: Lines) -> BadRow:
     reason = str(error)
     if "unexpected end of data" in reason or "field limit" in reason:
+        what = (
+            "a quote is opened in this row and"
+            if "end" in reason
+            else "a field of this row is too long, as if a quote were"
+        )
         raise InputError(
-            f"{lines.name}:{number}: a quote is opened in this row and not closed by line {lines.number:,} "
+            f"{lines.name}:{number}: {what} not closed by line {lines.number:,} "
             f"({reason}). {_CSV_ADVICE}. Correct the row: what follows it cannot be told apart, so it cannot "
             "be skipped."
         )

@@ -68,31 +68,34 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
     """
     path = _checked(run_folders, Path(output))
     runs = [Evidence(Path(folder), results.read_result(folder)) for folder in run_folders]
-    compared = [run.result for run in runs]
-    if not set.intersection(*map(_measured_on, compared)):
-        logger.warning("these runs have no test and no dev set in common: their scores cannot be compared")
-    plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
-    metrics = [
-        record.get("metric", result["metric"]) for result in compared for record in result["data"]["tests"].values()
-    ]
-    values = {
-        "names": _names([run.folder for run in runs]),
-        "titles": [title_of(result) for result in compared],
-        "facts": [run_facts(result) for result in compared],
-        "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
-        "tables": score_tables(runs),
-        "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
-        "differences": [
-            ("settings", "Settings that differ", differing_settings(compared)),
-            ("data", "Data that differ", differing(compared, words.data_sets)),
-            ("environment", "Environments that differ", differing(compared, words.environment_of)),
-        ],
-        "plots": plots,
-        "plot_folder": f"{path.stem}-plots",
-    }
     try:
-        values["drawings"] = write_plots(plots, path.with_name(f"{path.stem}-plots"))
-        write_html(path, words.render("comparison.html.jinja", values))
+        with results.faults_of(runs):
+            compared = [run.result for run in runs]
+            if not set.intersection(*map(_measured_on, compared)):
+                logger.warning("these runs have no test and no dev set in common: their scores cannot be compared")
+            plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
+            metrics = [
+                record.get("metric", result["metric"])
+                for result in compared
+                for record in result["data"]["tests"].values()
+            ]
+            values = {
+                "names": _names([run.folder for run in runs]),
+                "titles": [title_of(result) for result in compared],
+                "facts": [run_facts(result) for result in compared],
+                "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
+                "tables": score_tables(runs),
+                "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
+                "differences": [
+                    ("settings", "Settings that differ", differing_settings(compared)),
+                    ("data", "Data that differ", differing(compared, words.data_sets)),
+                    ("environment", "Environments that differ", differing(compared, words.environment_of)),
+                ],
+                "plots": plots,
+                "plot_folder": f"{path.stem}-plots",
+            }
+            values["drawings"] = write_plots(plots, path.with_name(f"{path.stem}-plots"))
+            write_html(path, words.render("comparison.html.jinja", values))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
     return path
@@ -237,7 +240,7 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
     """
     path = Path(output)
     recipes: dict[str, list[tuple[str, Result]]] = {}
-    unfinished = []
+    runs, unfinished = [], []
     for folder in (Path(folder) for folder in run_folders):
         shown = _shown_folder(folder, path.parent)
         try:
@@ -245,8 +248,10 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
         except RunError:
             unfinished.append((shown, _state(folder)))
             continue
-        recipes.setdefault(result.get("recipe") or folder.resolve().name, []).append((shown, result))
-    sections = [(recipe, *_recipe_section(runs)) for recipe, runs in recipes.items()]
+        runs.append(Evidence(folder, result))
+        recipes.setdefault(str(result.get("recipe") or folder.resolve().name), []).append((shown, result))
+    with results.faults_of(runs):
+        sections = [(recipe, *_recipe_section(of_recipe)) for recipe, of_recipe in recipes.items()]
     return words.write_page(path, words.render("results.md.jinja", {"sections": sections, "unfinished": unfinished}))
 
 

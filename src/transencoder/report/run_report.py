@@ -1,6 +1,5 @@
 """What is written of a finished run, from its records alone: report.html, its plots, report.md, and models' cards."""
 
-import re
 from itertools import combinations
 from pathlib import Path, PurePath
 from typing import Any
@@ -11,16 +10,13 @@ from scipy.stats import rankdata
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
-from transencoder.models import hub_id
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, verdict_of
 from transencoder.results import Evidence, Sample, StudentLabels
-from transencoder.runs import atomic_write_bytes, atomic_write_text
-
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+from transencoder.runs import atomic_write_bytes
 
 _N_SHOWN = 60
 """Pairs on which the models disagree."""
@@ -29,8 +25,12 @@ Values = dict[str, Any]
 """What a template needs, by the names that it has there."""
 
 
-def write_report(run_folder: str | Path) -> Path:
+def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
     """Write report.html, `plots` with a PNG of each of its plots, and report.md into the run folder.
+
+    Args:
+        run_folder: The run's.
+        result: Its record; None: what is in its result.json.
 
     Returns:
         The path of report.html.
@@ -39,15 +39,16 @@ def write_report(run_folder: str | Path) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     folder = Path(run_folder)
-    result = results.read_result(folder)
+    result = result or results.read_result(folder)
     evidence = Evidence(folder, result)
-    if "intervals" not in result:  # of an earlier version
-        result["intervals"] = results.drawn_intervals(evidence)
-    values, drawn = _page(evidence)
-    values["drawings"] = write_plots(drawn, folder / PLOTS)
-    write_html(folder / "report.html", words.render("run.html.jinja", values))
-    (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
-    atomic_write_text(folder / "report.md", report_text(result))
+    with results.faults_of([evidence]):
+        if "intervals" not in result:  # of an earlier version
+            result["intervals"] = results.drawn_intervals(evidence)
+        values, drawn = _page(evidence)
+        values["drawings"] = write_plots(drawn, folder / PLOTS)
+        write_html(folder / "report.html", words.render("run.html.jinja", values))
+        (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
+        write_html(folder / "report.md", report_text(result))
     return folder / "report.html"
 
 
@@ -193,35 +194,6 @@ def disagreements_of(sample: Sample) -> Values:
     return {"models": models, "n_pairs": n_pairs, "correlations": correlations, "pairs": pairs}
 
 
-def model_card(result: Result, form: Form) -> str:
-    """Write the README.md of one of the run's models: what a user must know before relying on it.
-
-    Args:
-        result: The run's record.
-        form: Which one.
-
-    Returns:
-        Markdown with a YAML head, as the hub reads it.
-    """
-    kind, record = results.training_data(result)
-    rows = scores.score_rows(result, with_dev=True)
-    values = {
-        "result": result,
-        "form": form,
-        "base_models": _base_models(result, form),
-        "kind": kind,
-        "record": record,
-        "metrics": words.metric_titles(row.metric for row in rows),
-        "rows": [
-            (row.name, number(row.start), number(row.trained[form]), words.gain(row.trained[form], row.start))
-            for row in rows
-        ],
-        "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
-        "notes": notes_of(result),
-    }
-    return words.render("card.md.jinja", values)
-
-
 def notebook_html(result: Result, folder: str) -> str:
     """Return HTML of a result at a glance, for notebooks."""
     values = {
@@ -233,13 +205,3 @@ def notebook_html(result: Result, folder: str) -> str:
         "forms": list(result["best"]),
     }
     return words.render("notebook.html.jinja", values)
-
-
-def _base_models(result: Result, form: Form) -> list[str]:
-    """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
-    config = result["config"]
-    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
-    starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
-    hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
-    ids = [hub_id(start).partition("@")[0] for start in hub_ids]
-    return [name for name in ids if _HUB_ID.fullmatch(name)]

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from transencoder import results
 from transencoder.configs import Form
+from transencoder.errors import number
 from transencoder.metrics import includes_zero
 from transencoder.records import FORM_TITLES, Interval, Result
 from transencoder.report.scores import summary_rows
@@ -52,19 +53,51 @@ def verdict_of(result: Result) -> str:
     Without labels a run can be seen to have failed, not to have succeeded.
     """
     compared = {form: found[0] for form in results.forms_of(result) if (found := comparisons(result, form))}
-    criteria = result.get("criteria", {})
-    before, after = (criteria.get(name, {}).get("self_retrieval") for name in ("start", "bi"))
+    retrieval = retrieval_of(result)
     values = {
         "compared": compared,
         "better": [form for form, each in compared.items() if each.finding == "better"],
         "open_forms": [form for form, each in compared.items() if each.finding == "open"],
         "is_measured": any(each.finding != "unmeasured" for each in compared.values()),
-        "retrieval": (before, after),
-        "has_fallen": before is not None and after is not None and before - after > FALLEN_RETRIEVAL,
-        "cross_is_weak": results.looks_weak(criteria.get("cross", {})) or forgot_its_pairs(result),
+        "retrieval": retrieval,
+        "has_fallen": has_fallen(*retrieval),
+        "cross_is_weak": cross_is_weak(result),
     }
     sentence = render("verdict.txt.jinja", values)
     return sentence[0].upper() + sentence[1:]
+
+
+def rejection_of(result: Result, form: Form) -> str | None:
+    """Say, as the end of a sentence, why one of a run's models should not be used; None: nothing speaks against it."""
+    first = next(iter(comparisons(result, form)), None)
+    if first is not None and first.finding == "worse":
+        return f"{first.where} it has {number(first.trained)}, and its base model {number(first.start)}"
+    is_unmeasured = first is None or first.finding == "unmeasured"
+    if form == "cross" and is_unmeasured and cross_is_weak(result):
+        return "it did not learn its teacher's ranking of the training pairs"
+    retrieval = retrieval_of(result)
+    if form == "bi" and is_unmeasured and has_fallen(*retrieval):
+        return (
+            "from half of its words it finds a sentence less often than its base model (mean reciprocal rank "
+            f"{number(retrieval[1])} against {number(retrieval[0])})"
+        )
+    return None
+
+
+def cross_is_weak(result: Result) -> bool:
+    """Check whether the cross-encoder did not learn what its teacher says, as far as pairs without labels show it."""
+    return results.looks_weak(result.get("criteria", {}).get("cross", {})) or forgot_its_pairs(result)
+
+
+def retrieval_of(result: Result) -> tuple[float | None, float | None]:
+    """Return the self-retrieval of the base model and of the bi-encoder, where it was measured."""
+    before, after = (result.get("criteria", {}).get(name, {}).get("self_retrieval") for name in ("start", "bi"))
+    return before, after
+
+
+def has_fallen(before: float | None, after: float | None) -> bool:
+    """Check whether self-retrieval fell so far that the bi-encoder is likely worse than its base model."""
+    return before is not None and after is not None and before - after > FALLEN_RETRIEVAL
 
 
 def forgot_its_pairs(result: Result) -> bool:

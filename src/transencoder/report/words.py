@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,11 +15,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from transencoder import results
-from transencoder.errors import ABSENT, InputError, number, plural, shown_source
+from transencoder.errors import ABSENT, InputError, number, plural, shown_source, visible
+from transencoder.files import make_folder
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
-from transencoder.runs import atomic_write_text
+from transencoder.runs import atomic_write_bytes
 from transencoder.settings import Setting, settings_of
 
 NONE = "none"
@@ -38,23 +40,23 @@ _SHOWN_ELSEWHERE = {"output", "pairs", "sentences", "documents", "dev", "tests",
 _NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "workers", "report_to"}
 """Settings that change no number."""
 
-_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
+_ACTS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(")
+"""What begins HTML, or the address of a link, in Markdown."""
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """Fill a template; in HTML every text that is not `Markup` is escaped, and what could hide in it made visible."""
-    return _environment(template.endswith(".html.jinja")).get_template(template).render(**values)
+    """Fill a template; in HTML and Markdown every text that is not `Markup` is escaped, and all of it made visible."""
+    return _environment(template.split(".")[-2]).get_template(template).render(**values)
 
 
 @cache
-def _environment(is_html: bool) -> Environment:
+def _environment(form: str) -> Environment:
     loader = PackageLoader("transencoder.report")
     environment = Environment(
         loader=loader,
-        autoescape=is_html,
+        autoescape=form == "html",
         undefined=StrictUndefined,
-        finalize=_visible if is_html else None,
+        finalize={"html": _visible, "md": in_markdown}.get(form),
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -67,12 +69,13 @@ def _environment(is_html: bool) -> Environment:
         "gold_or": gold_or,
         "number": number,
         "plural": plural,
-        "quoted": json.dumps,
+        "quoted": lambda text: Markup(json.dumps(text)),
         "share_of": _share_of,
         "shown": _shown,
-        "table": lambda rows, header: "\n".join(markdown_table(header, rows)),
+        "table": lambda rows, header: Markup("\n".join(markdown_table(header, rows))),
         "ticked": _ticked,
         "title_of": FORM_TITLES.__getitem__,
+        "verbatim": lambda text: Markup(_line(text)),
     }
     functions = (
         all_settings,
@@ -95,8 +98,18 @@ def _environment(is_html: bool) -> Environment:
 
 
 def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
-    """Put a replacement character in the place of each character that does not show."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else _INVISIBLE.sub("\ufffd", value)
+    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
+
+
+def in_markdown(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
+    """Return a text as one line of Markdown in which no HTML and no link begins; `Markup` and numbers as they are."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return _ACTS.sub(lambda found: {"<": "&lt;", "(": "&#40;"}[found[0]], _line(value))
+
+
+def _line(text: str) -> str:
+    return visible(re.sub("[\r\n]+", " ", text))
 
 
 def _shown(value: float, form: str) -> str:
@@ -120,7 +133,7 @@ def _direction(gain: float, interval: Interval | None) -> str:
 
 def _ticked(text: str) -> Markup:
     """Return escaped text in which what stands between backticks is code, as in Markdown."""
-    parts = _visible(text).split("`")
+    parts = visible(text).split("`")
     return Markup("").join(
         Markup("<code><bdi>{}</bdi></code>").format(part) if position % 2 else escape(part)
         for position, part in enumerate(parts)
@@ -133,9 +146,9 @@ def _digest(content: str) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table whose first column is text and the others numbers."""
+    """Return the lines of a Markdown table whose first column is text and the others numbers; cells are escaped."""
     rule = ["---"] + ["---:"] * (len(header) - 1)
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    escaped = [[in_markdown(cell).replace("|", "\\|") for cell in row] for row in rows]
     return [f"| {' | '.join(cells)} |" for cells in (header, rule, *escaped)]
 
 
@@ -146,8 +159,8 @@ def write_page(path: Path, text: str) -> Path:
         InputError: It cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_text(path, text)
+        make_folder(path.parent)
+        atomic_write_bytes(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
     return path
@@ -322,7 +335,7 @@ def in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
 def reproduce_command(result: Result) -> str:
     """Return the command that makes the run again."""
     own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
-    return f"transencoder recipes run {result.get('recipe') or own} --output NEW_FOLDER"
+    return f"transencoder recipes run {shlex.quote(result.get('recipe') or own)} --output NEW_FOLDER"
 
 
 def environment_of(result: Result) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import json
 import math
 import numbers
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,20 +18,42 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import Any, TypeAlias, TypedDict
+from types import UnionType
+from typing import Any, TypeAlias, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
-from transencoder.errors import InputError, RunError, TransencoderError, reason_of
+from transencoder.errors import InputError, RunError, TransencoderError, reason_of, shorten
 from transencoder.files import sync, whole_file
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
-_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-# Rust (safetensors, tokenizers) and C++ (torch, arrow) hand on the system's words, not its number.
-_WORDS = ("No space left on device", "Disk quota exceeded", "os error 28", "os error 122")
-# torch.save hides the reason; it is believed to be a full disk only where little space is left.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Rust (safetensors, tokenizers) hands on the system's number in words, C++ (torch, arrow) its words.
+_NUMBER = re.compile(r"\(os error (\d+)\)")
+_FULL_WORDS = ("No space left on device", "Disk quota exceeded")
+# torch.save hides the reason.
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
+_MEMORY_WORDS = ("allocate memory", "out of memory")
 _LITTLE_BYTES = 16 * 2**20
 _PLENTY_BYTES = 2**30
+
+_TORCH_REMEDY = "torch could not write a file: a quota, a limit on the size of files (`ulimit -f`), or a faulty disk"
+_REMEDIES = {
+    errno.EIO: "the disk, or the network to it, has a fault",
+    errno.ESTALE: "the disk, or the network to it, has a fault",
+    errno.EROFS: "the file system is read-only",
+    errno.EFBIG: "a limit on the size of files is below what is written: `ulimit -f` shows and raises it",
+    errno.EMFILE: "a limit on open files is too low: `ulimit -n` shows and raises it",
+    errno.ENFILE: "the machine has too many files open",
+    errno.ENOMEM: "memory is short: take smaller batches, or end other processes",
+    errno.EACCES: "the file or its folder is not yours",
+    errno.EPERM: "the file or its folder is not yours",
+    errno.EEXIST: "a file stands where a folder belongs: move it away",
+    errno.EISDIR: "a folder stands where a file belongs: move it away",
+    errno.ENOTDIR: "a file stands where a folder belongs: move it away",
+    errno.ENAMETOOLONG: "the name is too long for the file system",
+    errno.ELOOP: "symbolic links point at each other",
+}
+"""What the system refuses, by its number -> what that means, and what helps; any other number may be our mistake."""
 
 _OWN_HASH = "sha256"
 """Name, in a record, of the sha256 (hex) of the rest of it."""
@@ -130,8 +153,12 @@ def write_checked_json(path: Path, content: Mapping[str, object]) -> None:
     atomic_json(path, {**content, _OWN_HASH: _hash_of(recorded)})
 
 
-def read_checked_json(path: Path) -> dict[str, Any]:
-    """Return the content of a record, after checking that it is what was written.
+def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
+    """Return the content of a record, after checking that it is what was written, and a record of its kind.
+
+    Args:
+        path: Of the file.
+        shape: What is relied on, as for `check_shape`; there may be more.
 
     Raises:
         FileNotFoundError: There is none.
@@ -139,18 +166,39 @@ def read_checked_json(path: Path) -> dict[str, Any]:
     """
     try:
         content = json.loads(path.read_bytes())
+        check_shape(content, dict, str(path))
+        own_hash = content.pop(_OWN_HASH, None)
+        if (own_hash is not None or content.get("format", 1) != 1) and own_hash != _hash_of(content):
+            raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
+        check_shape(content, shape, str(path))
     except FileNotFoundError:
         raise
     except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
-    if not isinstance(content, dict):
-        raise DamagedError(f"{path} is no record")
-    own_hash = content.pop(_OWN_HASH, None)
-    if own_hash is None and content.get("format", 1) == 1:
-        return content
-    if own_hash != _hash_of(content):
-        raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
-    return content
+    return content  # type: ignore[no-any-return]
+
+
+def check_shape(value: Any, shape: Any, where: str) -> None:
+    """Check that a value from JSON has a shape: a TypedDict, `list[...]`, `dict[str, ...]`, or what `isinstance` takes.
+
+    Raises:
+        DamagedError: It has another; the message begins with `where`.
+    """
+    kind, inner = (shape, ()) if isinstance(shape, UnionType) else (get_origin(shape) or shape, get_args(shape))
+    if is_typeddict(shape):
+        kind = dict
+    if kind is not Any and not isinstance(value, kind):
+        raise DamagedError(f"{where} is {shorten(value)}, and should be {getattr(kind, '__name__', kind)}")
+    if is_typeddict(shape):
+        for name, part in get_type_hints(shape).items():
+            if name in value:
+                check_shape(value[name], part, f"{where}: {name}")
+            elif name in shape.__required_keys__:
+                raise DamagedError(f"{where} has no {name}")
+    elif inner and kind in (dict, list):
+        places: Iterable[tuple[object, Any]] = value.items() if kind is dict else enumerate(value, 1)
+        for place, each in places:
+            check_shape(each, inner[-1], f"{where}: {place}")
 
 
 def _hash_of(content: Json) -> str:
@@ -182,6 +230,10 @@ class Checksum(TypedDict):
     sha256: str
     size: int
     """Bytes."""
+
+
+class NoSpaceError(RunError):
+    """A disk is full; the message says which."""
 
 
 class DamagedError(RunError):
@@ -251,49 +303,64 @@ def disk_full_explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        explained = disk_full_error(error, folder)
-        if explained is None:
+        explained = system_error(error, folder)
+        if not isinstance(explained, NoSpaceError):
             raise
         raise explained from error
 
 
-def disk_full_error(error: BaseException, folder: Path) -> RunError | None:
-    """Return the `RunError` for an error that a full disk caused, its causes looked at too, or None for any other.
+def system_error(error: BaseException, folder: Path | None = None) -> RunError | None:
+    """Return the `RunError` for what the system refused: space, memory, a file; its causes are looked at too.
 
-    The folder, where the run was writing, is blamed unless the error or the free space says otherwise.
+    Args:
+        error: What was raised; None is returned for any other.
+        folder: Where was written; it is blamed for a full disk unless the error or the free space says otherwise.
     """
     if isinstance(error, TransencoderError) or not isinstance(error, Exception):
         return None
     cause: BaseException | None = error
-    while cause is not None and not _is_disk_full(cause, folder):
+    while cause is not None:
+        if (refused := _refused(cause, folder)) is not None:
+            return refused
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    if cause is None:
+    return None
+
+
+def _refused(error: BaseException, folder: Path | None) -> RunError | None:
+    text = str(error)
+    number = error.errno if isinstance(error, OSError) else int(found[1]) if (found := _NUMBER.search(text)) else None
+    is_torch = any(words in text for words in _TORCH_WORDS)
+    is_short = is_torch and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
+    if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):
+        full = _full_folder(error, folder)
+        return NoSpaceError(
+            f"no space is left {'where the output goes' if full is None else _space(full)}; "
+            "what was finished is kept; free some space there and run the same command again: it goes on."
+        )
+    is_torchs = isinstance(error, RuntimeError) and any(words in text for words in _MEMORY_WORDS)
+    if isinstance(error, MemoryError) or is_torchs:
+        number = errno.ENOMEM
+    remedy = _REMEDIES.get(number or 0) or (_TORCH_REMEDY if is_torch else None)
+    if remedy is None:
         return None
-    full = _full_folder(cause, folder)
     return RunError(
-        f"no space is left for {full} ({_free_bytes(full) / 2**20:,.1f} MiB free); "
-        "what was finished is kept; free some space there and run the same command again: it goes on."
+        f"{reason_of(error)}: {remedy}; what was finished is kept; solve that and run the same command again."
     )
 
 
-def _is_disk_full(error: BaseException, folder: Path) -> bool:
-    if isinstance(error, OSError) and error.errno in _ERRNOS:
-        return True
-    text = str(error)
-    if any(words in text for words in _WORDS):
-        return True
-    return any(words in text for words in _TORCH_WORDS) and _free_bytes(folder) < _LITTLE_BYTES
-
-
-def _full_folder(error: BaseException, folder: Path) -> Path:
+def _full_folder(error: BaseException, folder: Path | None) -> Path | None:
     """Return the folder to blame: the error's own, else the run's, unless only another is short of space."""
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return _existing(Path(error.filename).absolute().parent)
-    if _free_bytes(folder) > _PLENTY_BYTES:
+    if folder is not None and _free_bytes(folder) > _PLENTY_BYTES:
         for other in (Path(tempfile.gettempdir()), Path("/dev/shm")):
             if other.is_dir() and _free_bytes(other) < _LITTLE_BYTES:
                 return other
     return folder
+
+
+def _space(folder: Path) -> str:
+    return f"for {folder} ({_free_bytes(folder) / 2**20:,.1f} MiB free)"
 
 
 def _free_bytes(folder: Path) -> int:

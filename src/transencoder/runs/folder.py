@@ -15,13 +15,14 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from transencoder.errors import InputError, RunError, RunInUseError, plural
-from transencoder.files import TEMPORARY, remove_folder, remove_temporary, sync
+from transencoder.errors import InputError, RunError, RunInUseError, plural, reason_of
+from transencoder.files import TEMPORARY, make_folder, remove_folder, remove_temporary, sync
 from transencoder.runs.files import (
     DamagedError,
     atomic_json,
+    atomic_write_bytes,
     atomic_write_text,
     canonical_json,
     read_checked_json,
@@ -44,6 +45,25 @@ _held: set[int] = set()
 """The descriptors of this process's locks."""
 
 _logger = logging.getLogger(__name__)
+
+
+class _Environment(TypedDict):
+    """What is relied on of `environment.json`."""
+
+    method: str
+    time: NotRequired[str]
+
+
+class _StageOfResult(TypedDict):
+    name: str
+    key: str
+
+
+class _Finished(TypedDict):
+    """What is relied on of any run's `result.json`."""
+
+    stages: list[_StageOfResult]
+    recipe_sha256: NotRequired[str]
 
 
 def take_lock(folder: Path) -> int:
@@ -127,7 +147,7 @@ def _refusal(folder: Path, content: bytes) -> str:
     try:
         holder = json.loads(content)
         who = f"process {holder['pid']} on {holder['host']} since {holder['started']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         who = "another process that is just starting"
     return (
         f"{folder} is in use by {who}; one process at a time may work on a run; "
@@ -148,23 +168,24 @@ def _close_in_child() -> None:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Tell whether a folder is a run, one that was killed while it was being made included."""
+    """Tell whether a folder is a run, one included that lost a file or was killed while it was being made."""
     folder = Path(folder)
     if not folder.is_dir():
         return False
     names = set(os.listdir(folder))
     own = {LOCK_NAME, RECIPE_NAME, ENVIRONMENT_NAME, RESULT_NAME, LOG_NAME, STAGES_NAME}
     foreign = {name for name in names - own if not name.startswith(TEMPORARY)}
-    return {RECIPE_NAME, ENVIRONMENT_NAME} <= names or (LOCK_NAME in names and not foreign)
+    if {RECIPE_NAME, ENVIRONMENT_NAME} <= names or {LOCK_NAME, LOG_NAME, STAGES_NAME} <= names:
+        return True
+    return LOCK_NAME in names and not foreign
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """Return what a run ran on when it was last opened, and its method; empty where it is not recorded."""
+    """Return what a run ran on when it was last opened, and its method; empty where no record can be read."""
     try:
-        environment = json.loads((folder / ENVIRONMENT_NAME).read_bytes())
-    except (OSError, ValueError):
+        return read_checked_json(folder / ENVIRONMENT_NAME, _Environment)
+    except (FileNotFoundError, DamagedError):
         return {}
-    return environment if isinstance(environment, dict) else {}
 
 
 def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
@@ -174,9 +195,9 @@ def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict
     """
     folder = Path(folder)
     try:
-        result = read_checked_json(folder / RESULT_NAME)
+        result = read_checked_json(folder / RESULT_NAME, _Finished)
         expected = expected_hash or own_recipe_hash(folder)
-    except (OSError, ValueError, InputError, DamagedError):
+    except (FileNotFoundError, DamagedError):
         return None
     return result if result.get("recipe_sha256") == expected else None
 
@@ -188,15 +209,23 @@ def recipe_hash(method: str, recipe_toml: str) -> str:
         InputError: when the recipe is not TOML.
     """
     try:
-        recipe = tomllib.loads(recipe_toml)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the recipe is not TOML ({error}); correct it at that place.") from error
-    return sha256(canonical_json({"method": method, "recipe": recipe}, "recipe").encode()).hexdigest()
+        recipe = canonical_json({"method": method, "recipe": tomllib.loads(recipe_toml)}, "recipe")
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the recipe is not TOML ({reason_of(error)}); correct it at that place.") from error
+    return sha256(recipe.encode()).hexdigest()
 
 
 def own_recipe_hash(folder: Path) -> str:
-    """Return the hash of the recipe that a run folder holds."""
-    return recipe_hash(read_environment(folder).get("method", ""), (folder / RECIPE_NAME).read_text("utf-8"))
+    """Return the hash of the recipe that a run folder holds.
+
+    Raises:
+        DamagedError: The recipe, or the method's name in `environment.json`, cannot be read.
+    """
+    try:
+        method = read_checked_json(folder / ENVIRONMENT_NAME, _Environment)["method"]
+        return recipe_hash(method, (folder / RECIPE_NAME).read_text("utf-8"))
+    except (OSError, ValueError, InputError) as error:
+        raise DamagedError(f"{folder} does not say its recipe ({reason_of(error)})") from error
 
 
 def take_folder(folder: Path) -> int:
@@ -206,7 +235,7 @@ def take_folder(folder: Path) -> int:
         RunError: when another process holds it, or it is neither empty nor a run.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise
@@ -221,13 +250,13 @@ def take_folder(folder: Path) -> int:
 
 def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str]) -> None:
     """Write a locked run's recipe and environment, and set another recipe's result, with its outputs, aside."""
-    (folder / STAGES_NAME).mkdir(exist_ok=True)
+    make_folder(folder / STAGES_NAME)
     for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_temporary(parent)
     own_hash = recipe_hash(environment["method"], recipe_toml)
     write_log(folder, "run_opened", {"recipe_sha256": own_hash, "environment": environment})
     try:
-        if read_checked_json(folder / RESULT_NAME).get("recipe_sha256") != own_hash:
+        if read_checked_json(folder / RESULT_NAME, _Finished).get("recipe_sha256") != own_hash:
             set_result_aside(folder, outputs, "is another recipe's")
     except FileNotFoundError:
         pass
@@ -250,7 +279,7 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
     if (previous / RESULT_NAME).exists():
         remove_folder(previous)
-    previous.mkdir(exist_ok=True)
+    make_folder(previous)
     _logger.warning(
         "%s %s: it is moved to %s with its models and report; finished stages are kept and reused",
         result,
@@ -260,10 +289,11 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     for name in outputs:
         if (folder / name).exists():
             os.replace(folder / name, previous / name)
-    if (folder / RECIPE_NAME).exists():
-        atomic_write_text(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_text(encoding="utf-8"))
+    if (folder / RECIPE_NAME).is_file():
+        atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())
     os.replace(result, previous / RESULT_NAME)
-    sync(folder)
+    for place in (previous, folder):  # in this order: what has left the one is in the other
+        sync(place)
     write_log(folder, "result_set_aside", {})
 
 

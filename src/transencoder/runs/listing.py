@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from transencoder.errors import InputError, RunError
+from transencoder.errors import RunError
 from transencoder.files import TEMPORARY, remove_folder, remove_temporary
 from transencoder.runs import folder as run_folder
-from transencoder.runs.files import folder_bytes
-from transencoder.runs.log import read_log, write_log
+from transencoder.runs.files import DamagedError, folder_bytes
+from transencoder.runs.log import LOG_NAME, read_log, write_log
 from transencoder.runs.records import CHECKPOINTS_NAME, RECORD_NAME, STAGES_NAME
 
 _MAX_DEPTH = 4
@@ -95,7 +95,7 @@ def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = F
         dry_run: only say what would go.
 
     Raises:
-        RunError: when the folder is no run, or a process is working on it.
+        RunError: when the folder is no run, a process is working on it, or its recipe cannot be read.
     """
     folder = Path(folder)
     if not run_folder.is_run(folder):
@@ -132,15 +132,26 @@ def _used_stage_keys(folder: Path) -> set[str]:
     """Return the keys of the stages that the result names or, without one, that the recipe has asked for."""
     result = run_folder.read_result(folder)
     if result is not None:
-        return {stage["key"] for stage in result.get("stages", [])}
-    try:
-        own_hash = run_folder.own_recipe_hash(folder)
-    except (OSError, ValueError, InputError):
+        return {stage["key"] for stage in result["stages"]}
+    if not any((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}")):
         return set()
-    keys, is_own = set(), False
+    try:
+        return _asked_for(folder, run_folder.own_recipe_hash(folder))
+    except DamagedError as error:
+        raise RunError(
+            f"{error}: which of its stages are used is not known; run its command again, or remove all (--everything)."
+        ) from error
+
+
+def _asked_for(folder: Path, recipe_hash: str) -> set[str]:
+    keys: set[str] | None = None
+    is_own = False
     for entry in read_log(folder):
         if entry["event"] == "run_opened":
-            is_own = entry["recipe_sha256"] == own_hash
-        elif is_own and entry["event"] in ("stage_started", "stage_reused"):
-            keys.add(entry["key"])
+            is_own = entry.get("recipe_sha256") == recipe_hash
+            keys = keys or set() if is_own else keys
+        elif is_own and keys is not None and entry["event"] in ("stage_started", "stage_reused"):
+            keys.add(entry.get("key", ""))
+    if keys is None:
+        raise DamagedError(f"{folder / LOG_NAME} does not say when its recipe was run")
     return keys

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from transencoder.errors import InputError
-from transencoder.runs.files import disk_full_explained, plain, readable
+from transencoder.runs.files import DamagedError, check_shape, disk_full_explained, plain, readable
 
 LOG_NAME = "log.jsonl"
 
@@ -57,19 +57,32 @@ def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
         file.write(line.encode())
 
 
+class _Entry(TypedDict):
+    """What is relied on of a line."""
+
+    time: str
+    event: str
+    key: NotRequired[str]
+    """Of the stage that it is about."""
+    recipe_sha256: NotRequired[str]
+
+
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's log, oldest first, none without a log; a line that a crash cut off is left out."""
+    """Return the entries of a run's log, oldest first, none without a log; a damaged or cut-off line is left out."""
     path = Path(folder) / LOG_NAME
-    if not path.exists():
+    if not path.is_file():
         return []
     entries = []
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                entries.append(json.loads(line))
-            except ValueError:
+                entry = json.loads(line)
+                check_shape(entry, _Entry, "the line")
+                datetime.fromisoformat(entry["time"]).timestamp()
+                entries.append(entry)
+            except (ValueError, OverflowError, RecursionError, DamagedError):
                 if line.strip():
-                    _logger.debug("%s:%d was cut off by a crash and is left out", path, number)
+                    _logger.debug("%s:%d is no event, or was cut off by a crash, and is left out", path, number)
     return entries
 
 

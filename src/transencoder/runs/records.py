@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from transencoder.errors import InputError
 from transencoder.files import TEMPORARY, move_into_place, remove_folder, remove_temporary
@@ -25,6 +25,23 @@ STAGES_NAME = "stages"
 RECORD_NAME = "stage.json"
 CHECKPOINTS_NAME = "checkpoints"
 _STAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+
+
+class _Outputs(TypedDict):
+    """What is relied on of `stage.json` by whoever takes one of the files."""
+
+    outputs: dict[str, Checksum]
+
+
+class _Content(_Outputs):
+    """What is relied on of it by later stages."""
+
+    key: str
+    name: str
+    result: dict[str, Any]
+    started: str
+    seconds: int | float
+    environment: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +105,12 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
     """
     path = folder / RECORD_NAME
     try:
-        record = _as_record(folder, read_checked_json(path), reused=True)
+        record = _as_record(folder, read_checked_json(path, _Content), reused=True)
         if record.key != key:
             raise DamagedError(f"{path} belongs to another stage, {record.key}")
         check_files(folder, record.outputs)
     except FileNotFoundError:
         return None
-    except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
-        raise DamagedError(f"{path} is damaged ({error!r})") from error
     return record
 
 
@@ -107,8 +122,10 @@ def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None
     """
     folder = run_folder / STAGES_NAME / stage_folder_name(stage, key)
     try:
-        outputs = read_checked_json(folder / RECORD_NAME)["outputs"]
-    except FileNotFoundError:
+        outputs = read_checked_json(folder / RECORD_NAME, _Outputs)["outputs"]
+    except FileNotFoundError as error:
+        if folder.exists():  # stages that are cleaned away leave no folder
+            raise DamagedError(f"{folder / RECORD_NAME} is missing") from error
         return None
     if name not in outputs:
         return None

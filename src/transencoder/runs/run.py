@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from transencoder.errors import RunError
-from transencoder.files import remove_folder
+from transencoder.files import make_folder, remove_folder
 from transencoder.runs import folder as run_folder
 from transencoder.runs.files import (
     DamagedError,
-    disk_full_error,
     disk_full_explained,
     plain,
+    system_error,
     write_checked_json,
 )
 from transencoder.runs.log import describe_environment, interrupted_seconds, now, read_log, write_log
@@ -31,6 +31,10 @@ from transencoder.runs.records import (
 from transencoder.runs.stages import stage_key
 
 Value = TypeVar("Value")
+
+_SEEN_SECONDS = 60.0
+"""By then NFS shows every rank what rank 0 wrote."""
+_LOOK_SECONDS = 0.1
 
 _logger = logging.getLogger(__name__)
 
@@ -51,6 +55,8 @@ class Ranks:
     """Returns when every rank has called it."""
     broadcast: Callable[[Any], Any] = field(default=lambda value: value)
     """Returns rank 0's value on every rank; all ranks call it."""
+    gather: Callable[[Any], list[Any]] = field(default=lambda value: [value])
+    """Returns all ranks' values, in their order, on every rank; all ranks call it."""
 
     def from_first(self, action: Callable[[], Value]) -> Value:
         """Run an action on rank 0 alone; every rank returns its value, or raises when it failed.
@@ -123,13 +129,19 @@ class Run:
             ranks: this process among several.
 
         Raises:
-            RunError: when another process holds the folder, it is no run, or its disk is full.
+            RunError: when another process holds the folder, it is no run, its disk is full, or ranks do not share it.
             InputError: when the recipe is not TOML.
         """
         run = cls(folder, method, ranks=ranks, stage_caches=stage_caches)
         run._recipe_hash = run_folder.recipe_hash(method, recipe_toml)
         run._outputs = outputs
         run.environment = ranks.from_first(lambda: run._prepare(recipe_toml, details))
+        if apart := [str(rank) for rank, shared in enumerate(ranks.gather(run._is_shared())) if not shared]:
+            run.close()
+            raise RunError(
+                f"{run.folder} is not the same folder for rank {', '.join(apart)} as for rank 0, whose record did not "
+                f"show there in {_SEEN_SECONDS:g} s; choose an output folder on a file system that all machines share."
+            )
         run_folder.warn_of_absent(run._stage_caches)
         return run
 
@@ -280,7 +292,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Log what ended the block, explain a full disk, and give the lock back."""
+        """Log what ended the block, explain what the system refused, and give the lock back."""
         try:
             if error is not None:
                 self._note_failure("run", error)
@@ -298,6 +310,15 @@ class Run:
                 raise
             return environment
 
+    def _is_shared(self) -> bool:
+        """Tell whether this rank sees in its folder what rank 0 wrote a moment ago; NFS shows it with a delay."""
+        end = time.monotonic() + _SEEN_SECONDS
+        while run_folder.read_environment(self.folder) != self.environment:
+            if time.monotonic() > end:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
     def _reuse_or_begin(self, name: str, key: str, folder: Path) -> StageRecord | None:
         """Return the record of a stage that is done and whole; else ready its folder and return None."""
         try:
@@ -309,7 +330,7 @@ class Run:
             record = None
         record = record or self._borrowed(name, key, folder)
         if record is None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             self.log("stage_started", name=name, key=key)
             return None
         drop_leftovers(folder)
@@ -340,9 +361,9 @@ class Run:
         self._log_quietly("run_finished")
 
     def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:
-        """Log a failure or a Ctrl-C, which the caller goes on raising; explain a full disk."""
+        """Log a failure or a Ctrl-C, which the caller goes on raising; explain what the system refused."""
         ending = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        explained = disk_full_error(error, self.folder)
+        explained = system_error(error, self.folder)
         self._log_quietly(f"{scope}_{ending}", **fields, error=repr(explained or error))
         if explained is not None:
             raise explained from error

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from datasets import Dataset
 from transencoder import progress
 from transencoder.configs import Pooling
 from transencoder.errors import InputError, reason_of, shorten
-from transencoder.files import TEMPORARY, remove_temporary, sync
+from transencoder.files import TEMPORARY, make_folder, remove_temporary, sync
 from transencoder.pairs import fingerprint
 from transencoder.runs import stage_key
 from transencoder.runs.files import (
@@ -193,9 +193,10 @@ def read_record(folder: Path) -> Record:
     """
     content = _content(folder)
     try:
-        check_files(folder, {name: content["files"][name] for name in (VECTORS_NAME, DOCUMENTS_NAME)})
+        with explained():
+            check_files(folder, {name: content["files"][name] for name in (VECTORS_NAME, DOCUMENTS_NAME)})
         approximation = content["approximation"]
-        return Record(
+        record = Record(
             recipe=Recipe(**content["recipe"]),
             model=content["model"],
             n_documents=content["n_documents"],
@@ -203,16 +204,33 @@ def read_record(folder: Path) -> Record:
             is_one_line=content["is_one_line"],
             approximation=None if approximation is None else Approximation(**approximation),
         )
-    except DamagedError as error:
-        raise InputError(f"{error}. {_AGAIN}") from error
+        _check_types(record, record.recipe, record.approximation)
+        return record
     except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
         raise InputError(f"{folder / _RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Refuse what is damaged inside the block, and say what to do."""
+    try:
+        yield
+    except DamagedError as error:
+        raise InputError(f"{error}. {_AGAIN}") from error
+
+
+def _check_types(*parts: object) -> None:
+    for part in parts:
+        for name, kind in get_type_hints(type(part)).items():
+            if kind is not VectorPrecision and not isinstance(value := getattr(part, name), kind):
+                raise TypeError(f"{name} is {shorten(value)}")
 
 
 def _content(folder: Path) -> dict[str, Any]:
     path = folder / _RECORD_NAME
     try:
-        content = read_checked_json(path)
+        with explained():
+            content = read_checked_json(path)
     except FileNotFoundError as error:
         is_begun = (folder / _DRAFT_NAME).exists()
         advice = "It was begun and not finished: run its `search build` again."
@@ -220,8 +238,6 @@ def _content(folder: Path) -> dict[str, Any]:
             f"{folder} is no index: it has no {_RECORD_NAME}. "
             f"{advice if is_begun else '`transencoder search build` makes one.'}"
         ) from error
-    except DamagedError as error:
-        raise InputError(f"{error}. {_AGAIN}") from error
     if content.get("kind") != _KIND:
         raise InputError(f"{path} is not of an index that transencoder made; give the folder of one")
     if content.get("format") not in _FORMATS or content["recipe"]["precision"] not in get_args(VectorPrecision):
@@ -329,7 +345,7 @@ def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     lock = take_lock(folder)
     try:
         remove_temporary(folder)

@@ -18,9 +18,10 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from transencoder import progress
 from transencoder.configs import Precision
-from transencoder.errors import InputError, shorten
+from transencoder.errors import InputError, reason_of, shorten
+from transencoder.runs.files import DamagedError
 from transencoder.scorers import Scorer
-from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, read_record
+from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, explained, read_record
 from transencoder.search.vectors import Embedder, Vectors, load_embedder, load_vectors
 
 logger = logging.getLogger(__name__)
@@ -166,8 +167,25 @@ def open_index(
             f"{embedder.name} has {embedder.fingerprint[:12]}: embeddings of different models cannot be compared. Give "
             "the model that it was built with (model, --model), or build it again"
         )
-    vectors = load_vectors(folder / VECTORS_NAME, recipe.precision, record.approximation)
-    return SearchIndex(record, vectors, Dataset.from_file(str(folder / DOCUMENTS_NAME)), embedder)
+    with explained():
+        n = record.n_documents
+        path, about = folder / VECTORS_NAME, record.approximation
+        vectors = load_vectors(path, recipe.precision, about, n=n, dimensions=recipe.dimensions)
+        documents = _load_documents(folder / DOCUMENTS_NAME, n, ["id"] * record.has_ids + ["text"])
+    return SearchIndex(record, vectors, documents, embedder)
+
+
+def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
+    try:
+        documents = Dataset.from_file(str(path))
+        documents.data.validate(full=True)
+    except (OSError, ValueError) as error:  # Arrow's are both
+        raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
+    has = {name: feature.dtype for name, feature in documents.features.items()}
+    n_absent = sum(column.null_count for column in documents.data.columns)
+    if has != dict.fromkeys(columns, "string") or len(documents) != n or n_absent:
+        raise DamagedError(f"{path} does not hold {n} documents as {' and '.join(columns)}")
+    return documents
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from transencoder import progress
 from transencoder.configs import Pooling, Precision
 from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
-from transencoder.errors import InputError
+from transencoder.errors import InputError, reason_of
 from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.runs.files import DamagedError
 from transencoder.scorers import BiScorer
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,16 @@ _RECALL = 0.99
 _SAMPLED_QUERIES = 256
 _NEIGHBOURS = 10
 _TIE = 1e-6
+_KINDS = {
+    ("float32", False): b"IxFI",
+    ("float32", True): b"IwFl",
+    ("int8", False): b"IxSQ",
+    ("int8", True): b"IwSq",
+    ("binary", False): b"IBxF",
+}
+"""Precision, and whether there are clusters -> how faiss's file begins."""
+_HEADERS = 1 << 10
+"""Bytes of a file that are no embedding, range, row or cluster: some 300."""
 _RESCORED = 10
 """Times as many candidates as are asked for."""
 
@@ -228,10 +239,63 @@ class Vectors:
         (faiss.write_index_binary if self.precision == "binary" else faiss.write_index)(self.index, str(path))
 
 
-def load_vectors(path: Path, precision: VectorPrecision, approximation: Approximation | None) -> Vectors:
-    """Read what `Vectors.save` wrote; the file must be known to be whole, as faiss trusts it."""
-    index = (faiss.read_index_binary if precision == "binary" else faiss.read_index)(str(path))
+def load_vectors(
+    path: Path, precision: VectorPrecision, approximation: Approximation | None, *, n: int, dimensions: int
+) -> Vectors:
+    """Read what `Vectors.save` wrote of n embeddings; faiss, which trusts a file, gets none of another kind or size.
+
+    Raises:
+        DamagedError: The file holds something else.
+    """
+    size, limit = path.stat().st_size, faiss.get_deserialization_vector_byte_limit()
+    n_lists = approximation.n_lists if approximation else 0
+    least = n * _bytes_of(precision, dimensions) + bool(n_lists) * (8 * n + 4 * dimensions * n_lists)
+    with path.open("rb") as file:
+        kind = file.read(4)
+    if kind != _KINDS[precision, n_lists > 0] or not 0 <= size - least <= _HEADERS + 8 * dimensions + 16 * n_lists:
+        raise DamagedError(f"{path} does not hold {n} embeddings of {dimensions} numbers in {precision}")
+    faiss.set_deserialization_vector_byte_limit(size)
+    try:
+        index = (faiss.read_index_binary if precision == "binary" else faiss.read_index)(str(path))
+    except (RuntimeError, MemoryError) as error:
+        raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
+    finally:
+        faiss.set_deserialization_vector_byte_limit(limit)
+    for what, found, wanted in _parts(index, precision, approximation, n, dimensions):
+        if found != wanted:
+            raise DamagedError(f"{path} has {what} {found} instead of {wanted}")
     return Vectors(index, precision, approximation)
+
+
+def _bytes_of(precision: VectorPrecision, dimensions: int) -> int:
+    return {"float32": 4 * dimensions, "int8": dimensions, "binary": math.ceil(dimensions / 8)}[precision]
+
+
+def _parts(
+    index: Any, precision: VectorPrecision, approximation: Approximation | None, n: int, dimensions: int
+) -> Iterator[tuple[str, object, object]]:
+    """Yield what an index has and what it must have, by which each part that comes later can be read."""
+    n_bytes, is_binary = _bytes_of(precision, dimensions), precision == "binary"
+    yield "embeddings", index.ntotal, n
+    yield "dimensions", index.d, 8 * n_bytes if is_binary else dimensions
+    yield "bytes of an embedding", index.code_size, n_bytes
+    yield "metric", is_binary or index.metric_type, is_binary or faiss.METRIC_INNER_PRODUCT
+    if precision == "int8":
+        ranges = index.sq.qtype, index.sq.trained.size()
+        yield "type and number of ranges", ranges, (faiss.ScalarQuantizer.QT_8bit, 2 * dimensions)
+    if approximation is None:
+        yield "bytes", (index.xb if is_binary else index.codes).size(), n * n_bytes
+        return
+    centres: Any = faiss.downcast_index(index.quantizer)
+    lists = faiss.downcast_InvertedLists(index.invlists)
+    n_lists, kinds = approximation.n_lists, (faiss.IndexFlatIP, faiss.ArrayInvertedLists)
+    yield "clusters of kind", (type(centres), type(lists)), kinds
+    yield "clusters", (index.nlist, lists.nlist, centres.ntotal), (n_lists, n_lists, n_lists)
+    yield "probed clusters", index.nprobe, approximation.n_probe
+    yield "bytes", (lists.code_size, centres.codes.size()), (n_bytes, 4 * dimensions * n_lists)
+    sizes = map(lists.list_size, range(n_lists))
+    rows = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
+    yield "each row once", np.array_equal(np.sort(np.concatenate(rows)), np.arange(n)), True
 
 
 def make_vectors(embeddings: np.ndarray, precision: VectorPrecision = "float32") -> Vectors:

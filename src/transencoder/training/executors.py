@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -62,6 +65,8 @@ REFUSED = 2
 
 _MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
 _ENDED_SECONDS = 10.0
+_PARENT_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of Linux's prctl."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +260,14 @@ def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]
             pass_fds=[theirs.fileno()],
             env=environment,
             start_new_session=True,  # a Ctrl-C is ours to deal with
+            preexec_fn=_end_with_parent(),  # noqa: PLW1509, the child calls the kernel and nothing else
         )
     connection.send(part)
     return process, connection
+
+
+def _end_with_parent() -> Callable[[], object] | None:
+    """Return what a child calls so that Linux kills it once its parent is gone, whatever it is at; None elsewhere."""
+    if sys.platform != "linux":
+        return None  # there the worker looks for its parent itself
+    return partial(ctypes.CDLL(None).prctl, _PARENT_DEATH_SIGNAL, signal.SIGKILL)

@@ -33,6 +33,7 @@ from transencoder.context import (
 from transencoder.errors import InputError, plural
 from transencoder.fit import Fitted, TrainingData, check_lora, fit
 from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
+from transencoder.report.words import in_markdown
 from transencoder.runs import Cost, Stage, StageRecord, made_of
 from transencoder.scorers import CrossScorer, class_probabilities
 
@@ -202,7 +203,7 @@ def teachers_to_export(learned: Mapping[int, Model], n_gold: int) -> dict[int, t
     """Return the teachers that learned the labels here, by number, each with its card."""
     found = {}
     for number, model in learned.items():
-        classes = ", ".join(encoders.classes_of(model.folder))
+        classes = in_markdown(", ".join(encoders.classes_of(model.folder)))
         what = f"A cross-encoder that transencoder's `dvbert` trained on {plural(n_gold, 'gold label')}"
         found[number] = model, f"# Teacher {number}\n\n{what}{f': {classes}' if classes else ''}.\n"
     return found

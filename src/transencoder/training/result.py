@@ -18,13 +18,15 @@ from transencoder import distributed
 from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
-from transencoder.encoders import write_checksums, write_length
+from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.errors import shown_source
 from transencoder.files import whole_folder
 from transencoder.records import PLOTS, Best, Cycle, Environment, Result
-from transencoder.report.run_report import model_card, write_report
+from transencoder.report.card import model_card
+from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
 from transencoder.runs import Ranks, Run
+from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
 from transencoder.training.executors import spent
@@ -87,7 +89,12 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
         stage_caches=config.reuse_from,
-        ranks=Ranks(rank=distributed.rank(), barrier=distributed.barrier, broadcast=distributed.broadcast),
+        ranks=Ranks(
+            rank=distributed.rank(),
+            barrier=distributed.barrier,
+            broadcast=distributed.broadcast,
+            gather=distributed.gather,
+        ),
     )
     if run.is_first and not (run.folder / "result.json").exists():
         _remove_unfinished(run)
@@ -142,23 +149,24 @@ def result_of(
 
 
 def finish(run: Run, result: Result, outcome: Outcome) -> None:
-    """Put the models where the user finds them, write the record, then the report."""
+    """Put the models where the user finds them, write the report and, last, the record: with it all is there."""
     run.set_outdated_result_aside()
+    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
         for form, model in outcome.best.items():
-            _export(model, model_card(_of_model(result, form), form), run.folder / FOLDERS[form])
+            card = model_card(_of_model(result, form), form, model.card)
+            _export(model, card, run.folder / FOLDERS[form])
         for number, models in enumerate(outcome.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
-                card = model_card(_of_model(own, form, number), form)
+                card = model_card(_of_model(own, form, number), form, model.card)
                 _export(model, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (model, card) in outcome.teachers.items():
             _export(model, card, run.folder / TEACHERS / str(number))
-    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
-    run.finish(result)
     if run.is_first:
-        write_report(run.folder)
+        write_report(run.folder, cast(Result, plain(result)))
+    run.finish(result)
 
 
 def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
@@ -249,9 +257,8 @@ def _export(model: Model, card: str, target: Path) -> None:
 
     There it reads as many tokens as its base model, however short the texts were that it was trained on.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(target, replaces=True) as draft:
         shutil.copytree(model.folder, draft, dirs_exist_ok=True)
         write_length(draft, model.max_length)
         write_checksums(draft)
-        (draft / "README.md").write_text(card, encoding="utf-8")
+        (draft / CARD_NAME).write_text(card, encoding="utf-8")

@@ -12,6 +12,7 @@ import torch
 from transencoder import progress
 from transencoder.errors import InputError, TransencoderError
 from transencoder.runs import Run
+from transencoder.runs.files import system_error
 from transencoder.training.executors import REFUSED, LocalExecutor, Part
 from transencoder.training.pipeline import default_device
 
@@ -34,9 +35,12 @@ def main() -> int:
     try:
         with progress.use(progress.lines):
             _work(part, connection)
-    except TransencoderError as error:
-        logging.getLogger(__name__).error("%s", error)
-        return REFUSED if isinstance(error, InputError) else 1
+    except Exception as error:
+        refused = error if isinstance(error, TransencoderError) else system_error(error)
+        if refused is None:
+            raise
+        logging.getLogger(__name__).error("%s", refused)
+        return REFUSED if isinstance(refused, InputError) else 1
     return 0
 
 

@@ -1,0 +1,129 @@
+"""A model's card: README.md, with a head that the hub reads, and what to know before relying on the model."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+from markupsafe import Markup
+
+from transencoder import results
+from transencoder.configs import Form
+from transencoder.encoders import REJECTION
+from transencoder.errors import number
+from transencoder.models import hub_id
+from transencoder.records import FORM_TITLES, Result
+from transencoder.report import scores, words
+from transencoder.report.verdict import notes_of, rejection_of, verdict_of
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_FILE = re.compile(r".*\.(tsv|csv|jsonl|parquet|txt|gz)")
+_KINDS = {
+    "bi": ("sentence-transformers", "sentence-similarity", "feature-extraction"),
+    "cross": ("sentence-transformers", "text-ranking", "cross-encoder"),
+    "mlm": ("transformers", "fill-mask", "masked-lm"),
+}
+"""Form -> its library, its task on the hub, and a tag."""
+_TASKS = {
+    "bi": ("semantic-similarity", "Semantic Similarity"),
+    "cross": ("cross-encoder-correlation", "Cross Encoder Correlation"),
+    "mlm": ("semantic-similarity", "Semantic Similarity"),
+}
+"""Form -> what its scores on pairs are called in the hub's lists of results."""
+
+
+def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None) -> str:
+    """Write the README.md of one of the run's models: what a user must know before relying on it.
+
+    Args:
+        result: The run's record.
+        form: Which one.
+        base: The head of the base model's card, whose licence and language hold for this model too.
+
+    Returns:
+        Markdown with a YAML head, as the hub reads it.
+    """
+    kind, record = results.training_data(result)
+    rows = scores.score_rows(result, with_dev=True)
+    rejection = rejection_of(result, form)
+    values = {
+        "head": Markup(_head(result, form, base or {}, rejection).to_yaml()),
+        "result": result,
+        "form": form,
+        "verdict": None if form == "mlm" else verdict_of(result),
+        "rejection": rejection,
+        "kind": kind,
+        "record": record,
+        "metrics": words.metric_titles(row.metric for row in rows),
+        "rows": [
+            (row.name, number(row.start), number(row.trained[form]), words.gain(row.trained[form], row.start))
+            for row in rows
+        ],
+        "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
+        "notes": notes_of(result),
+    }
+    return words.render("card.md.jinja", values)
+
+
+def _head(result: Result, form: Form, base: Mapping[str, Any], rejection: str | None) -> ModelCardData:
+    library, task, tag = _KINDS[form]
+    title = f"{FORM_TITLES[form].capitalize()} of {result.get('recipe') or result['method']}"
+    evaluations = _evaluations(result, form)
+    head = ModelCardData(
+        language=base.get("language"),
+        license=base.get("license"),
+        library_name=library,
+        pipeline_tag=task,
+        tags=[library, task, tag, "transencoder", result["method"], "unsupervised"],
+        base_model=_base_models(result, form) or None,
+        datasets=_datasets(result) or None,
+        model_name=title if evaluations else None,
+        eval_results=evaluations or None,
+    )
+    if rejection:
+        head[REJECTION] = rejection
+    return head
+
+
+def _evaluations(result: Result, form: Form) -> list[EvalResult]:
+    """Return the model's metrics on the test sets, as shares of 1, as the hub lists them."""
+    task, name = _TASKS[form]
+    tests = result["data"]["tests"]
+    return [
+        EvalResult(
+            task_type=task,
+            task_name=name,
+            dataset_type=_hub_id(tests[row.name]["source"]) or row.name,
+            dataset_name=row.name,
+            metric_type=f"{row.metric}_cosine" if form == "bi" and row.metric == "spearman" else row.metric,
+            metric_name=words.metric_titles([row.metric]).removesuffix(" x 100"),
+            metric_value=round(value / 100, 6),
+        )
+        for row in scores.score_rows(result)
+        if row.name in tests and (value := row.trained[form]) is not None
+    ]
+
+
+def _datasets(result: Result) -> list[str]:
+    """Return the hub ids of the training text; none for files."""
+    _, record = results.training_data(result)
+    parts = [record, *(record[name] for name in ("extra", "labelled", "documents") if name in record)]
+    return list(dict.fromkeys(filter(None, (_hub_id(part["source"]) for part in parts))))
+
+
+def _hub_id(source: str) -> str | None:
+    """Return the hub id that a record's source begins with; None for a file."""
+    name = source.partition(" ")[0]
+    is_id = "/" in name and _HUB_ID.fullmatch(name) and not _FILE.fullmatch(name) and not Path(name).exists()
+    return name if is_id else None
+
+
+def _base_models(result: Result, form: Form) -> list[str]:
+    """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
+    config = result["config"]
+    members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
+    starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]
+    hub_ids = [str(start) for start in starts if start and not Path(str(start)).exists()]
+    ids = [hub_id(start).partition("@")[0] for start in hub_ids]
+    return [name for name in ids if _HUB_ID.fullmatch(name)]
