@@ -193,7 +193,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
 
 
 def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
-    """Return the config that is given, or that of Trans-Encoder with these settings."""
+    """Return the config that is given, or that of Trans-Encoder with these settings and the preset of `train` alone."""
     if config is not None and settings:
         raise InputError(
             f"a config is given and {', '.join(settings)} too; put all into the config: "
@@ -203,7 +203,7 @@ def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     for name in settings:
         if name not in known:
             raise InputError(f"there is no setting {name}; the nearest is {nearest(name, known)}")
-    return config or TransEncoder(**settings)
+    return config or TransEncoder(**{"preset": "standard", **settings})
 
 
 def _operations_a_second(config: RunConfig) -> float:
