@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 
 import pytest
 from rich.console import Console
@@ -178,20 +177,6 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monke
     assert "label pairs: 1 of 4, about" in err
     assert err.count("label pairs") == 1
     assert "label pairs" not in run(*TRAIN, "--quiet")[2]
-
-
-def test_progress_is_told_to_nobody_by_default_and_to_the_one_in_use():
-    told = []
-
-    def record(description, total):
-        told.append((description, total))
-        return nullcontext(told.append)
-
-    with progress.task("nothing", 3) as advance:
-        advance(3)
-    with progress.use(record), progress.task("a", total=2) as advance:
-        advance(2)
-    assert told == [("a", 2), 2]
 
 
 @pytest.mark.parametrize("typed", [("recipes", "show", "minilm-sts"), ("--version",)])

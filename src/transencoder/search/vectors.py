@@ -97,6 +97,7 @@ class Embedder:
         return unit
 
 
+@progress.shown()
 def load_embedder(
     name: str,
     *,
