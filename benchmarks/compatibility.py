@@ -5,7 +5,6 @@ for the same texts are compared with those of sentence-transformers here. What c
 """
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -106,10 +105,11 @@ def _haystack_bi(folder: str) -> Any:
 
 def _fastembed_bi(folder: str) -> Any:
     """Read the ONNX export, in which pooling and normalisation are."""
+    import onnxruntime
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    width = json.loads((Path(folder) / "config.json").read_text("utf-8"))["hidden_size"]
+    width = onnxruntime.InferenceSession(f"{folder}/model.onnx").get_outputs()[0].shape[1]
     TextEmbedding.add_custom_model(
         model="own/model",
         pooling=PoolingType.DISABLED,
