@@ -147,7 +147,7 @@ READERS: dict[str, Reader] = {
         _langchain_cross,
     ),
     "LlamaIndex": (["llama-index-embeddings-huggingface"], _llama_index_bi, None),
-    "Haystack": (["haystack-ai", "sentence-transformers"], _haystack_bi, None),
+    "Haystack": (["haystack-ai", "sentence-transformers-haystack"], _haystack_bi, None),
     "fastembed, ONNX": (["fastembed"], _fastembed_bi, None),
     "model2vec": (["model2vec[distill]"], _model2vec_bi, None),
 }
