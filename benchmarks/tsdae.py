@@ -8,8 +8,6 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
 
-from transencoder.devices import uses_bf16
-
 DELETED = 0.6
 """Share of the words that a sentence lacks (paper)."""
 
@@ -32,7 +30,6 @@ def train_tsdae(sentences: Sequence[str], start: str, folder: Path, seed: int) -
         weight_decay=0.0,
         seed=seed,
         use_cpu=True,
-        bf16=uses_bf16("cpu", "auto"),
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,
