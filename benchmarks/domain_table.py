@@ -40,7 +40,7 @@ def page(
             for form in ("bi", "cross")
         }
         found = {name: group for name, group in groups.items() if group}
-        parts += [f"## From {base}", summary(found, development), gains_table(found, own[0], metrics)]
+        parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"
 
@@ -70,9 +70,12 @@ def summary(groups: Mapping[tuple[str, str], Sequence[Line]], development: Mappi
     return "\n".join(markdown_table(header, rows))
 
 
-def gains_table(groups: Mapping[tuple[str, str], Sequence[Line]], any_line: Line, metrics: Mapping[str, str]) -> str:
+def gains_table(
+    groups: Mapping[tuple[str, str], Sequence[Line]], lines: Sequence[Line], metrics: Mapping[str, str]
+) -> str:
     """Return a row for each domain: the base model's metric, and each way's gain there."""
     header = ("domain", "metric", "base", *(f"{way} {form}" for way, form in groups))
+    base = {line["domain"]: f"{line['scores']['base'][line['domain']]:.1f}" for line in lines}  # on the whole test
     by_domain = {name: dict(_by_domain(group)) for name, group in groups.items()}
     rows = []
     for domain, metric in metrics.items():
@@ -80,7 +83,7 @@ def gains_table(groups: Mapping[tuple[str, str], Sequence[Line]], any_line: Line
             _shown(mean_gain(line["gains"][form][domain] for line in each[domain])) if domain in each else ABSENT
             for (_, form), each in by_domain.items()
         ]
-        rows.append((domain, metric, f"{any_line['scores']['base'][domain]:.1f}", *cells))
+        rows.append((domain, metric, base.get(domain, ABSENT), *cells))
     return "\n".join(markdown_table(header, rows))
 
 
