@@ -233,13 +233,13 @@ def base_scores(start: str, data: Path) -> dict[str, np.ndarray]:
 
 @cache
 def base_model(name: str, output: Path, data: Path) -> str:
-    """Return where a base model lies; the one without labels is made as recipe simcse/minilm-3-without-dev says."""
+    """Return where a base model lies; recipe simcse/minilm-3-without-dev makes the second, here at minilm's length."""
     if name == "minilm":
         return resolve_model(MINILM)
     layers, folder = output / "minilm-3", output / "unsupervised"
     if not layers.exists():
         write_first_layers(layers)
-    fit = replace(SimCSE.fit, learning_rate=1e-4, batch_size=128)
+    fit = replace(SimCSE.fit, learning_rate=1e-4, batch_size=128, max_length=256)
     text = general_text(20_000, data)
     config = SimCSE(sentences=text, start=str(layers), output=str(folder), pooling="mean", precision=PRECISION, fit=fit)
     return str(train(config).folder / "bi-encoder")
