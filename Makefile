@@ -13,12 +13,13 @@ ifneq ($(wildcard ../shared/data),)
 export TRANSENCODER_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test check golden format lint types imports docs wheel clean
+.PHONY: help demo test check check-lowest check-newest golden format lint types imports docs wheel clean
 
 help:
 	@echo "make demo    train on the shipped questions, in about three minutes, and show what came out"
 	@echo "make test    run the tests"
 	@echo "make check   what CI runs: format, lint, types, one-way imports, tests"
+	@echo "make check-lowest, make check-newest  tests with the lowest versions that are allowed, with the newest there are"
 	@echo "make golden  compare what two commits compute: make golden BEFORE=main"
 	@echo "make format  format the code and mend what can be mended"
 	@echo "make docs    build the docs site into build/site/"
@@ -34,6 +35,16 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 
 check: lint types imports test
+
+# Environments of their own; torch is the tested one, and what the tests alone need is as it is.
+check-lowest: PINS := -c constraints-lowest.txt
+check-lowest check-newest:
+	$(PYTHON) -m venv build/$@
+	build/$@/bin/python -m pip install --quiet $$(grep '^torch==' constraints.txt)
+	build/$@/bin/python -m pip install --quiet --upgrade $(PINS) $$(grep '^torch==' constraints.txt) \
+	    -e '.[demo,export,lora]' beartype hypothesis import-linter polars psutil pytest pytest-xdist
+	OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -n $(WORKERS) --dist worksteal \
+	    tests/encoders tests/fit tests/losses tests/methods tests/pairs tests/search tests/test_*.py $(PYTEST)
 
 golden: $(INSTALLED)
 	$(BIN)/python tools/golden.py $(BEFORE)

@@ -17,6 +17,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
+from transencoder import progress
 from transencoder.encoders import check_is_new, load_trained, weights_fingerprint
 from transencoder.errors import InputError, reason_of
 from transencoder.files import whole_folder
@@ -58,6 +59,7 @@ class Agreement:
     """Greatest difference of two scores: cosines of a bi-encoder, what `predict` gives of a cross-encoder."""
 
 
+@progress.shown()
 def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
     """Write a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from transencoder import encoders, evaluation, models
+from transencoder import encoders, evaluation, models, progress
 from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.errors import InputError, shorten
@@ -21,6 +21,7 @@ Model = str | os.PathLike[str] | SentenceTransformer | CrossEncoder | Scorer
 """A folder, a run, a hub id or `minilm`; a model in memory; or anything that scores pairs."""
 
 
+@progress.shown()
 def score(model: Model, pairs: Any, **options: Any) -> np.ndarray:
     """Score pairs with a model.
 
@@ -39,6 +40,7 @@ def score(model: Model, pairs: Any, **options: Any) -> np.ndarray:
         return load_scorer(model, **{"cache": TokenCache(folder), **options}).score(read_pairs(pairs))
 
 
+@progress.shown()
 def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: Any) -> float | dict[str, float]:
     """Measure a model on labelled pairs, or on tasks.
 
@@ -62,6 +64,7 @@ def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: An
         return evaluation.evaluate(scorer, read_pairs(as_source(data, "the data")), metric)
 
 
+@progress.shown()
 def load_scorer(
     model: Model,
     *,

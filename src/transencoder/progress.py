@@ -1,9 +1,11 @@
-"""Progress of long work, told to whoever shows it: nobody by default, the command line while it runs."""
+"""Progress of long work, told to whoever shows it: the command line, else the functions of the Python API."""
 
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 
 logger = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ def task(description: str, total: int) -> AbstractContextManager[Advance]:
     Returns:
         A context whose value is called with how many more items are done.
     """
-    return _current.get()(description, total)
+    return (_current.get() or _silent)(description, total)
 
 
 def blocks(description: str, total: int, size: int) -> Iterator[slice]:
@@ -111,6 +113,29 @@ def hidden() -> AbstractContextManager[None]:
 
 
 @contextmanager
+def shown() -> Iterator[None]:
+    """Show progress as bars, on a terminal or in a notebook, and hide other libraries' bars meanwhile.
+
+    Of nested calls the outermost decides, and so does the command line.
+    """
+    if _current.get() is not None:
+        yield
+        return
+    import datasets.utils as of_datasets
+    from transformers.utils import logging as of_transformers
+
+    with ExitStack() as stack:
+        if of_transformers.is_progress_bar_enabled():
+            of_transformers.disable_progress_bar()  # type: ignore[no-untyped-call]
+            stack.callback(of_transformers.enable_progress_bar)
+        if not of_datasets.are_progress_bars_disabled():
+            of_datasets.disable_progress_bars()
+            stack.callback(of_datasets.enable_progress_bars)
+        stack.enter_context(use(_bar))
+        yield
+
+
+@contextmanager
 def lines(description: str, total: int) -> Iterator[Advance]:
     """Log how far the work is every 30 seconds, with the time left: for output that is kept in a file."""
     started = shown = time.monotonic()
@@ -138,10 +163,26 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
+def _bar(description: str, total: int) -> Iterator[Advance]:
+    from tqdm.auto import tqdm
+
+    is_seen = sys.stderr.isatty() or "ipykernel" in sys.modules
+    is_first_rank = os.environ.get("RANK", "0") == "0"
+    with tqdm(desc=placed(description), total=total, leave=False, disable=not (is_seen and is_first_rank)) as bar:
+
+        def advance(n_more: int) -> None:
+            bar.set_description(placed(description), refresh=False)
+            bar.update(n_more)
+
+        yield advance
+
+
+@contextmanager
 def _silent(description: str, total: int) -> Iterator[Advance]:
     yield lambda n_more: None
 
 
 _run: ContextVar[Run | None] = ContextVar("run", default=None)
 _told: ContextVar[str] = ContextVar("told", default="")
-_current: ContextVar[Show] = ContextVar("progress", default=_silent)
+_current: ContextVar[Show | None] = ContextVar("progress", default=None)
+"""None: nobody has said yet."""

@@ -228,20 +228,6 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(run, training, monke
     assert "label pairs" not in run(*TRAIN, "--quiet")[2]
 
 
-def test_progress_is_told_to_nobody_by_default_and_to_the_one_in_use():
-    told = []
-
-    def record(description, total):
-        told.append((description, total))
-        return nullcontext(told.append)
-
-    with progress.task("nothing", 3) as advance:
-        advance(3)
-    with progress.use(record), progress.task("a", total=2) as advance:
-        advance(2)
-    assert told == [("a", 2), 2]
-
-
 @pytest.mark.parametrize("typed", [("recipes", "show", "minilm-sts"), ("--version",)])
 def test_a_reader_that_has_seen_enough_is_no_error(typed):
     reading, writing = os.pipe()

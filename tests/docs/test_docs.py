@@ -1,7 +1,8 @@
-"""Every fenced block of the README and the guides is run, page by page, in a folder of tiny files with tiny models."""
+"""All code of the README, guides and notebooks is run, page by page, in a folder of tiny files with tiny models."""
 
 import importlib.util
 import io
+import json
 import re
 import shlex
 import textwrap
@@ -16,14 +17,18 @@ from transencoder import cli
 from transencoder.recipes import load_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))]
+NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+PAGES = [
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *NOTEBOOKS)
+]
 FENCE = re.compile(r"^( *)(```+|~~~+)([^\n`]*)\n(.*?)^ *\2 *$", re.MULTILINE | re.DOTALL)
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, the title that names its file, its text, and where it stands."""
+    """A fenced block, or a notebook's cell of code: its language, the title that names its file, its text, and where it stands."""
 
     language: str
     title: str
@@ -33,6 +38,9 @@ class Block:
 
 def blocks_of(page):
     text = (ROOT / page).read_text("utf-8")
+    if page.endswith(".ipynb"):
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return [Block("python", "", "".join(cell["source"]), f"{page}:{cell['id']}") for cell in cells]
     found = []
     for match in FENCE.finditer(text):
         language, _, rest = match[3].strip().partition(" ")
@@ -162,6 +170,13 @@ def test_every_block_runs(page, place, capsys, request, monkeypatch):
         runner.run(block)
     if runner.missing:
         pytest.skip(f"all other blocks ran; packages of extras are not installed: {', '.join(sorted(runner.missing))}")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebooks_are_short_and_hold_no_outputs(path):
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    assert 8 <= len(cells) <= 16
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
 README = (ROOT / "README.md").read_text("utf-8")

@@ -183,4 +183,4 @@ def _write_stage(folder, files, stage):
             np.savez(folder / name, **content)
         else:
             np.save(folder / name, content)
-    write_checked_json(folder / "stage.json", {"format": 2, "outputs": sync_files(folder, named)})
+    write_checked_json(folder / "stage.json", {"format": 2, "key": stage["key"], "outputs": sync_files(folder, named)})

@@ -13,7 +13,7 @@ from transencoder.errors import RunError
 from transencoder.report.comparison import results_page, write_comparison
 from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, draws_of, read_result
-from transencoder.runs.files import sync_files, write_checked_json
+from transencoder.runs.files import read_checked_json, sync_files, write_checked_json
 
 
 def test_a_result_is_read_as_it_was_written(result, make_run):
@@ -127,7 +127,8 @@ def save_scores(path, scores):
     """Write scores as the stage itself would have."""
     np.save(path, scores)
     files = sync_files(path.parent, [each.name for each in path.parent.glob("*.npy")])
-    write_checked_json(path.parent / "stage.json", {"format": 2, "outputs": files})
+    record = path.with_name("stage.json")
+    write_checked_json(record, read_checked_json(record) | {"outputs": files})
 
 
 def test_scores_of_other_pairs_than_the_gold_are_not_taken(evidence):
@@ -142,3 +143,12 @@ def test_a_model_that_says_the_same_of_all_pairs_has_no_interval(evidence):
     found = drawn_intervals(evidence)
     assert "cross" not in found["sts12"]["scores"] and "cross" not in found["average"]["gains"]
     assert "bi" in found["sts12"]["scores"]
+
+
+def test_another_stages_record_is_no_record(evidence, caplog):
+    """Was: a report left out, without a word, what a stage's replaced record did not name."""
+    (gold,) = Path(evidence.folder).glob("stages/gold-*/stage.json")
+    (other,) = Path(evidence.folder).glob("stages/scores-bi-*/stage.json")
+    shutil.copy(other, gold)
+    assert draws_of([(evidence, "bi")], "sts12", "spearman") is None
+    assert "belongs to another stage" in caplog.text

@@ -57,8 +57,8 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
             if not is_verbose and name not in os.environ:
                 os.environ[name] = value
                 stack.callback(os.environ.pop, name, None)
-        if not is_quiet:
-            stack.enter_context(progress.use(_Bars(console).show if console.is_terminal else progress.lines))
+        bars = _Bars(console).show if console.is_terminal else progress.lines
+        stack.enter_context(progress.hidden() if is_quiet else progress.use(bars))
         yield
 
 

@@ -84,7 +84,7 @@ class TransEncoder(configs.RunConfig):
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = configs.at_least(1, None)
-    """Cycles bi -> cross -> bi; None: as the preset says (paper, Table 16: 3 graded, 5 binary)."""
+    """Cycles bi -> cross -> bi, as many as the preset says (paper, Table 16: 3 graded, 5 binary)."""
     patience_cycles: int | None = configs.at_least(1, None)
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"

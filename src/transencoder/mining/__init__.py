@@ -15,6 +15,7 @@ import numpy as np
 from datasets import Dataset
 
 from transencoder import pairs as reading
+from transencoder import progress
 from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
@@ -105,6 +106,7 @@ def mine_pairs(
     return Mined(stored, pairs.score, _record(corpora, n_near, found, strata, chosen))
 
 
+@progress.shown()
 def mine(
     sentences: str | os.PathLike[str] | Dataset,
     start: str,

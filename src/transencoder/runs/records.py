@@ -30,13 +30,13 @@ _STAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]
 class _Outputs(TypedDict):
     """What is relied on of `stage.json` by whoever takes one of the files."""
 
+    key: str
     outputs: dict[str, Checksum]
 
 
 class _Content(_Outputs):
     """What is relied on of it by later stages."""
 
-    key: str
     name: str
     result: dict[str, Any]
     started: str
@@ -106,12 +106,16 @@ def read_record(folder: Path, key: str) -> StageRecord | None:
     path = folder / RECORD_NAME
     try:
         record = _as_record(folder, read_checked_json(path, _Content), reused=True)
-        if record.key != key:
-            raise DamagedError(f"{path} belongs to another stage, {record.key}")
+        _check_key(path, record.key, key)
         check_files(folder, record.outputs)
     except FileNotFoundError:
         return None
     return record
+
+
+def _check_key(path: Path, found: str, expected: str) -> None:
+    if found != expected:
+        raise DamagedError(f"{path} belongs to another stage, {found}")
 
 
 def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None:
@@ -122,14 +126,15 @@ def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None
     """
     folder = run_folder / STAGES_NAME / stage_folder_name(stage, key)
     try:
-        outputs = read_checked_json(folder / RECORD_NAME, _Outputs)["outputs"]
+        record = read_checked_json(folder / RECORD_NAME, _Outputs)
     except FileNotFoundError as error:
         if folder.exists():  # stages that are cleaned away leave no folder
             raise DamagedError(f"{folder / RECORD_NAME} is missing") from error
         return None
-    if name not in outputs:
+    _check_key(folder / RECORD_NAME, record["key"], key)
+    if name not in record["outputs"]:
         return None
-    check_files(folder, {name: outputs[name]})
+    check_files(folder, {name: record["outputs"][name]})
     return folder / name
 
 

@@ -97,6 +97,7 @@ class Record:
     """Of a corpus too large to be compared with every query."""
 
 
+@progress.shown()
 def build_index(
     corpus: Dataset, embedder: Embedder, folder: str | os.PathLike[str], *, precision: VectorPrecision = "float32"
 ) -> Record:

@@ -118,6 +118,7 @@ class SearchIndex:
         return hits
 
 
+@progress.shown()
 def open_index(
     folder: str | os.PathLike[str],
     *,

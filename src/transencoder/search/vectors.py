@@ -110,6 +110,7 @@ class Embedder:
         return unit
 
 
+@progress.shown()
 def load_embedder(
     name: str,
     *,

@@ -59,6 +59,7 @@ class Trained:
         return notebook_html(self.result, str(self.folder))
 
     @cached_property
+    @progress.shown()
     def bi_encoder(self) -> SentenceTransformer:
         """The best bi-encoder.
 
@@ -68,6 +69,7 @@ class Trained:
         return SentenceTransformer(str(self._model("bi")), device=self.device)
 
     @cached_property
+    @progress.shown()
     def cross_encoder(self) -> CrossEncoder:
         """The best cross-encoder.
 
@@ -78,6 +80,7 @@ class Trained:
         return model
 
     @cached_property
+    @progress.shown()
     def model(self) -> PreTrainedModel:
         """The masked language model.
 
@@ -122,6 +125,7 @@ class Plan:
         return "\n".join([*self.lines, cost])
 
 
+@progress.shown()
 def train(config: RunConfig | None = None, *, recipe: str | None = None, **settings: Any) -> Trained:
     """Train as a method's config says, or go on with a run that was interrupted.
 
@@ -161,6 +165,7 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
     return Trained(result, Path(usable.output), usable.device)
 
 
+@progress.shown()
 def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **settings: Any) -> Plan:
     """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
 
@@ -193,7 +198,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
 
 
 def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
-    """Return the config that is given, or that of Trans-Encoder with these settings."""
+    """Return the config that is given, or that of Trans-Encoder with these settings and the preset of `train` alone."""
     if config is not None and settings:
         raise InputError(
             f"a config is given and {', '.join(settings)} too; put all into the config: "
@@ -203,7 +208,7 @@ def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     for name in settings:
         if name not in known:
             raise InputError(f"there is no setting {name}; the nearest is {nearest(name, known)}")
-    return config or TransEncoder(**settings)
+    return config or TransEncoder(**{"preset": "standard", **settings})
 
 
 def _operations_a_second(config: RunConfig) -> float:
