@@ -58,6 +58,12 @@ def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> boo
 # Finding a model
 
 
+def test_a_file_that_no_library_reads_may_be_anything(copied):
+    """all-MiniLM-L6-v2 has a data_config.json, a list of its training data."""
+    (copied / "data_config.json").write_text('[{"name": "reddit"}]')
+    assert fetch(str(copied)) == copied
+
+
 def test_a_folder_is_taken_as_it_is(bi_folder, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
     assert fetch(str(bi_folder)) == bi_folder

@@ -27,8 +27,9 @@ _LAYER = re.compile(r"\blayers?\.(\d+)\.")
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
 _SUMS = "SHA256SUMS"
 """File of a trained model with the hashes of its other files, in the format of the tool sha256sum."""
-_JSON = ("*config*.json", "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
-"""Files that the libraries read; there may be others beside them."""
+_CONFIGS = ("config*.json", "sentence_*_config.json", "tokenizer_config.json", "generation_config.json")
+_JSON = (*_CONFIGS, "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
+"""Files that the libraries read; there may be others beside them, as all-MiniLM-L6-v2's data_config.json is."""
 
 _MOST_PARTS = {
     re.compile("(layers?|blocks|groups)$"): 256,
