@@ -152,7 +152,7 @@ def damage(path):
         (lambda path: (path / "vectors.faiss").write_bytes(b"x"), r"vectors.faiss has 1 bytes instead of \d+"),
         (lambda path: (path / "documents.arrow").unlink(), r"documents.arrow is missing. Build it again"),
         (lambda path: (path / "index.json").write_text("{"), r"index.json cannot be read"),
-        (lambda path: (path / "index.json").write_text("[]"), rr"index.json is \[\], and should be dict"),
+        (lambda path: (path / "index.json").write_text("[]"), r"index.json is \[\], and should be dict"),
         (lambda path: damage(path / "index.json"), r"index.json (has changed|cannot be read)"),
         (lambda path: changed(path, kind="other"), r"index.json is not of an index that transencoder made"),
         (lambda path: changed(path, format=3), r"is of format 3, and this version of transencoder reads 2"),
