@@ -166,4 +166,4 @@ def test_a_cross_encoder_has_no_prompt_for_one_side(refused, pairs, cross):
 
 def test_a_model_that_is_not_there_is_the_users_to_solve(refused, pairs, tmp_path):
     (tmp_path / "empty").mkdir()
-    refused("has no .safetensors file", "score", tmp_path / "empty", "--pairs", pairs)
+    refused("has no config.json in", "score", tmp_path / "empty", "--pairs", pairs)
