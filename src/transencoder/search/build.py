@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -223,8 +223,15 @@ def explained() -> Iterator[None]:
 def _check_types(*parts: object) -> None:
     for part in parts:
         for name, kind in get_type_hints(type(part)).items():
-            if kind is not VectorPrecision and not isinstance(value := getattr(part, name), kind):
+            if not _is_of(value := getattr(part, name), kind):
                 raise TypeError(f"{name} is {shorten(value)}")
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Tell whether a value is of a type, of one of a union's, or one of a Literal's values."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    return any(_is_of(value, each) for each in get_args(kind)) if get_args(kind) else isinstance(value, kind)
 
 
 def _content(folder: Path) -> dict[str, Any]:
