@@ -1,6 +1,9 @@
 """Benchmarks that are not run here: what they make of their measurements, on records made by hand."""
 
+import argparse
+import gzip
 import importlib
+import json
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,63 @@ def test_the_page_of_crashes_has_a_row_for_each_command_and_way_to_crash_it(load
     ways = {"killed": {"same": 3, "said": 1}, "power cut": {"whole": 2, "fault": 1}}
     rows = load("chaos").page({"mine": {"operations": 9, "states": 8, "counts": ways}}).splitlines()[-2:]
     assert rows == ["| mine | 9 | 8 | killed | 4 | 3 | 1 | 0 | 0 |", "| mine | 9 | 8 | power cut | 3 | 0 | 0 | 2 | 1 |"]
+
+
+def test_no_text_of_a_domains_test_is_in_any_domains_training_text(load, tmp_path, monkeypatch):
+    data = load("domain_data")
+    shared = [{"a": f"Text {i % 7}", "b": f"text, {i}!", "y": i % 2} for i in range(20)]
+    with gzip.open(tmp_path / "rows.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in [*shared, shared[0], {"a": " ", "b": "empty", "y": -1}])
+    source = data.Source(path="rows", columns=("a", "b", "y"), positive=0)
+    domains = {name: data.Domain(about="", pairs=(source,), tests=(source,)) for name in ("one", "two")}
+    monkeypatch.setattr(data, "DOMAINS", domains)
+    monkeypatch.setattr(data, "N_TEST", 3)
+    text, tests = data.text_of("one", tmp_path), data.tests(tmp_path)
+    seen = {data.key(row[side]) for test in tests.values() for row in test for side in ("sentence1", "sentence2")}
+    assert {len(test) for test in tests.values()} == {3} and data.test_keys(tmp_path) == seen
+    assert set(tests["one"]["score"]) <= {0.0, 1.0} and "score" not in text.pairs.column_names
+    assert text.pairs and not {data.key(sentence) for sentence in text.texts["text"]} & seen
+
+
+def of_cell(domain: str, way: str, seed: int, gains: dict[str, list[float]], form: str = "bi") -> dict[str, object]:
+    base = {test: 50.0 if test == domain else 45.0 for test in gains}  # elsewhere on a part of the test
+    return {
+        **{"domain": domain, "way": way, "base": "minilm", "seed": seed, "processor_seconds": 90.0 * seed},
+        **{"scores": {"base": base}, "gains": {form: gains}, "commit": {"commit": "0123456789"}},
+    }
+
+
+def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_elsewhere(load):
+    lines = [
+        of_cell("one", "way", 1, {"one": [4.0, 1.0, 7.0], "two": [-1.0, -2.0, 0.0]}),
+        of_cell("one", "way", 2, {"one": [2.0, -1.0, 5.0], "two": [-2.0, -2.0, 0.0]}),
+        of_cell("two", "way", 1, {"one": [0.0, 0.0, 0.0], "two": [-3.0, -7.0, -1.0]}),
+        of_cell("one", "other", 1, {"one": [1.0, 0.5, 2.0], "two": [0.5, 0.0, 1.0]}, "cross"),
+    ]
+    page = load("domain_table").page(
+        lines, {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}, ("other", "way")
+    )
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    assert rows[2:4] == [
+        ["other", "cross", "+1.0 [+0.5, +2.0] (1)", "–", "–", "one +1.0", "1, 0 of 1", "+0.50", "1.5"],
+        ["way", "bi", "+0.0 [-2.5, +1.8]", "–", "–", "two -3.0", "0, 1 of 2", "-1.00", "1.5"],
+    ]
+    assert rows[-2:] == [
+        ["one", "spearman", "50.0", "+1.0 [+0.5, +2.0]", "+3.0 [+0.0, +6.0]"],
+        ["two", "roc_auc", "50.0", "–", "-3.0 [-7.0, -1.0]"],
+    ]
+
+
+def test_a_cell_of_domains_that_has_its_line_is_not_trained_again(load, tmp_path, monkeypatch):
+    domains, trained = load("domains"), []
+
+    def measured(domain, way, base, seed, options):
+        trained.append(domain)
+        return {"domain": domain, "way": way, "base": base, "seed": seed}
+
+    monkeypatch.setattr(domains, "measured", measured)
+    options = argparse.Namespace(seeds=[1], bases=["minilm"], ways=["paper"], domains=["qqp"], results=tmp_path)
+    domains.run(options)
+    options.domains = ["qqp", "snli"]
+    domains.run(options)
+    assert trained == ["qqp", "snli"]

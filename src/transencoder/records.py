@@ -31,6 +31,12 @@ SAMPLE = "sample"
 SAMPLE_FILE = "sample.parquet"
 """`row`, `sentence1`, `sentence2`, and a column of scores for `start` and for each form."""
 
+NEIGHBOURS = "neighbours"
+"""The stage that keeps the nearest texts of some training texts, before and after."""
+
+NEIGHBOURS_FILE = "neighbours.json"
+"""A `NeighboursRecord`."""
+
 PLOTS = "plots"
 """The folder of a run's PNGs, beside its report."""
 
@@ -59,6 +65,17 @@ class TextStatistics(TypedDict):
     """Name of a Unicode script -> its characters in the text, most frequent first."""
     other_characters: int
     """Digits, punctuation, spaces, symbols: what belongs to no single script."""
+
+
+class NeighboursRecord(TypedDict):
+    """What the bi-encoder changed."""
+
+    texts: int
+    """Different ones, among which neighbours were looked for."""
+    changed: int
+    """Those whose nearest other text is not the base model's."""
+    shown: list[dict[str, Any]]
+    """`text`, and of `start` and `bi` the nearest other `text` with its `cosine`."""
 
 
 class CorpusRecord(TypedDict):

@@ -1,5 +1,6 @@
 """What can be read off a finished run: its tests by metric, its forms, which models look weak, what its stages keep."""
 
+import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -281,6 +282,10 @@ class Evidence:
     def sample(self) -> Sample | None:
         """Return training pairs with scores; earlier runs did not keep any."""
         return self._read(records.SAMPLE, records.SAMPLE_FILE, _sample)
+
+    def neighbours(self) -> records.NeighboursRecord | None:
+        """Return nearest texts before and after; earlier runs did not keep any."""
+        return self._read(records.NEIGHBOURS, records.NEIGHBOURS_FILE, lambda path: json.loads(path.read_bytes()))
 
     def student_labels(self) -> Iterator[StudentLabels]:
         """Yield what each student of each cycle learned, as far as its scores were kept."""

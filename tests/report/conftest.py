@@ -133,6 +133,9 @@ def kept_run(result, make_run):
             scores["start"][i], scores["bi"][i], scores["cross"][i] = 2.0 + i, -1.0 - i, -1.0 - i
         sample = {"row": np.arange(N_PAIRS), "sentence1": [a for a, _ in texts], "sentence2": [b for _, b in texts]}
         files["sample"] = {"sample.parquet": pa.table(sample | scores)}
+        near = {"start": {"text": texts[5][0], "cosine": 0.5}, "bi": {"text": texts[6][1], "cosine": -0.25}}
+        shown = [{"text": HOSTILE[0][0]} | near, {"text": "long " * 200} | near]
+        files["neighbours"] = {"neighbours.json": {"texts": 40, "changed": 30, "shown": shown}}
         keys = {cycle[form]["stage"] for cycle in record["cycles"] for form in ("bi", "cross")}
         by_student = {f"cycle-{key[-1]}/{key[:-1]}-encoder": key for key in keys}
         names = [*files, *by_student]
@@ -179,6 +182,8 @@ def _write_stage(folder, files, stage):
     for name, content in named.items():
         if isinstance(content, pa.Table):
             pq.write_table(content, folder / name)
+        elif name.endswith(".json"):
+            (folder / name).write_text(json.dumps(content), encoding="utf-8")
         elif isinstance(content, dict):
             np.savez(folder / name, **content)
         else:

@@ -92,9 +92,9 @@ def test_hostile_names_stay_text_in_markdown(write, result):
     for scores in (result["data"]["tests"], *result["scores"].values()):
         scores[HOSTILE] = scores.pop("stsb")
     text = write(result).rpartition("\n---\n\n")[2]  # the head of a card is YAML, which nobody renders
-    prose, _, after = text.partition("```bash\n")
+    prose, _, after = text.rpartition("```bash\n")
     command, _, rest = after.partition("\n```\n")
-    plain = markdown.markdown(prose.replace("```python", "").replace("```", "") + rest, extensions=["tables"])
+    plain = markdown.markdown(re.sub("```(python|bash)?", "", prose) + rest, extensions=["tables"])
     assert not re.search(r"<img src=x|src=.d|<(a|script)\b|<h1>b|\x1b", plain)
     assert shlex.split(command)[3] == f"runs/{HOSTILE}/recipe.toml".replace("\n", " ").replace("\x1b", r"\x1b")
 

@@ -52,13 +52,17 @@ def written(make_run):
 
 
 def test_the_page_has_every_part(page):
-    parts = "Summary, Scores, Curves, Labels, Where the models disagree, Data, Time, Reproduce"
+    parts = (
+        "Summary, Scores, Use it, Nearest neighbours, Curves, Labels, Where the models disagree, Data, Time, Reproduce"
+    )
     assert ", ".join(page.headings) == parts
     for text in (
         "trans-encoder/minilm-sts",
-        "Average of 2 tests: Spearman's rank correlation x 100",
+        "Spearman's rank correlation x 100: 100 means that the model sorts the pairs exactly as people do, 0",
         "no significant difference",  # the bi-encoder, by its interval, although its score is higher
-        "better than the base model",
+        'model = CrossEncoder("cross-encoder")',
+        "transencoder score cross-encoder --pairs",
+        "Of 40 training texts 30 have another nearest text",
         "Dev by cycle",
         "Cycle 2, bi-encoder",
         "Score against label",
@@ -142,7 +146,7 @@ def test_a_run_of_an_earlier_version_says_what_is_missing(result, written):
     assert "There are no intervals. This run was made by an earlier version" in page.text
     assert "did not keep numbers about its training text" in page.text
     assert "Where the models disagree" not in page.headings  # its stages have no labels at all
-    assert "+1.50" in page.text and "above the base model" in page.text
+    assert "+1.50" in page.text and "Nearest neighbours" not in page.headings
 
 
 def test_a_run_whose_stages_were_removed_says_so(kept_run):
@@ -197,6 +201,7 @@ def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result, make_run):
     page = Page(write_report(folder))
     assert "is unknown without labels" in page.text and "No curve was recorded" in page.text
     assert "Scores" not in page.headings and "None" not in page.text
+    assert "transencoder mine texts.txt --start sentence-transformers/all-MiniLM-L6-v2 --n-pairs 100" in page.text
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "Nothing was measured" in text and "The run had no dev set." in text
     assert "the last checkpoint of the last cycle was kept" in text and "- Targets may lie outside [0, 1]." in text
@@ -208,7 +213,7 @@ def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result, make_run):
 def test_dev_is_shown_where_there_are_no_tests(result, written):
     result["scores"], result["data"]["tests"] = {}, {}
     page, _ = written(result)
-    assert "Dev: Spearman's rank correlation x 100" in page.text and "81.80" in page.text
+    assert "Spearman's rank correlation x 100" in page.text and "81.80" in page.text
     assert "Gains over the base model" not in page.text
 
 
@@ -219,7 +224,7 @@ def test_a_page_of_a_method_without_cycles(result, written):
     result["best"], result["dev"] = {"bi": result["best"]["bi"]}, {"start": 81.8, "bi": 84.0}
     del result["scores"]["cross"]
     page, _ = written(result)
-    assert page.headings == ["Summary", "Scores", "Curves", "Data", "Time", "Reproduce"]
+    assert page.headings == ["Summary", "Scores", "Use it", "Curves", "Data", "Time", "Reproduce"]
     assert "training sentences" in page.text and "cross-encoder" not in page.text
 
 
@@ -251,8 +256,7 @@ def test_half_a_character_does_not_stop_the_page(result, make_run):
 
 def test_an_undefined_metric_is_a_dash_and_a_note(result, written):
     result["scores"]["cross"]["sts12"] = None
-    page, text = written(result)
-    assert "not measured" in page.text
+    _, text = written(result)
     assert "The cross-encoder gave every pair of a set the same score" in text
     assert "| sts12 | 70.00 | 71.50 | +1.50 | – | – |" in text
 
@@ -284,6 +288,25 @@ def test_what_held_out_pairs_say_is_set_beside_the_start(result):
     assert lines[2].endswith("find it among all; chose the bi-encoders |")
     assert lines[3].startswith("| alignment | -0.50 | -0.50 | – |") and len(lines) == 4
     assert "Without labels" not in report_text(result | {"criteria": {"start": found}})  # dev chose: nothing to compare
+
+
+@pytest.mark.parametrize("measured", ["tests", "dev"])
+def test_the_gain_is_said_by_the_verdict_and_the_table_alone(result, written, measured):
+    """Was: cards and a note said it again, and the precision stood among the notes."""
+    result["scores"] = {
+        "start": {"stsb": 80.0},
+        "start_as_is": {"stsb": 79.5},
+        "bi": {"stsb": 78.77},
+        "cross": {"stsb": 82.0},
+    }
+    if measured == "dev":
+        result["scores"], result["dev"] = {}, {"start": 80.0, "bi": 78.77, "cross": 82.0}
+    result["config"] |= {"precision": "bf16", "bi": {"max_length": 32}, "cross": {"max_length": 64}}
+    page, text = written(result)
+    assert page.text.count("-1.23") + page.text.count("\N{MINUS SIGN}1.23") == 2 and page.text.count("78.77") == 1
+    for said in (page.text, text):
+        footnote = "Measured in bf16, on the first 32 tokens of a text and 64 of a pair, as in training."
+        assert said.index("78.77") < said.index(footnote) < said.rindex("Use it")
 
 
 def test_the_title_is_the_recipe_or_the_folder(result):

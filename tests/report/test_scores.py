@@ -8,7 +8,7 @@ from rich.console import Console
 from transencoder.report.card import model_card
 from transencoder.report.comparison import results_page
 from transencoder.report.plots import curve_plots
-from transencoder.report.scores import score_cells, score_header, score_rows, summary_table
+from transencoder.report.scores import footnotes_of, score_cells, score_header, score_rows, summary_table
 from transencoder.report.verdict import notes_of
 
 
@@ -94,7 +94,7 @@ def test_an_average_is_over_tests_of_one_metric(of_two_metrics):
 
 
 def test_notes_speak_of_each_metric(of_two_metrics):
-    notes = "\n".join(notes_of(of_two_metrics))
+    notes = "\n".join([*footnotes_of(of_two_metrics), *notes_of(of_two_metrics)])
     assert "The base model scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
     assert "The base model scores 55.00 (map) in the run's precision and length, 56.00 as it is" in notes
     assert "The cross-encoder is worse than the base model on the tests (map) (54.00 against 56.00)" in notes

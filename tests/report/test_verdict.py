@@ -4,7 +4,7 @@ import pytest
 
 from transencoder.report.card import model_card
 from transencoder.report.run_report import report_text
-from transencoder.report.verdict import notes_of, verdict_of
+from transencoder.report.verdict import notes_of, use_of, verdict_of
 
 
 def shifted(result, **by):
@@ -143,16 +143,34 @@ def test_bad_rows_lie_in_the_files_that_were_read(own, files, result):
     assert f"3 bad rows of the training pairs were skipped; {files}" in " ".join(notes_of(result))
 
 
-def test_notes_say_which_model_is_worse_than_its_start(result):
-    """On the tests where there are some, else on dev."""
+def test_notes_say_that_a_model_without_a_verdict_is_worse(result):
+    """Of the others the verdict says it, and the notes no second time."""
     result["scores"]["bi"] = {name: value - 1.5 for name, value in result["scores"]["start"].items()}
-    (note,) = [note for note in notes_of(result) if "worse" in note]
-    found = "The bi-encoder is worse than the base model on the tests (73.50 against 75.00)"
-    assert note == f"{found}: keep the base model in its place."
-    result["scores"] = {}
-    result["dev"] = {"start": 80.0, "bi": 81.0, "cross": 79.0}
-    (note,) = [note for note in notes_of(result) if "worse" in note]
-    assert note.startswith("The cross-encoder is worse than the base model on dev (79.00 against 80.00)")
+    assert not any("worse" in note for note in notes_of(result))
+    result["best"], result["scores"]["mlm"] = {"mlm": result["best"]["bi"]}, result["scores"].pop("bi")
+    found = "The masked language model is worse than the base model on the tests (73.50 against 75.00)"
+    assert f"{found}: keep the base model in its place." in notes_of(result)
+
+
+@pytest.mark.parametrize(
+    ("bi", "cross", "use"),
+    [
+        (1.5, 0.5, ("bi", "search")),
+        (-1.5, 0.5, ("cross", "score")),
+        (0.0, 0.5, ("cross", "score")),
+        (0.0, -0.5, ("bi", "label")),
+        (-1.5, -0.5, None),
+    ],
+)
+def test_what_comes_next_follows_from_the_verdict(result, bi, cross, use):
+    assert use_of(shifted(result, bi=bi, cross=cross)) == use
+
+
+@pytest.mark.parametrize(("retrieval", "use"), [(92.0, ("bi", "label")), (87.0, None)])
+def test_without_labels_labels_come_next_or_the_base_model_is_kept(bare_result, retrieval, use):
+    found = {"self_retrieval": retrieval}
+    bare_result["criteria"] = {"start": {"self_retrieval": 91.0}, "bi": found, "cross": {"teacher_agreement": 95.0}}
+    assert use_of(bare_result) == use
 
 
 def test_a_start_whose_embeddings_lie_close_together_looks_weak(result):

@@ -57,6 +57,7 @@ def test_the_record_and_the_report_speak_of_one_form(trained):
         "scores/start-as-is",
         "scores/bi",
         "scores/dev/start",
+        "neighbours",
         *(["sizes"] if taught else []),
         "texts",
         "gold",

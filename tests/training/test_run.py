@@ -41,6 +41,7 @@ STAGES = [
     "scores/bi",
     "scores/dev/start",
     "sample",
+    "neighbours",
     "texts",
     "gold",
 ]
@@ -204,7 +205,7 @@ def test_without_dev_and_tests_the_last_is_kept_and_the_output_says_so(tiny_meth
     assert [best["cycle"] for best in result["best"].values()] == [2, 2]
     assert result["dev"] is None
     assert result["scores"] == {}  # test scoring is off by default
-    assert [stage["name"] for stage in result["stages"]] == [*STAGES[:12], "sample", "texts"]
+    assert [stage["name"] for stage in result["stages"]] == [*STAGES[:12], "sample", "neighbours", "texts"]
     for path in ("report.md", "bi-encoder/README.md", "cross-encoder/README.md"):
         assert "no dev set" in (trained.folder / path).read_text().lower(), path
 

@@ -55,6 +55,21 @@ def test_the_sample_holds_what_the_models_say(run, evidence, tiny_files):
     )
 
 
+def test_nearest_texts_are_kept_as_both_models_see_them(evidence, run, tiny_bi_encoder, tiny_files):
+    kept, pairs = evidence.neighbours(), read_pairs(str(tiny_files / "pairs.tsv"))
+    texts = sorted({*pairs["sentence1"], *pairs["sentence2"]})
+    assert kept["texts"] == len(texts) and len(kept["shown"]) == min(10, kept["changed"]) > 0
+    for model, folder in (("start", tiny_bi_encoder), ("bi", str(run.folder / "bi-encoder"))):
+        encoder = SentenceTransformer(folder, device="cpu")
+        embeddings = encoder.encode(texts, normalize_embeddings=True)
+        cosines = embeddings @ embeddings.T
+        np.fill_diagonal(cosines, -2)
+        for shown in kept["shown"]:
+            own = cosines[texts.index(shown["text"])]
+            assert own[texts.index(shown[model]["text"])] == pytest.approx(own.max(), abs=model_rounding(encoder))
+            assert shown[model]["cosine"] == pytest.approx(own.max(), abs=model_rounding(encoder))
+
+
 def test_gold_and_scores_give_the_recorded_metric(evidence):
     gold = evidence.gold("test").scores
     assert spearman(gold, evidence.scores("bi", "test")) == evidence.result["scores"]["bi"]["test"]
@@ -95,12 +110,12 @@ def test_every_students_lesson_is_found(evidence):
 def test_a_run_of_an_earlier_version_gets_what_is_missing(config, run, tmp_path):
     """Its finished stages are reused: their keys are what they were."""
     shutil.copytree(run.folder, tmp_path / "copy")
-    for name in ("sample", "gold", "texts"):
+    for name in ("sample", "neighbours", "gold", "texts"):
         (stage,) = Path(tmp_path / "copy" / "stages").glob(f"{name}-*")
         shutil.rmtree(stage)
     again = train(replace(config, output=str(tmp_path / "copy")))
     computed = [stage["name"] for stage in again.result["stages"] if not stage["reused"]]
-    assert computed == ["sample", "texts", "gold"]
+    assert computed == ["sample", "neighbours", "texts", "gold"]
 
 
 def test_the_start_as_it_is_has_its_own_length_in_fp32(tiny_method, tiny_files, tiny_bi_encoder):

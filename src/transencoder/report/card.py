@@ -61,6 +61,7 @@ def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None
             for row in rows
         ],
         "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
+        "footnotes": scores.footnotes_of(result),
         "notes": notes_of(result),
     }
     return words.render("card.md.jinja", values)

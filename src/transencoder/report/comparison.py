@@ -17,6 +17,7 @@ from transencoder.report import words
 from transencoder.report.figures import SEVERAL, write_plots
 from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of, write_html
+from transencoder.report.scores import footnotes_of
 from transencoder.report.verdict import notes_of
 from transencoder.results import Evidence, TableRow
 from transencoder.runs import read_log
@@ -267,7 +268,9 @@ def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dic
     dev = DEV + "".join(results.metric_mark(metric, metrics) for metric in of_dev)
     header = ("run", "form", dev, *(column.name for column in columns), "seed", "commit", "device", "minutes")
     rows = [row for shown, result in runs for row in _run_rows(shown, result, columns)]
-    notes = dict.fromkeys(f"`{shown}`: {note}" for shown, result in runs for note in notes_of(result))
+    notes = dict.fromkeys(
+        f"`{shown}`: {note}" for shown, result in runs for note in (*footnotes_of(result), *notes_of(result))
+    )
     return words.metric_titles(metrics), words.markdown_table(header, rows), notes
 
 

@@ -14,7 +14,7 @@ from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
-from transencoder.report.verdict import notes_of, verdict_of
+from transencoder.report.verdict import notes_of, use_of, verdict_of
 from transencoder.results import Evidence, Sample, StudentLabels
 from transencoder.runs import atomic_write_bytes
 
@@ -86,8 +86,10 @@ def _common(result: Result) -> Values:
     return {
         "result": result,
         "verdict": None if "mlm" in result["best"] else verdict_of(result),
+        "use": use_of(result),
         "notes": notes_of(result),
-        "metrics": scores.shown_metrics(result),
+        "metrics": scores.explained_metrics(result),
+        "footnotes": scores.footnotes_of(result),
         "unlabelled": scores.unlabelled_of(result),
         "sizes": scores.size_cells(result["sizes"]) if "sizes" in result else None,
     }
@@ -114,7 +116,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     ]
     rows, curves = scores.score_rows(result), [*plots.curve_plots(result)]
     is_tested = any(result["scores"].values())
-    gains = plots.gain_plot(rows, intervals) if is_tested else None
+    gains = plots.gain_plot(rows, intervals) if is_tested and len(rows) > 1 else None
     mined, sample = results.training_data(result)[1].get("mined"), evidence.sample()
     histogram = plots.mined_plot(mined) if mined else None
     lengths = plots.length_plot(result["texts"]) if "texts" in result else None
@@ -122,7 +124,6 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     values = _common(result) | {
         "title": title_of(result),
         "facts": run_facts(result),
-        "summary": scores.summary_rows(result),
         "rows": rows,
         "intervals": intervals,
         "gains": gains,
@@ -133,6 +134,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
         "has_labels": evidence.has_labels,
         "student_labels": student_labels,
         "absent_labels": _absent(result, [learned for learned, *_ in student_labels]),
+        "neighbours": evidence.neighbours(),
         "disagreements": disagreements_of(sample) if is_comparable and sample else None,
         "lengths": lengths,
         "mined": mined,

@@ -14,7 +14,7 @@ from transencoder.configs import Form
 from transencoder.errors import ABSENT, number, plural
 from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
-from transencoder.report.words import gain, metric_titles
+from transencoder.report.words import gain, metric_titles, metrics_explained, render
 
 BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
 GAIN_BRACKETS = "for a gain, both models are measured on the same samples"
@@ -125,7 +125,8 @@ def score_cells(row: ScoreRow) -> tuple[str, ...]:
 def summary_table(result: Result) -> Table:
     """Make the table that the command line prints at the end of a run."""
     rows, of_members, header = score_rows(result), member_rows(result), score_header(result)
-    table = _table(header[1:], title=shown_metrics(result), caption=None if rows else "nothing was measured")
+    caption = "\n".join(footnotes_of(result)) if rows else "nothing was measured"
+    table = _table(header[1:], title=shown_metrics(result), caption=caption)
     for row in [*rows, *of_members]:
         if row.name.startswith(AVERAGE) or row in of_members[:1]:
             table.add_section()
@@ -170,7 +171,21 @@ def runs_table(runs: Mapping[str, Result]) -> Table:
 
 def shown_metrics(result: Result) -> str:
     """Say what the table's numbers are."""
-    return metric_titles(results.tests_by_metric(result) or [result["metric"]])
+    return metric_titles(_metrics(result))
+
+
+def explained_metrics(result: Result) -> str:
+    """Say what the table's numbers mean."""
+    return metrics_explained(_metrics(result))
+
+
+def footnotes_of(result: Result) -> list[str]:
+    """Say in which precision and length models were measured, and what the base model scores as it is."""
+    return render("footnotes.txt.jinja", {"result": result}).splitlines()
+
+
+def _metrics(result: Result) -> list[str]:
+    return list(results.tests_by_metric(result)) or [result["metric"]]
 
 
 def size_cells(sizes: SizeRecord) -> dict[str, Any]:

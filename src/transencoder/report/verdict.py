@@ -67,6 +67,26 @@ def verdict_of(result: Result) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
+class Use(NamedTuple):
+    """What to do with what a run made."""
+
+    form: Form
+    """The model to load."""
+    next: Literal["search", "score", "label"]
+    """Which command comes next."""
+
+
+def use_of(result: Result) -> Use | None:
+    """Choose what to do next by what the verdict is made of; None where the base model is to be kept."""
+    findings = {form: found[0].finding for form in results.forms_of(result) if (found := comparisons(result, form))}
+    forms: list[Form] = [form for form in results.forms_of(result) if form != "mlm" and not rejection_of(result, form)]
+    better = [form for form in forms if findings.get(form) == "better"]
+    if better:
+        return Use(better[0], "search" if better[0] == "bi" else "score")
+    has_failed = "bi" in result["best"] and "bi" not in forms and findings.get("bi", "unmeasured") == "unmeasured"
+    return Use(forms[0], "label") if forms and not has_failed else None
+
+
 def rejection_of(result: Result, form: Form) -> str | None:
     """Say, as the end of a sentence, why one of a run's models should not be used; None: nothing speaks against it."""
     first = next(iter(comparisons(result, form)), None)
@@ -125,8 +145,12 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
 
 
 def notes_of(result: Result) -> list[str]:
-    """Return what to know before trusting the numbers: what follows from the record, then the run's own notes."""
-    compared = [(form, each) for form in FORM_TITLES for each in comparisons(result, form)]
+    """Return what to know before trusting the numbers: what follows from the record, then the run's own notes.
+
+    What the verdict says, by the first metric, is not said again.
+    """
+    first = 0 if "mlm" in result["best"] else 1
+    compared = [(form, each) for form in FORM_TITLES for each in comparisons(result, form)[first:]]
     values = {
         "result": result,
         "had_a_choice": _had_a_choice(result),

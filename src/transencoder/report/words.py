@@ -26,12 +26,22 @@ from transencoder.settings import Setting, settings_of
 NONE = "none"
 """A setting that is not set."""
 
-_METRIC_TITLES = {
-    "spearman": "Spearman's rank correlation x 100",
-    "roc_auc": "area under the ROC curve x 100",
-    "map": "mean average precision x 100",
-    "accuracy": "accuracy x 100",
+_METRICS = {
+    "spearman": (
+        "Spearman's rank correlation x 100",
+        "100 means that the model sorts the pairs exactly as people do, 0 that there is no relation",
+    ),
+    "roc_auc": (
+        "area under the ROC curve x 100",
+        "how often the model scores a pair that belongs together above one that does not; 50 is chance",
+    ),
+    "map": (
+        "mean average precision x 100",
+        "100 means that the right candidates of each query come before all others",
+    ),
+    "accuracy": ("accuracy x 100", "how many texts get their own class from a classifier on their embeddings"),
 }
+"""Metric -> its title, and what its numbers mean."""
 _SHORT_METRICS = {"spearman": "Spearman", "roc_auc": "ROC AUC", "map": "MAP", "mrr_at_10": "MRR@10"}
 
 _SHOWN_FINGERPRINT = 12
@@ -69,6 +79,7 @@ def _environment(form: str) -> Environment:
         "gold_or": gold_or,
         "number": number,
         "plural": plural,
+        "shell": lambda text: Markup(shlex.quote(_line(text))),
         "quoted": lambda text: Markup(json.dumps(text)),
         "share_of": _share_of,
         "shown": _shown,
@@ -184,7 +195,17 @@ def no_difference(models: Sequence[str], other: str, data: str) -> str:
 def metric_titles(metrics: Iterable[str]) -> str:
     """Say what the numbers of a table are, with the word that marks its rows where there are several metrics."""
     metrics = list(dict.fromkeys(metrics))
-    return " / ".join(_METRIC_TITLES.get(each, each) + results.metric_mark(each, metrics) for each in metrics)
+    return " / ".join(_METRICS.get(each, (each,))[0] + results.metric_mark(each, metrics) for each in metrics)
+
+
+def metrics_explained(metrics: Sequence[str]) -> str:
+    """Say in a sentence of each metric what its numbers mean."""
+    said = [
+        f"{metric_titles([each])}{results.metric_mark(each, metrics)}: {_METRICS[each][1]}"
+        for each in metrics
+        if each in _METRICS
+    ]
+    return " ".join(f"{each[0].upper()}{each[1:]}." for each in said)
 
 
 def short_metric(metric: str) -> str:

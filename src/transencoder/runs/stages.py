@@ -27,6 +27,7 @@ VERSIONS = {
     "LanguageModel": 1,
     "Labels": 5,
     "Mining": 1,
+    "Neighbours": 1,
     "Pretraining": 2,
     "Sample": 1,
     "Scores": 1,

@@ -15,12 +15,13 @@ from transencoder.context import Context, Model, Rows, base_model, trained_model
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
 from transencoder.records import SizeRecord
-from transencoder.runs import Executor, Planner, stage_seed
+from transencoder.runs import Cost, Executor, Planner, stage_seed
 from transencoder.settings import method_name
 from transencoder.training import encoder_stages as stages
 from transencoder.training import label_teachers, parts
 from transencoder.training.data import read_text_data
 from transencoder.training.lengths import Lengths
+from transencoder.training.neighbours import neighbours
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import measured
@@ -132,6 +133,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         model, teachers = trained
         fitted = model.fitted or {}
         (worth,) = measured(context, {"": {"start": context.base, "bi": model}})
+        context.make(neighbours(context, context.base, model))
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}
         if "uniformity" in fitted:  # not in stages of earlier versions
@@ -159,13 +161,14 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             settings_in_words(config.fit),
         ]
 
-    def extra_disk_bytes(self, context: EncoderContext, planner: Planner) -> float:
-        """Return what the exported models, views and tokens take."""
+    def extra_cost(self, context: EncoderContext, planner: Planner) -> Cost:
+        """Return what the exported models, views and tokens take, and the comparison of neighbours."""
         (stage,) = planner.of_kind(stages.EncoderTraining)
         teachers = sum(each.base.n_parameters for each in planner.of_kind(label_teachers.LabelTeacher))
         n_encoders = context.config.cost(0, None).n_encoders
         weights = context.base.n_parameters * n_encoders + teachers
-        return 4 * weights + stage.n_trained * 600 * context.config.rows.relative_length
+        disk_bytes = 4 * weights + stage.n_trained * 600 * context.config.rows.relative_length
+        return neighbours(context, context.base, context.base).cost() + Cost(disk_bytes=disk_bytes)
 
 
 def _cut(context: EncoderContext, base: Model) -> Model:

@@ -127,9 +127,9 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
             settings_in_words(config.fit),
         ]
 
-    def extra_disk_bytes(self, context: LanguageModelContext, planner: Planner) -> float:
+    def extra_cost(self, context: LanguageModelContext, planner: Planner) -> Cost:
         """Return what the exported model takes."""
-        return 4 * context.base.n_parameters
+        return Cost(disk_bytes=4 * context.base.n_parameters)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -32,6 +32,7 @@ from transencoder.training.chains import Chain, best_chain, ensemble_of, measure
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
+from transencoder.training.neighbours import neighbours
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
@@ -109,6 +110,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         kept = best_chain(chains)
         chain = chains[kept]
         sample = keep_sample(context, chain.models)
+        context.make(neighbours(context, chain.start, chain.best["bi"]))
         details = _details(context, chain)
         if context.data.dev is None and context.held_out is None:
             details["sample_agreement"] = sample.result.get("start_agreement", {})
@@ -154,13 +156,15 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.insert(0, mining.description)
         return [*filter(None, [config.preset_in_words]), *lines]
 
-    def extra_disk_bytes(self, context: CycleContext, planner: Planner) -> float:
-        """Return what the exported models, pairs and tokens take."""
+    def extra_cost(self, context: CycleContext, planner: Planner) -> Cost:
+        """Return what the exported models, pairs and tokens take, and the comparison of neighbours."""
         students = planner.of_kind(Student)
         exported = {stage.name.rpartition("/")[2]: stage.base.n_parameters for stage in students}
         per_member = {stage.base.folder: stage.base.n_parameters for stage in students}
         members = sum(per_member.values()) if len(self.members) > 1 else 0
-        return 4 * (sum(exported.values()) + members) + 400 * len(context.data.training)
+        disk_bytes = 4 * (sum(exported.values()) + members) + 400 * len(context.data.training)
+        base = self.members[0].bi
+        return neighbours(context, base, base).cost() + Cost(disk_bytes=disk_bytes)
 
     def _read_lengths(self, *rows: Dataset) -> None:
         """Find how much of the texts is read, and settle `max_length` where that is `auto`."""

@@ -17,7 +17,7 @@ from transencoder.configs.run import RunConfig
 from transencoder.context import Context
 from transencoder.devices import checked_device, uses_bf16
 from transencoder.errors import InputError, plural
-from transencoder.runs import Executor, Planner
+from transencoder.runs import Cost, Executor, Planner
 from transencoder.settings import expanded
 from transencoder.training.result import Outcome
 
@@ -60,9 +60,9 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     def lines(self, context: ContextT, planner: Planner) -> list[str]:
         """Return the plan as a person reads it, but for its last line, the cost."""
 
-    def extra_disk_bytes(self, context: ContextT, planner: Planner) -> float:
-        """Return what a run leaves on disk besides its stages."""
-        return 0.0
+    @abstractmethod
+    def extra_cost(self, context: ContextT, planner: Planner) -> Cost:
+        """Return what a run takes and leaves on disk besides the stages of its plan."""
 
 
 def settings_in_words(config: FitConfig) -> str:

@@ -183,8 +183,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
     context = pipeline.open(planner, None)
     usable = pipeline.config
     pipeline.train(context)
-    cost = planner.cost
-    disk_bytes = cost.disk_bytes + cost.scratch_bytes + pipeline.extra_disk_bytes(context, planner)
+    cost = planner.cost + pipeline.extra_cost(context, planner)
     lines = [*pipeline.lines(context, planner), *filter(None, [pipeline.cut])]
     if n_known := len(planner.stages.keys() & set(known)):
         lines.append(f"{plural(n_known, 'stage')} of {len(planner.stages)} taken from the runs above")
@@ -193,7 +192,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
         lines=lines,
         stages={stage.name: stage for stage in planner.stages.values()},
         seconds=cost.operations / _operations_a_second(usable),
-        disk_bytes=round(disk_bytes),
+        disk_bytes=round(cost.disk_bytes + cost.scratch_bytes),
     )
 
 

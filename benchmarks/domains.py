@@ -1,0 +1,296 @@
+"""What each way of training without labels gives on ten domains, and what it costs on the others.
+
+    python benchmarks/domains.py run --output ../runs/domains --ways bi-quantile paper --seeds 1
+    python benchmarks/domains.py table
+
+A cell is a domain, a way, a base model and a seed. It is trained in a folder below --output, which goes afterwards; all
+tests are scored, and one line with all metrics, and intervals of the gains over the base model, joins
+results/domains.jsonl. A cell that has its line is left out, so that a second call goes on where the first one stopped.
+`table` writes results/domains.md. No dev set anywhere, one thread, fp32. Settings are chosen on the development domains
+of domain_data.py; the others are for reporting.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from domain_data import DOMAINS, Domain, DomainText, general_text, tests, text_of
+from domain_table import page
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from starts import write_first_layers
+from tsdae import train_tsdae
+
+from transencoder import (
+    MLM,
+    BiScorer,
+    ContrastiveTension,
+    CrossScorer,
+    FitConfig,
+    Member,
+    SimCSE,
+    Trained,
+    TransEncoder,
+    train,
+)
+from transencoder.metrics import METRICS, metric_draws, row_intervals
+from transencoder.models import MINILM, resolve_model
+from transencoder.runs.log import source_commit
+
+RESULTS = Path(__file__).parent / "results"
+BASES = ("minilm", "unsupervised")
+"""all-MiniLM-L6-v2, which was trained with labels; and its first three layers after SimCSE on mixed English."""
+
+PRECISION = "fp32"
+"""The same on all machines; bf16 without AMX was slower (2.0 s a step against 1.3)."""
+
+N_ELSEWHERE = 200
+"""So many pairs of every other domain's test show what is forgotten."""
+
+Models = Mapping[str, SentenceTransformer | CrossEncoder]
+"""By form."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a way is given."""
+
+    domain: Domain
+    text: DomainText
+    start: str
+    seed: int
+    folder: Path
+
+
+def distil(job: Job, *, mines: bool = False, **settings: Any) -> Models:
+    """Train Trans-Encoder on the domain's pairs, or on pairs mined from its sentences."""
+    text = job.text
+    given = {"sentences": text.sentences, "documents": text.documents} if mines else {"pairs": text.pairs}
+    config = TransEncoder(
+        **given | settings,
+        members=(Member(start=job.start),),
+        output=str(job.folder),
+        task_kind="graded" if job.domain.metric == "spearman" else "binary",
+        is_symmetric=job.domain.is_symmetric,
+        seed=job.seed,
+        precision=PRECISION,
+    )
+    return _models(train(config))
+
+
+def learn_encoder(job: Job, *, method: type[SimCSE] | type[ContrastiveTension], **settings: Any) -> Models:
+    """Train a bi-encoder on the domain's sentences."""
+    config = method(
+        **settings,
+        sentences=job.text.texts,
+        start=job.start,
+        output=str(job.folder / "encoder"),
+        seed=job.seed,
+        precision=PRECISION,
+    )
+    return _models(train(config))
+
+
+def learn_words_first(job: Job, *, words: FitConfig, **settings: Any) -> Models:
+    """Train the base model as a masked language model on the domain's sentences, then a bi-encoder."""
+    output = str(job.folder / "words")
+    config = MLM(
+        sentences=job.text.texts,
+        start=job.start,
+        new_head=True,
+        output=output,
+        seed=job.seed,
+        precision=PRECISION,
+        fit=words,
+    )
+    train(config)
+    return learn_encoder(replace(job, start=output), **settings)
+
+
+def denoise(job: Job) -> Models:
+    """Train TSDAE, sentence-transformers' loss, on the domain's sentences."""
+    return {"bi": train_tsdae(job.text.texts["text"], job.start, job.folder, job.seed)}
+
+
+def cut(job: Job) -> Models:
+    """Train nothing: the base model on texts cut to the paper's 32 tokens."""
+    model = _encoder(job.start)
+    model.max_seq_length = 32
+    return {"bi": model}
+
+
+_SMALL: dict[str, Any] = {"batch_size": 64, "epochs": 3, "max_length": 64}
+_SIMCSE: dict[str, Any] = {"method": SimCSE, "pooling": "mean", "fit": replace(SimCSE.fit, **_SMALL)}
+_TENSION = replace(
+    ContrastiveTension.fit, **_SMALL, learning_rate=3e-5, optimizer="adamw", dropout=0.1, max_grad_norm=1.0
+)
+_LAST = FitConfig(selection="last")
+_BI = FitConfig(batch_size=64, learning_rate=2e-5, epochs=4, max_length=64, selection="last")
+_BI_FROM_BI: dict[str, Any] = {"same_form": True, "cycles": 1, "bi": _BI, "cross": _LAST}
+_MINED: dict[str, Any] = {"mines": True, "n_pairs": 3000, "bi": replace(_BI, epochs=2)}
+
+WAYS: dict[str, Callable[[Job], Models]] = {
+    "base-32": cut,
+    "simcse": partial(learn_encoder, **_SIMCSE),
+    "contrastive-tension": partial(learn_encoder, method=ContrastiveTension, negatives="in_batch", fit=_TENSION),
+    "tsdae": denoise,
+    "mlm-simcse": partial(learn_words_first, words=replace(MLM.fit, batch_size=32, learning_rate=5e-5), **_SIMCSE),
+    "bi-quantile": partial(distil, **_BI_FROM_BI, label_policy="quantile"),
+    "bi-quantile-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="quantile"),
+    "bi-clip": partial(distil, **_BI_FROM_BI, label_policy="clip"),
+    "bi-clip-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip"),
+    "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
+    "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
+    "today": distil,
+    "today-sentences": partial(distil, mines=True),
+}
+"""Those of sentences see three passes over up to 3,000 texts, twice each; bi from bi 6,000 pairs in all, from the
+domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
+task, its last checkpoints; `today` what `train trans-encoder` does by itself: the same in 3 or 5 cycles, with
+checkpoints chosen without labels."""
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train and score what is asked for and has no line yet."""
+    torch.set_num_threads(1)
+    done = {cell_of(line) for line in read_lines(options.results)}
+    cells = itertools.product(options.seeds, options.bases, options.ways, options.domains)
+    for seed, base, way, domain in cells:
+        cell = (domain, way, base, seed)
+        if cell not in done:
+            print(time.strftime("%H:%M:%S"), *cell, file=sys.stderr, flush=True)
+            with (options.results / "domains.jsonl").open("a") as file:
+                file.write(json.dumps(measured(*cell, options)) + "\n")
+
+
+def measured(domain: str, way: str, base: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Train one cell, and return its line."""
+    folder = options.output / "-".join((domain, way, base, str(seed)))
+    shutil.rmtree(folder, ignore_errors=True)  # of a cell that was stopped
+    start = base_model(base, options.output, options.data)
+    text = text_of(domain, options.data)
+    job = Job(domain=DOMAINS[domain], text=text, start=start, seed=seed, folder=folder)
+    seconds, processor = time.monotonic(), time.process_time()
+    models = WAYS[way](job)
+    seconds, processor = time.monotonic() - seconds, time.process_time() - processor
+    line = {
+        "domain": domain,
+        "way": way,
+        "base": base,
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "processor_seconds": round(processor, 1),
+        "n_pairs": len(text.pairs),
+        "n_sentences": len(text.texts),
+        **judged(models, start, domain, options.data),
+        "commit": source_commit(),
+    }
+    shutil.rmtree(folder, ignore_errors=True)
+    return line
+
+
+def judged(models: Models, start: str, domain: str, data: Path) -> dict[str, Any]:
+    """Return each model's metric on every test, the base model's too, and its gain with its interval, low and high."""
+    scores: dict[str, dict[str, float]] = {form: {} for form in ("base", *models)}
+    gains: dict[str, dict[str, list[float]]] = {form: {} for form in models}
+    for name, test in tests(data).items():
+        metric, rows = DOMAINS[name].metric, test if name == domain else test.select(range(N_ELSEWHERE))
+        gold, before = np.array(rows["score"]), base_scores(start, data)[name][: len(rows)]
+        each = {"base": before, **{form: scored(model, rows) for form, model in models.items()}}
+        for form, values in each.items():
+            scores[form][name] = round(METRICS[metric](gold, values), 3)
+        draws = metric_draws(metric, gold, np.stack(list(each.values())), name=name, seed=0)
+        assert draws is not None, "every test has hundreds of pairs"
+        for form, ends in row_intervals(draws, list(each))["gains"].items():
+            gains[form][name] = [round(value, 3) for value in (scores[form][name] - scores["base"][name], *ends)]
+    return {"scores": scores, "gains": gains}
+
+
+def scored(model: SentenceTransformer | CrossEncoder, pairs: Dataset) -> np.ndarray:
+    """Score pairs: float64 (n,)."""
+    kind = CrossScorer if isinstance(model, CrossEncoder) else BiScorer
+    scorer = kind(model, precision=PRECISION)
+    return scorer.score(pairs).astype(np.float64)
+
+
+@cache
+def base_scores(start: str, data: Path) -> dict[str, np.ndarray]:
+    """Score every test with a base model."""
+    model = _encoder(start)
+    return {name: scored(model, test) for name, test in tests(data).items()}
+
+
+@cache
+def base_model(name: str, output: Path, data: Path) -> str:
+    """Return where a base model lies; recipe simcse/minilm-3-without-dev makes the second, here at minilm's length."""
+    if name == "minilm":
+        return resolve_model(MINILM)
+    layers, folder = output / "minilm-3", output / "unsupervised"
+    if not layers.exists():
+        write_first_layers(layers)
+    fit = replace(SimCSE.fit, learning_rate=1e-4, batch_size=128, max_length=256)
+    text = general_text(20_000, data)
+    config = SimCSE(sentences=text, start=str(layers), output=str(folder), pooling="mean", precision=PRECISION, fit=fit)
+    return str(train(config).folder / "bi-encoder")
+
+
+def _models(trained: Trained) -> Models:
+    forms = trained.result["best"]
+    return {form: getattr(trained, f"{form}_encoder") for form in ("bi", "cross") if form in forms}
+
+
+def _encoder(path: str) -> SentenceTransformer:
+    return SentenceTransformer(path, device="cpu")
+
+
+def read_lines(results: Path) -> list[dict[str, Any]]:
+    """Return what has been measured."""
+    path = results / "domains.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def cell_of(line: Mapping[str, Any]) -> tuple[str, str, str, int]:
+    """Return which cell a line is of."""
+    return line["domain"], line["way"], line["base"], line["seed"]
+
+
+def write_table(options: argparse.Namespace) -> None:
+    """Write and print the table of all lines."""
+    development = {name: domain.is_development for name, domain in DOMAINS.items()}
+    metrics = {name: domain.metric for name, domain in DOMAINS.items()}
+    text = page(read_lines(options.results), development, metrics, WAYS)
+    (options.results / "domains.md").write_text(text)
+    print(text)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = Path(os.environ.get("TRANSENCODER_DATA", "../shared/data"))
+    commands = parser.add_subparsers(required=True)
+    runs, table = commands.add_parser("run"), commands.add_parser("table")
+    for command, function in ((runs, run), (table, write_table)):
+        command.add_argument("--results", type=Path, default=RESULTS)
+        command.set_defaults(function=function)
+    runs.add_argument("--output", type=Path, required=True, help="folder for runs, outside the repository")
+    runs.add_argument("--data", type=Path, default=data)
+    runs.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    runs.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=DOMAINS)
+    runs.add_argument("--bases", nargs="+", default=["minilm"], choices=BASES)
+    runs.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    options = _options()
+    options.function(options)
