@@ -223,15 +223,16 @@ def explained() -> Iterator[None]:
 def _check_types(*parts: object) -> None:
     for part in parts:
         for name, kind in get_type_hints(type(part)).items():
-            if not _is_of(value := getattr(part, name), kind):
+            if not _fits(value := getattr(part, name), kind):
                 raise TypeError(f"{name} is {shorten(value)}")
 
 
-def _is_of(value: Any, kind: Any) -> bool:
-    """Tell whether a value is of a type, of one of a union's, or one of a Literal's values."""
-    if get_origin(kind) is Literal:
+def _fits(value: object, kind: Any) -> bool:
+    """Tell whether a value is of a type: a class, choices, or a union of such."""
+    if str(get_origin(kind)) == str(Literal):
         return value in get_args(kind)
-    return any(_is_of(value, each) for each in get_args(kind)) if get_args(kind) else isinstance(value, kind)
+    parts = get_args(kind)
+    return any(_fits(value, part) for part in parts) if parts else isinstance(value, kind)
 
 
 def _content(folder: Path) -> dict[str, Any]:
