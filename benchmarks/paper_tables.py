@@ -29,7 +29,7 @@ _INTRODUCTION = (
     "metrics times 100; ours are means where a recipe has several runs. OK: within the table's tolerance; near: within "
     "twice that; off: further; partly: not all columns have a run, or a model gave all pairs one score; not run: "
     "nobody has run the recipe, and nothing stands in the place of its number. As released: `recipes run --parity`, "
-    "which does as the paper's released code where that is not what the paper says."
+    "which does as the paper's released code where that is not what the paper says. `{test}`: the column's name."
 )
 
 _WAYS = {"ours": "", "as released": " --parity"}
