@@ -29,7 +29,7 @@ _INTRODUCTION = (
     "metrics times 100; ours are means where a recipe has several runs. OK: within the table's tolerance; near: within "
     "twice that; off: further; partly: not all columns have a run, or a model gave all pairs one score; not run: "
     "nobody has run the recipe, and nothing stands in the place of its number. As released: `recipes run --parity`, "
-    "which does as the paper's released code where that is not what the paper says."
+    "which does as the paper's released code where that is not what the paper says. `{test}`: the column's name."
 )
 
 _WAYS = {"ours": "", "as released": " --parity"}
@@ -170,8 +170,7 @@ def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
         if "recipe" not in result:
             _logger.warning("left out: %s is no run of an unchanged recipe", folder)
             continue
-        recipe = result["recipe"].partition(" --vary ")[0]
-        runs.setdefault(recipe, []).append((shown_source(str(folder)), result))
+        runs.setdefault(result["recipe"].partition(" --vary ")[0], []).append((shown_source(str(folder)), result))
     return runs
 
 
@@ -299,9 +298,8 @@ def _hours_section(hours: list[Hours], runs: _Runs) -> str:
     for each in hours:
         cells = (f"`{each.recipe}`", f"{each.hours:g} on {each.gpus} GPU{'s' if each.gpus > 1 else ''}")
         for folder, result in runs.get(each.recipe, []):
-            device = result["environment"].get("device", "unknown")
             ours = Noted(f"{result['seconds'] / 3600:.2f}", tuple(notes_on_training(result)))
-            run.append((*cells, ours, device, f"`{folder}`"))
+            run.append((*cells, ours, result["environment"].get("device", "unknown"), f"`{folder}`"))
         not_run += [] if each.recipe in runs else [cells]
     header = ("recipe", "hours, paper", "hours, ours", "device", "run")
     return "\n".join(["## Table 10: hours", "", *_both_tables(header, run, header[:2], not_run)])
@@ -311,13 +309,11 @@ def _claims_section(paper: Expected, runs: _Runs) -> str:
     run, not_run = [], []
     for claim in paper.claim:
         cells, found = (f"{claim.where}: {claim.row}", claim.says), runs.get(claim.recipe, [])
-        if found:
-            run.append((*cells, *_claim_cells(claim, paper.suites, found)))
-        else:
-            not_run.append((*cells, f"`{claim.recipe}`"))
+        ours = _claim_cells(claim, paper.suites, found) if found else (f"`{claim.recipe}`",)
+        (run if found else not_run).append((*cells, *ours))
     what = "Our scores: averages of the STS sets, or the one of the task that is named."
-    header = ("", "the paper says", "bi", "cross", "runs")
-    tables = _both_tables(header, run, (*header[:2], "recipe"), not_run)
+    header = ("", "the paper says")
+    tables = _both_tables((*header, "bi", "cross", "runs"), run, (*header, "recipe"), not_run)
     return "\n".join(["## Words and plots", "", what, "", *tables])
 
 
@@ -366,9 +362,8 @@ def read_expected(path: str | Path) -> Expected:
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be read ({error.strerror}); give a file such as results/expected.toml"
-        ) from error
+        reason = f"{path} cannot be read ({error.strerror})"
+        raise InputError(f"{reason}; give a file such as results/expected.toml") from error
     except ValueError as error:
         raise InputError(f"{path}: not TOML: {error}. Correct the file at that place.") from error
     try:

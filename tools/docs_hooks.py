@@ -39,9 +39,13 @@ OUTSIDE = {
 """File of the repository -> its page of the site."""
 
 
+_WIDE = "---\nhide: [toc]\n---\n\n"
+"""Leaves out the column that lists a page's sections: tables of results need its width."""
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made here."""
-    pages = {page: _wide((ROOT / path).read_text("utf-8")) for path, page in OUTSIDE.items()}
+    pages = {page: _WIDE * ("results/" in path) + (ROOT / path).read_text("utf-8") for path, page in OUTSIDE.items()}
     pages |= {f"settings/{name}.md": _settings_page(name) for name in METHODS}
     pages["command-line.md"] = _commands_page()
     for page, text in pages.items():
@@ -49,11 +53,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for plot in sorted((ROOT / "benchmarks" / "results").glob("*.png")):
         files.append(File.generated(config, f"benchmarks/{plot.name}", abs_src_path=str(plot)))
     return files
-
-
-def _wide(page: str) -> str:
-    """Return a page of tables alone, without the column that lists its sections."""
-    return page if re.search("^## ", page, re.MULTILINE) else f"---\nhide: [toc]\n---\n\n{page}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -25,6 +25,7 @@ LANGUAGE_MODELS = (
 
 GIVEN = {
     "docs/use.md": ("runs/mine",),
+    "docs/reliability.md": ("runs/mine",),
     "docs/reports.md": ("runs/mine", "runs/other"),
     "docs/reference/pairs.md": ("runs/mine",),
 }
@@ -54,6 +55,7 @@ def world(tmp_path_factory, tiny_plm, tiny_pairs, tiny_sentences):
     write_data(folder / "data", rows)
     plain, bi_encoder = write_models(tiny_plm, folder / "two-layers", n_layers=2)
     models = dict.fromkeys(LANGUAGE_MODELS, plain) | dict.fromkeys(BI_ENCODERS, bi_encoder)
+    models |= {f"sentence-transformers/{name}": folder for name, folder in models.items()}
     models[MINILM] = write_models(tiny_plm, folder / "three-layers", n_layers=3)[1]
     six_layers = write_models(tiny_plm, folder / "six-layers", n_layers=6)[1]
     return World(folder / "files", folder / "data", models, six_layers)
@@ -103,7 +105,8 @@ def settle(patch, world, folder):
 def small(train):
     """A `train` that does as told, but for sizes and how long it trains."""
 
-    def train_small(config, recipe=None):
+    def train_small(config=None, recipe=None, **settings):
+        config = config or TransEncoder(**settings)
         tests = ("stsb",) if set(config.tests) & set(SUITES) else config.tests
         small_config = replace(config, tests=tests, device="cpu", precision="fp32", **sizes(config))
         return train(small_config, recipe=recipe)
