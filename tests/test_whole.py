@@ -47,7 +47,10 @@ def _keep_vocabulary_only(folder):
 DAMAGE = {
     "truncated weights": (_cut_short, r"model\.safetensors is no safetensors file.*not fully covered.*[Dd]ownload"),
     "garbage weights": (_write("model.safetensors", b"\xffgarbage" * 99), r"model\.safetensors is no safetensors file"),
-    "invalid config": (_write("config.json", b"{'a"), r"config\.json is not JSON \(.*line 1.*\)\. Download"),
+    "invalid config": (
+        _write("config.json", b"{'a"),
+        r"config\.json is not JSON that can be used \(.*line 1.*\)\. Download",
+    ),
     "unknown kind": (_change_config(model_type="none-such"), r"no tokenizer that can|cannot be loaded|by itself from"),
     "other width": (_change_config(hidden_size=64), r"do not fit \(.* is \(32,\) in the weights and \(64,\) by"),
     "other depth": (_change_config(num_hidden_layers=3), r"layer\.2\..* is not in the weights\)\. Download"),

@@ -84,8 +84,8 @@ REFUSED = {
         ({"score_range": STS}, "score_range is of a labelled file; leave it out"),
     ],
     "trans-encoder, mined": [
-        ({"sentences": None}, "pairs and sentences are both missing; give pairs, or sentences to mine pairs from"),
-        ({"pairs": "a.tsv"}, "pairs and sentences are both given; give pairs, or sentences to mine pairs from"),
+        ({"sentences": None}, "pairs and sentences are both missing; give sentences to mine pairs from"),
+        ({"pairs": "a.tsv"}, "pairs and sentences are both given; give sentences to mine pairs from"),
         ({"sentences": None, "pairs": "a.tsv", "n_sentences": 9}, "n_sentences needs sentences to draw from"),
         ({"n_sentences": 0}, "n_sentences is 0; it must be at least 1"),
         ({"columns": ("a", "b")}, "columns names 2 columns; sentences have one"),
@@ -124,7 +124,7 @@ REFUSED = {
         ({"exclude_test_sentences": True}, "exclude_test_sentences is for sentences"),
     ],
     "sct": [
-        ({}, "give either sentences, of which views are made, or views"),
+        ({}, r"give either sentences, of which views are made \(--sentences\), or views"),
         ({"sentences": "s.txt", "views": "v.tsv"}, "give either sentences"),
         ({"views": "v.tsv", "columns": ("a",)}, "columns is a, but views have two"),
         ({"views": "v.tsv", "view_kind": "mlm"}, "view_kind is mlm, but the views are given"),
@@ -156,7 +156,7 @@ REFUSED = {
     "congen": [
         ({"sentences": "s.txt", "temperature": 0.0}, "temperature is 0.0; it must be above 0 and finite"),
         ({"sentences": "s.txt", "teacher_temperature": float("inf")}, "teacher_temperature is inf"),
-        ({}, "give either sentences, of which views are made, or views"),
+        ({}, r"give either sentences, of which views are made \(--sentences\), or views"),
     ],
     "ckd": [
         ({"sentences": "s.txt", "temperature": -1.0}, "temperature is -1.0; it must be above 0 and finite"),

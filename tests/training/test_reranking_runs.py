@@ -53,7 +53,8 @@ def test_a_run_chooses_by_map_and_tells_its_metrics_apart(
     assert result["dev"]["bi"] == max(value for _, value in result["cycles"][0]["bi"]["curve"])
 
     for text in ((tmp_path / "run" / "report.md").read_text(), model_card(result, "bi")):
-        assert "mean average precision x 100 (map) / Spearman's rank correlation x 100 (spearman)" in text
+        for title in ("mean average precision x 100 (map)", "spearman's rank correlation x 100 (spearman)"):
+            assert title in text.casefold()
         for row in ("| askubuntu (map) |", "| average (map) |", "| test (spearman) |"):
             assert row in text
         assert "| average |" not in text and "average (spearman)" not in text
@@ -83,7 +84,7 @@ def test_a_cycle_is_measured_on_a_re_ranking_task_in_both_forms(tiny_method, tin
     assert {"start", "bi", "cross"} <= set(result["scores"])
     assert all(0 < scores["askubuntu"] < 100 for scores in result["scores"].values())
     report = (Path(config.output) / "report.md").read_text()
-    assert "mean average precision x 100; a gain" in report and "(map)" not in report
+    assert "mean average precision x 100" in report.casefold() and "(map)" not in report
     assert "72 rows of `sentence-transformers/askubuntu (test)`" in report and "measured by map" in report
 
 
