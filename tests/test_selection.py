@@ -287,8 +287,8 @@ def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refu
 
 
 def test_a_weak_start_is_said_before_anything_is_trained(without_dev, caplog, monkeypatch):
-    def learn(context, *arguments):
-        return learned(context, *arguments) if context.is_plan else pytest.fail("trained")
+    def learn(context, *arguments, **named):
+        return learned(context, *arguments, **named) if context.is_plan else pytest.fail("trained")
 
     learned = distillation.learn
     monkeypatch.setattr(distillation, "learn", learn)
