@@ -71,7 +71,10 @@ def has_begun(folder, stage):
 
 
 def pid_of(folder, worker):
-    return json.loads((folder / "workers" / str(worker) / ".lock").read_text())["pid"]
+    """Read who holds a worker's folder; a lock that has just been opened is empty for a moment."""
+    path = folder / "workers" / str(worker) / ".lock"
+    wait_until(lambda: path.read_text().endswith("}"), seconds=10)
+    return json.loads(path.read_text())["pid"]
 
 
 def pids_of(folder):
