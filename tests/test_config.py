@@ -22,6 +22,7 @@ from transencoder.errors import InputError
         ("bucket_batches", 0),
         ("learning_rate", -1e-5),
         ("learning_rate", float("nan")),
+        ("learning_rate", float("inf")),
         ("weight_decay", -0.1),
         ("max_grad_norm", -1.0),
         ("warmup_ratio", 1.0),

@@ -335,3 +335,9 @@ def test_other_libraries_are_quiet_unless_asked_or_set_otherwise(monkeypatch):
     assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ
     with terminal.session(is_verbose=True, is_quiet=False):
         assert "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ
+
+
+def test_a_long_value_is_not_repeated_whole(run):
+    code, _, err = run("search", "query", "--index", "i", "--top-k", "x" * 100_000, "question")
+    assert code == 2
+    assert "argument --top-k: invalid int value: 'xxx" in err and len(err) < 3000

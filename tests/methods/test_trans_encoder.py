@@ -37,6 +37,7 @@ def test_epochs_of_a_member_are_not_too_few(name, least):
         ("bucket_batches", 0),
         ("learning_rate", -1e-5),
         ("learning_rate", float("nan")),
+        ("learning_rate", float("inf")),
         ("weight_decay", -0.1),
         ("max_grad_norm", -1.0),
         ("warmup_ratio", 1.1),

@@ -76,7 +76,7 @@ def test_the_lock_is_given_back_when_opening_fails(open_run, monkeypatch):
         raise ValueError("no")
 
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="no"):
-        patch.setattr("transencoder.runs.folder.atomic_json", fail)
+        patch.setattr("transencoder.runs.folder.write_checked_json", fail)
         open_run()
     open_run().close()
 

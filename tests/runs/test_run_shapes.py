@@ -58,6 +58,16 @@ def test_a_record_of_another_shape_stops_nobody_with_a_traceback_and_loses_no_st
     assert [run.state for run in list_runs(folder)] == ["finished"]
 
 
+def test_a_damaged_environment_names_no_method(open_run):
+    """Was: with a changed letter the list showed another method, without a word."""
+    with open_run() as run:
+        run.finish({})
+    (method,) = {each.method for each in list_runs(run.folder)}
+    path = run.folder / "environment.json"
+    path.write_text(path.read_text().replace(f'"{method}"', f'"{method[:-1]}!"'))
+    assert [each.method for each in list_runs(run.folder)] == [None]
+
+
 @pytest.mark.parametrize("name", ["environment.json", "recipe.toml", "log.jsonl"])
 def test_stages_are_not_cleaned_away_because_a_record_is_lost(name, open_run, write_number):
     with open_run() as run:

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from transencoder import __version__
 from transencoder.cli import evaluate, pairs, recipes, runs, scoring, search, terminal, train
@@ -132,8 +132,19 @@ def _drop_what_nobody_takes() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser of the program and, as argparse makes them of the same class, of every command."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and end; a value of thousands of characters is not repeated whole."""
+        super().error(message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}...")
+
+
+_LONGEST_MESSAGE = 1000
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
+    parser = _Parser(prog="transencoder", description=_DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"transencoder {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     groups: dict[str, Commands] = {}

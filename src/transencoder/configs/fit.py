@@ -13,7 +13,7 @@ from transencoder.models import Prompts
 class FitConfig(Config):
     """How one encoder is trained. In Trans-Encoder a field left empty takes Table 16's value."""
 
-    learning_rate: float | None = ranges.at_least(0, None)
+    learning_rate: float | None = ranges.finite_from_zero(None)
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
     batch_size: int | None = ranges.at_least(1, None)
     """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
@@ -126,7 +126,7 @@ class PretrainingConfig(Config):
     epochs: int = ranges.at_least(0, 0)
     """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
     copies its teacher."""
-    learning_rate: float = ranges.at_least(0, 1e-4)
+    learning_rate: float = ranges.finite_from_zero(1e-4)
     """Peak learning rate of AdamW. Higher for small models."""
     batch_size: int = ranges.at_least(1, 64)
     """Pairs a step and device; of a symmetric task each pair comes in both orders."""

@@ -28,7 +28,7 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | Non
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 # Rust (safetensors, tokenizers) hands on the system's number in words, C++ (torch, arrow) its words.
-_NUMBER = re.compile(r"\(os error (\d+)\)")
+_NUMBER = re.compile(r"(?:\(os error |\[Errno )(\d+)")
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 # torch.save hides the reason.
 _TORCH_WORDS = ("PytorchStreamWriter failed writing", "inline_container.cc")
@@ -327,8 +327,10 @@ def system_error(error: BaseException, folder: Path | None = None) -> RunError |
 
 
 def _refused(error: BaseException, folder: Path | None) -> RunError | None:
+    if isinstance(error, shutil.Error):  # of a copied folder: what was copied, where to, and why not
+        error = OSError(error.args[0][0][2])
     text = str(error)
-    number = error.errno if isinstance(error, OSError) else int(found[1]) if (found := _NUMBER.search(text)) else None
+    number = getattr(error, "errno", None) or (int(found[1]) if (found := _NUMBER.search(text)) else None)
     is_torch = any(words in text for words in _TORCH_WORDS)
     is_short = is_torch and folder is not None and _free_bytes(folder) < _LITTLE_BYTES
     if number in _FULL or is_short or any(words in text for words in _FULL_WORDS):

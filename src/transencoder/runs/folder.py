@@ -21,11 +21,11 @@ from transencoder.errors import InputError, RunError, RunInUseError, plural, rea
 from transencoder.files import TEMPORARY, make_folder, remove_folder, remove_temporary, sync
 from transencoder.runs.files import (
     DamagedError,
-    atomic_json,
     atomic_write_bytes,
     atomic_write_text,
     canonical_json,
     read_checked_json,
+    write_checked_json,
 )
 from transencoder.runs.log import LOG_NAME, changes, now, write_log
 from transencoder.runs.records import RECORD_NAME, STAGES_NAME
@@ -266,7 +266,7 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
     n_done = len(list((folder / STAGES_NAME).glob(f"*/{RECORD_NAME}")))
     if n_done:
         _logger.info("%s has %s; those that have not changed are not computed again", folder, plural(n_done, "stage"))
-    atomic_json(folder / ENVIRONMENT_NAME, environment)
+    write_checked_json(folder / ENVIRONMENT_NAME, environment)
     atomic_write_text(folder / RECIPE_NAME, recipe_toml)
 
 
