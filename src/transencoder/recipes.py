@@ -188,7 +188,7 @@ def find_recipe(name: str) -> Path:
 
 
 def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> Config:
-    """Make a config of a table of plain values; error messages begin with `origin`, such as the file's name.
+    """Make a config of a table of plain values; error messages begin with `origin`, the file's name, if any.
 
     Raises:
         InputError: An unknown field, a value of another type, a required field that is absent, or values that
@@ -197,7 +197,7 @@ def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> 
     try:
         return _built(config_class, table, "", settings_of(config_class), dotted_names(config_class))
     except InputError as error:
-        raise InputError(f"{origin}: {error}") from error
+        raise InputError(f"{origin}: {error}" if origin else str(error)) from error
 
 
 def _built(

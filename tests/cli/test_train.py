@@ -79,7 +79,7 @@ def test_flags_after_a_start_belong_to_it(done, training):
         ),
         ("--sentences nosuchfile.txt --dev a.tsv", "nosuchfile.txt: no such file (looked in "),
         (f"{BASE} --bi.epochs three", "--bi.epochs is 'three'. It must be a whole number."),
-        (f"{BASE} --bi.epochs 0", "options: bi.epochs is 0; it must be at least 1"),
+        (f"{BASE} --bi.epochs 0", "transencoder: bi.epochs is 0; it must be at least 1"),
         (
             f"{BASE} --label-policy row",
             "--label-policy is 'row'. It must be one of: clip, affine, quantile, raw; the nearest is raw.",

@@ -132,7 +132,7 @@ def _check_files(config: RunConfig) -> None:
 
 def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[str]]:
     """Build the config that recipe, `--set` and flags make together; and say what neither of them chose."""
-    config_class, table, origin = METHODS[args.method], dict[str, Any](), "options"
+    config_class, table, origin = METHODS[args.method], dict[str, Any](), ""
     if options.recipe is not None:
         path = recipes.find_recipe(options.recipe)
         recipe = recipes.read_recipe(path)
@@ -166,7 +166,7 @@ def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
     _show_result(trained.result)
     for form, best in trained.result["best"].items():
         show(f"{form}: {trained.folder / best['path']}")
-    show(f"report: {trained.folder / 'report.html'}")
+    show(f"report, with how to load them and what to do next: {trained.folder / 'report.html'}")
 
 
 def train_quietly(config: RunConfig, recipe: str | None = None) -> Any:

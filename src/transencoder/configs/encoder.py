@@ -51,7 +51,7 @@ class EncoderConfig(RunConfig, ABC):
     prune_vocabulary: bool = False
     """Train a model that knows only the word pieces of the training text, special tokens and single characters."""
     pooling: Pooling | None = None
-    """Pooling in training and at test; None: the start's own, mean for a plain model."""
+    """Pooling in training and at test; None: the base model's own, mean for a plain model."""
     fit: FitConfig = FitConfig()
     """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
     columns: tuple[str, ...] = ()
@@ -184,7 +184,7 @@ class ViewEncoder(SentenceEncoder):
     synonyms: str | None = None
     """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
     mlm: str | None = None
-    """For `mlm`: the masked language model, a folder or a hub id; None: the start."""
+    """For `mlm`: the masked language model, a folder or a hub id; None: the base model."""
 
     def contradictions(self) -> Contradictions:
         """Yield what fields say against each other."""

@@ -146,14 +146,14 @@ class Member(Config):
     """One pretrained model taking part (paper, section 2.4)."""
 
     start: str
-    """Where the bi-encoder starts: a folder, a run, a hub id with or without `@revision`, or `minilm` (the packaged
+    """Base model of the bi-encoder: a folder, a run, a hub id with or without `@revision`, or `minilm` (the packaged
     all-MiniLM-L6-v2)."""
     cross_start: str | None = None
-    """Where the cross-encoder starts. Paper: the plain pretrained model. Without it: `start`."""
+    """Base model of the cross-encoder. Paper: the plain pretrained model. Without it: `start`."""
     pooling: Pooling | None = None
-    """Pooling of the bi-encoder. Without it: the start's own (mean when it has none)."""
+    """Pooling of the bi-encoder. Without it: the base model's own (mean when it has none)."""
     prompt: str | None = None
-    """Text that the bi-encoder reads before each text of a pair. Without it: the start's default prompt, if it has
+    """Text that the bi-encoder reads before each text of a pair. Without it: the base model's default prompt, if it has
     one."""
     document_prompt: str | None = None
     """Text that the bi-encoder reads before the second text of a pair instead, where pairs are a query and a document.

@@ -61,7 +61,7 @@ def examples_table(trained: Trained) -> Table:
     scores = [scorer.score(pairs) for scorer in scorers]
     table = Table("question", "question", title="Five test pairs, at equal steps from unrelated to same meaning")
     table.show_lines = True
-    for title in ("gold 0-5", "start", "bi", "cross"):
+    for title in ("gold 0-5", "base model", "bi", "cross"):
         table.add_column(title, justify="right", no_wrap=True)
     for row, pair in enumerate(pairs):
         cells = [f"{column[row]:.2f}" for column in scores]

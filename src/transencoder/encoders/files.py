@@ -182,6 +182,12 @@ def _model_of_run(name: str, folder: Path, form: Form | None) -> Path:
 def _download(name: str, hub_id: str, revision: str | None, token: str | None, cache_folder: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
+    advice = (
+        "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), or check "
+        "the id, the revision, the token and the network"
+    )
+    if hub_id.startswith((".", "/")) or hub_id.count("/") > 1:
+        raise InputError(f"the model {name!r} is no local folder, and no hub id. {advice}")
     logger.info("%s is no local folder; %s is taken from the hub, or from the hub's cache", name, hub_id)
     try:
         found = snapshot_download(
@@ -189,9 +195,7 @@ def _download(name: str, hub_id: str, revision: str | None, token: str | None, c
         )
     except Exception as error:  # the hub's client raises errors of many kinds
         raise InputError(
-            f"the model {name!r} is no local folder, and the hub did not give {hub_id} ({reason_of(error)}). "
-            "Give a folder that holds config.json and model.safetensors, minilm (all-MiniLM-L6-v2 as a package), "
-            "or check the id, the revision, the token and the network"
+            f"the model {name!r} is no local folder, and the hub did not give {hub_id} ({reason_of(error)}). {advice}"
         ) from error
     return Path(found)
 

@@ -23,7 +23,7 @@ class CKD(configs.SentenceStudent):
     widths); `kept`, a part of the student, whose embeddings are then of the teacher's width; `auto`: in training where
     the widths differ, else none."""
     pooling: configs.Pooling | None = "cls"
-    """Pooling in training and at test (released code: cls, there with BERT's pooler). None: the start's own."""
+    """Pooling in training and at test (released code: cls, there with BERT's pooler). None: the base model's own."""
     queue_size: int = 65_536
     """The teacher's embeddings of earlier sentences (released code)."""
     temperature: float | None = configs.above_zero(None, ", or left out")

@@ -36,16 +36,16 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
     embeddings are then of the teacher's width (released code, whatever the widths); in `training` only; `auto`: in
     training where the widths differ, else none."""
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test (released code: mean). None: the start's own."""
+    """Pooling in training and at test (released code: mean). None: the base model's own."""
     queue_size: int | None = None
     """Rows whose first texts, embedded by the teacher, fill the queue at first; nothing is trained on them. None: the
-    released number for the start's size, 16,384 or 65,536."""
+    released number for the base model's size, 16,384 or 65,536."""
     temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
-    """Of the student's similarities, above 0; None: the released one for the start's size, 0.05 or 0.07."""
+    """Of the student's similarities, above 0; None: the released one for the base model's size, 0.05 or 0.07."""
     teacher_temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
     """Of the teacher's similarities, above 0; None: the released one, 0.05."""
     fit: configs.FitConfig = configs.fit_defaults(
-        learning_rate=(None, "Peak learning rate of AdamW; None: the released one for the start's size, 5e-5 to 5e-4."),
+        learning_rate=(None, "Peak learning rate of AdamW; None: the released one for its size, 5e-5 to 5e-4."),
         batch_size=(128, "Rows a step and device."),
         epochs=(20, "Passes over the rows."),
         max_length=(128, "Tokens of a text."),

@@ -22,7 +22,7 @@ class ContrastiveTension(configs.SentenceEncoder):
     )
 
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test (paper). None: the start's own."""
+    """Pooling in training and at test (paper). None: the base model's own."""
     negatives: Literal["random", "in_batch"] = "random"
     """Random pairs of other sentences (paper), or the batch's other sentences with a learned temperature
     (sentence-transformers)."""

@@ -23,12 +23,12 @@ class DCLR(configs.SentenceEncoder):
     inputs = ("complement",)
 
     complement: str
-    """The frozen bi-encoder that weighs the negatives: a folder, a hub id, or `minilm`, with the start's tokenizer.
-    Released code: the unsupervised SimCSE of the same base model."""
+    """The frozen bi-encoder that weighs the negatives: a folder, a hub id, or `minilm`, with the base model's
+    tokenizer. Released code: the unsupervised SimCSE of the same base model."""
     complement_pooling: configs.Pooling | None = None
     """Pooling of `complement`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     pooling: configs.Pooling | None = "cls"
-    """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
+    """Pooling in training and at test (paper: the raw [CLS] at test). None: the base model's own."""
     projector: bool = True
     """A linear layer and tanh on the embeddings while training, gone at test. Released code: for base models, on top of
     the pretrained pooler, where ours is on the pooling."""

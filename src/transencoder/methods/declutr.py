@@ -27,7 +27,7 @@ class DeCLUTR(configs.EncoderConfig):
     documents: str | Dataset = configs.source()
     """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test (paper: mean). None: the start's own."""
+    """Pooling in training and at test (paper: mean). None: the base model's own."""
     document_words: int = 2048
     """Words that every document must have; two or three characters are one where a script sets no spaces. The longest
     span has `document_words / (2 n_anchors)` of them, the shortest a sixteenth of that (paper: 2048, so 512 and 32).
@@ -43,7 +43,7 @@ class DeCLUTR(configs.EncoderConfig):
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
     mask_ratio: float = configs.share(0.15, " of the tokens")
-    """Share of the anchors' tokens to guess (paper); 0: none, and the start needs no language-modelling head."""
+    """Share of the anchors' tokens to guess (paper); 0: none, and the base model needs no language-modelling head."""
     fit: configs.FitConfig = (
         configs.fit_defaults(  # the released code's, but for AdamW's epsilon (1e-6) and bias correction (none)
             learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),

@@ -25,10 +25,10 @@ class DiffCSE(configs.SentenceEncoder):
     inputs = ("generator",)
 
     generator: str
-    """The frozen masked language model that edits sentences, with the start's vocabulary: a folder or a hub id. Paper:
-    `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
+    """The frozen masked language model that edits sentences, with the base model's vocabulary: a folder or a hub id.
+    Paper: `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
     pooling: configs.Pooling | None = "cls"
-    """Pooling in training and at test (paper: the raw [CLS] at test). None: the start's own."""
+    """Pooling in training and at test (paper: the raw [CLS] at test). None: the base model's own."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
     detection_weight: float = configs.finite_from_zero(0.005, ", the paper's is 0.005")

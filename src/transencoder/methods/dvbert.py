@@ -60,7 +60,7 @@ class DvBERT(configs.EncoderConfig):
     """With teachers: fixed weight of their losses, 0 to 1, beside 1 less it of the loss to gold (Figure 3); None: the
     share of gold in the targets grows in a line from 0 to 1 (teacher annealing, section 2.3)."""
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test (paper: mean). None: the start's own."""
+    """Pooling in training and at test (paper: mean). None: the base model's own."""
     fit: configs.FitConfig = configs.fit_defaults(_FIT)
     """How the bi-encoder is trained."""
     cross: configs.FitConfig = configs.fit_defaults(_FIT)

@@ -24,7 +24,7 @@ class MirrorBERT(configs.SentenceEncoder):
 
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test. Released code: mean for BERT (over padding too, which we leave out), cls for
-    RoBERTa. None: the start's own."""
+    RoBERTa. None: the base model's own."""
     temperature: float = configs.above_zero(0.04, ", the paper's is 0.04")
     """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
     span_characters: int = configs.at_least(0, 5)

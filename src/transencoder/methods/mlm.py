@@ -15,7 +15,7 @@ _HEAD_WIDTH = 64
 class MLM(configs.SentenceFields, configs.RunConfig):
     """Masked language modelling: a pretrained model learns the words of a domain, or a small one is made from nothing.
 
-    No bi-encoder yet: the run's folder is the start of one.
+    No bi-encoder yet: the run's folder is the base model of one.
     """
 
     about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."

@@ -56,15 +56,15 @@ class SCT(configs.ViewEncoder):
     views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
     a linear layer and tanh are a part of the student, also at test. Empty settings are that code's."""
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test (paper: mean). None: the start's own."""
+    """Pooling in training and at test (paper: mean). None: the base model's own."""
     queue_size: int | None = configs.at_least(0, None)
-    """Embeddings in each of the two queues, 0: the batch alone; None: by the start's size (Table 1), 16,384 to
+    """Embeddings in each of the two queues, 0: the batch alone; None: by the base model's size (Table 1), 16,384 to
     131,072."""
     temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
-    """Of the similarities of what learns, above 0; None: by the start's size (Table 1), 0.03 to 0.05."""
+    """Of the similarities of what learns, above 0; None: by the base model's size (Table 1), 0.03 to 0.05."""
     reference_temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
-    """Of the references' similarities, above 0; None: by the start's size (Table 1), 0.01 to 0.04, and none where the
-    objective is contrastive."""
+    """Of the references' similarities, above 0; None: by the base model's size (Table 1), 0.01 to 0.04, and none where
+    the objective is contrastive."""
     projector: bool = True
     """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
     width there is then a linear layer."""
@@ -85,7 +85,7 @@ class SCT(configs.ViewEncoder):
     fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             None,
-            "Peak learning rate of AdamW; None: by the start's size (Table 1), 3e-4 or 5e-4; 1e-4 in most second "
+            "Peak learning rate of AdamW; None: by the base model's size (Table 1), 3e-4 or 5e-4; 1e-4 in most second "
             "steps.",
         ),
         batch_size=(128, "Pairs of views a step and device."),

@@ -22,7 +22,7 @@ class SimCSE(configs.SentenceEncoder):
     )
 
     pooling: configs.Pooling | None = "cls"
-    """Pooling in training and at test. Paper: the raw [CLS] at test. None: the start's own, mean for a plain model."""
+    """Pooling in training and at test. Paper: the raw [CLS] at test. None: the base model's own, else mean."""
     projector: bool = True
     """A linear layer and tanh on the embeddings while training, gone at test (paper, section 3). The
     sentence-transformers page has none."""

@@ -103,7 +103,7 @@ class TransEncoder(configs.RunConfig):
     label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     start_weight: float = configs.share(0.0, " of the teachers")
-    """Weight of the start among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
+    """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
     """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
     cross_test_length: int | None = configs.at_least(1, None)

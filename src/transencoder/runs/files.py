@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
+from functools import cache
 from pathlib import Path, PurePath
 from types import UnionType
 from typing import Any, TypeAlias, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
@@ -190,7 +191,7 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
     if kind is not Any and not isinstance(value, kind):
         raise DamagedError(f"{where} is {shorten(value)}, and should be {getattr(kind, '__name__', kind)}")
     if is_typeddict(shape):
-        for name, part in get_type_hints(shape).items():
+        for name, part in _hints(shape).items():
             if name in value:
                 check_shape(value[name], part, f"{where}: {name}")
             elif name in shape.__required_keys__:
@@ -199,6 +200,9 @@ def check_shape(value: Any, shape: Any, where: str) -> None:
         places: Iterable[tuple[object, Any]] = value.items() if kind is dict else enumerate(value, 1)
         for place, each in places:
             check_shape(each, inner[-1], f"{where}: {place}")
+
+
+_hints = cache(get_type_hints)
 
 
 def _hash_of(content: Json) -> str:
