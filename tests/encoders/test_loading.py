@@ -103,6 +103,13 @@ def test_no_such_model(monkeypatch, error):
     assert "Give a folder" in message
 
 
+@pytest.mark.parametrize("path", ["./nomodel", "../a/b", "/nowhere/model", "runs/mine/bi-encoder"])
+def test_the_path_of_no_folder_is_not_asked_of_the_hub(monkeypatch, path):
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)
+    with pytest.raises(InputError, match=r"is no local folder, and no hub id\. Give a folder"):
+        fetch(path)
+
+
 def test_pickled_weights_are_refused(copied):
     (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"no \.safetensors file.*pickled weights are not loaded.*save_pretrained"):
