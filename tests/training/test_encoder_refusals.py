@@ -33,7 +33,7 @@ def test_a_helper_of_another_vocabulary_is_refused(tiny_start, method, field, ti
     tokenizer.add_tokens(["newword"])
     tokenizer.save_pretrained(tmp_path / "other")
     config = tiny_start(method, **{field: str(tmp_path / "other")})
-    with pytest.raises(InputError, match=f"{field} .* has another vocabulary than the start"):
+    with pytest.raises(InputError, match=f"{field} .* has another vocabulary than the base model"):
         train(config)
     assert not Path(config.output).exists(), "before the text is read"
 

@@ -55,7 +55,7 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Starting:
-    """How the start reads texts: parameters of `mine`."""
+    """How the base model reads texts: parameters of `mine`."""
 
     revision: str | None = None
     """its hub revision"""
@@ -75,7 +75,7 @@ class Starting:
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(Config):
-    """Mine pairs to train on from plain sentences, spread evenly over what the start says of them."""
+    """Mine pairs to train on from plain sentences, spread evenly over what the base model says of them."""
 
     sentences: str = argument("SENTENCES")
     """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""

@@ -123,8 +123,8 @@ def _warn_of_narrow(labels: StageRecord) -> None:
     low, high = labels.result.get("middle", (0.0, 1.0))  # absent from labels of earlier versions
     if high - low < _NARROW:
         logger.warning(
-            "nine of ten labels of the start lie between %.2f and %.2f: it hardly tells these pairs apart, and the "
-            "cross-encoder will learn slowly. Mix in more and less alike pairs, or take label_policy quantile",
+            "nine of ten labels of the base model lie between %.2f and %.2f: it hardly tells these pairs apart, and "
+            "the cross-encoder will learn slowly. Mix in more and less alike pairs, or take label_policy quantile",
             low,
             high,
         )

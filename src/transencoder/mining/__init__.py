@@ -135,11 +135,11 @@ def mine(
         n_pairs: How many; None: 5 for each sentence up to 10,000, 2 for each up to 50,000.
         max_pairs_per_sentence: Pairs that a sentence or a document may be in.
         seed: Decides what is drawn.
-        revision: Hub revision of the start.
-        pooling: Of the start; None: its own, mean for a plain model.
-        prompt: Text that the start reads before each sentence; None: its default prompt, if it has one.
+        revision: Hub revision of the base model.
+        pooling: Of the base model; None: its own, mean for a plain model.
+        prompt: Text that the base model reads before each sentence; None: its default prompt, if it has one.
         document_prompt: The same before each document; None: the same text.
-        max_length: Tokens after which the start cuts a text; None: its own. Training cuts at 32 unless told otherwise.
+        max_length: Tokens after which it cuts a text; None: its own. Training cuts at 32 unless told otherwise.
         precision: `auto` takes bf16 where the hardware has it.
         device: Such as `cpu` or `cuda:0`; None: the best there is.
         token: Hub token.

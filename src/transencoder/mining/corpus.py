@@ -125,8 +125,8 @@ def _make_unit(corpus: Corpus) -> None:
         bad = np.flatnonzero(~np.isfinite(norms))
         if len(bad):
             raise InputError(
-                f"the start's embedding of {corpus.texts[start + int(bad[0])]['text']!r} is not finite. The model is "
-                "damaged or overflows: try precision fp32, or another start"
+                f"the base model's embedding of {corpus.texts[start + int(bad[0])]['text']!r} is not finite. The "
+                "model is damaged or overflows: try precision fp32, or another base model"
             )
         block /= np.maximum(norms, 1e-12)
 

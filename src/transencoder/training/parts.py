@@ -101,8 +101,8 @@ def check_helpers(config: EncoderConfig, folder: Path) -> None:
                 raise InputError(f"{error} as start, or {helper.otherwise}") from error
         elif _vocabulary(fetch_helper(config, helper)) != _vocabulary(folder):
             raise InputError(
-                f"{helper.field} {getattr(config, helper.field)} has another vocabulary than the start {config.start}; "
-                "give one that was made from the same pretrained model"
+                f"{helper.field} {getattr(config, helper.field)} has another vocabulary than the base model "
+                f"{config.start}; give one that was made from the same pretrained model"
             )
 
 
