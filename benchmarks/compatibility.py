@@ -253,7 +253,7 @@ def _install(environment: Path, packages: list[str]) -> str:
 
 
 def _version(environment: Path, package: str) -> str:
-    name = re.split("[[=>]", package, maxsplit=1)[0]
+    name = re.split(r"[\[=>]", package, maxsplit=1)[0]
     code = f"from importlib.metadata import version; print(version({name!r}))"
     command = [str(environment / "bin" / "python"), "-c", code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
