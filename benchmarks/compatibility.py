@@ -149,7 +149,7 @@ READERS: dict[str, Reader] = {
     "LlamaIndex": (["llama-index-embeddings-huggingface"], _llama_index_bi, None),
     "Haystack": (["haystack-ai", "sentence-transformers-haystack"], _haystack_bi, None),
     "fastembed, ONNX": (["fastembed"], _fastembed_bi, None),
-    "model2vec": (["model2vec[distill]"], _model2vec_bi, None),
+    "model2vec": (["model2vec[distill,quantization]"], _model2vec_bi, None),
 }
 """Name -> packages to install, and what loads each form; None: it has no reader of that form."""
 
@@ -184,6 +184,7 @@ def train(name: str, output: Path) -> Path:
     transencoder.train(
         pairs=DATA / "pairs.tsv",
         dev=DATA / "dev.tsv",
+        tests=[DATA / "test.tsv"],
         start=start,
         output=output,
         cycles=1,

@@ -55,7 +55,7 @@ def test_onnxruntime_computes_in_fp32_alone(bi, file):
 def test_missing_packages_are_named(bi, tmp_path, monkeypatch, tiny_bi_encoder):
     for name in ("onnxscript", "onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"model.onnx cannot be written: .* pip install '\.\[export\]'"):
+    with pytest.raises(InputError, match=r"model.onnx cannot be written: .* pip install 'transencoder\[export\]'"):
         export_onnx(bi, tmp_path / "model.onnx")
     with pytest.raises(
         InputError, match="cannot be read by openvino: it needs the packages onnx, onnxscript and openvino"

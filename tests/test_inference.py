@@ -30,7 +30,7 @@ def test_a_cross_encoder_scores_and_refuses_what_is_not_for_it(cross):
 def test_a_model_is_measured_on_pairs_with_scores(tiny_bi_encoder):
     value = transencoder.evaluate(tiny_bi_encoder, SCORED, device="cpu")
     assert -100 <= value <= 100
-    with pytest.raises(InputError, match="needs gold scores"):
+    with pytest.raises(InputError, match="no column of gold scores"):
         transencoder.evaluate(tiny_bi_encoder, PAIRS, device="cpu")
 
 

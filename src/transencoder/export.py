@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from transencoder import progress
 from transencoder.encoders import check_is_new, load_trained, weights_fingerprint
-from transencoder.errors import InputError, reason_of
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
 from transencoder.runs.files import atomic_json
@@ -60,7 +60,7 @@ class Agreement:
 
 
 @progress.shown()
-def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
+def export_model(folder: str | Path, to: Target, output: str | Path) -> Agreement:
     """Write a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
 
     The pairs compared are random words of the model's own vocabulary, from one token to its greatest length.
@@ -73,7 +73,9 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
     Raises:
         InputError: The packages are not installed, the folder is there, or scores differ by more than 1e-4.
     """
-    output = Path(output)
+    folder, output = Path(folder), Path(output)
+    if to not in _FILES:
+        raise InputError(f"a model is exported to {' or '.join(_FILES)}, not to {shorten(to)}")
     check_is_new(output)
     if not output.absolute().parent.is_dir():
         raise InputError(f"{output} cannot be written: there is no folder {output.parent}. Make it first")
@@ -82,7 +84,7 @@ def export_model(folder: Path, to: Target, output: str | Path) -> Agreement:
     with whole_folder(output) as draft:
         export_onnx(model, draft / "model.onnx")
         if to == "openvino":
-            openvino = _needed("openvino", f"{draft / file} cannot be written", runtime)
+            openvino = _needed("openvino", f"{file} cannot be written", runtime)
             openvino.save_model(openvino.convert_model(draft / "model.onnx"), draft / file, compress_to_fp16=False)
             (draft / "model.onnx").unlink()
         agreement = _compare(model, draft / file, runtime)
@@ -170,7 +172,7 @@ def _needed(package: str, problem: str, runtime: Runtime) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise InputError(
-            f"{problem}: it needs the packages onnx, onnxscript and {runtime}: pip install '.[export]'"
+            f"{problem}: it needs the packages onnx, onnxscript and {runtime}: pip install 'transencoder[export]'"
         ) from error
 
 

@@ -5,6 +5,7 @@ Cost: a list or table is copied once into Arrow; a generator is run to its end.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -135,7 +136,7 @@ def _of_tuples(rows: list[Any], width: int, name: str) -> Dataset:
 
 def _checked(rows: Iterable[Any], kind: Any, name: str) -> list[Any]:
     """Return the rows as a list, all of one kind; None passes, for the readers to refuse or skip."""
-    found = list(rows)
+    found = [None if isinstance(row, float) and math.isnan(row) else row for row in rows]  # pandas writes nan for None
     for number, row in enumerate(found, 1):
         if row is not None and not isinstance(row, kind):
             raise InputError(

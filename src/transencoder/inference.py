@@ -61,7 +61,7 @@ def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: An
         scorer = load_scorer(model, **{"cache": TokenCache(folder), **options})
         if isinstance(data, str) and data in (*TASKS, *SUITES):
             return evaluation.evaluate_tasks(scorer, data)
-        return evaluation.evaluate(scorer, read_pairs(as_source(data, "the data")), metric)
+        return evaluation.evaluate(scorer, read_pairs(as_source(data, "the data"), needs_score=True), metric)
 
 
 @progress.shown()

@@ -114,7 +114,7 @@ def hidden() -> AbstractContextManager[None]:
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Show progress as bars, on a terminal or in a notebook, and hide other libraries' bars meanwhile.
+    """Show progress on stderr, as bars on a terminal or in a notebook, else as lines; hide other libraries' bars.
 
     Of nested calls the outermost decides, and so does the command line.
     """
@@ -138,6 +138,12 @@ def shown() -> Iterator[None]:
 @contextmanager
 def lines(description: str, total: int) -> Iterator[Advance]:
     """Log how far the work is every 30 seconds, with the time left: for output that is kept in a file."""
+    with _told_lines(description, total, logger.info) as advance:
+        yield advance
+
+
+@contextmanager
+def _told_lines(description: str, total: int, say: Callable[[str], object]) -> Iterator[Advance]:
     started = shown = time.monotonic()
     n_done = 0
 
@@ -148,7 +154,7 @@ def lines(description: str, total: int) -> Iterator[Advance]:
         if now - shown >= _SECONDS_BETWEEN_LINES and 0 < n_done < total:
             shown = now
             left = duration((now - started) * (total - n_done) / n_done)
-            logger.info("%s: %d of %d, about %s left", placed(description), n_done, total, left)
+            say(f"{placed(description)}: {n_done} of {total}, about {left} left")
 
     yield advance
 
@@ -166,9 +172,12 @@ def duration(seconds: float) -> str:
 def _bar(description: str, total: int) -> Iterator[Advance]:
     from tqdm.auto import tqdm
 
-    is_seen = sys.stderr.isatty() or "ipykernel" in sys.modules
     is_first_rank = os.environ.get("RANK", "0") == "0"
-    with tqdm(desc=placed(description), total=total, leave=False, disable=not (is_seen and is_first_rank)) as bar:
+    if is_first_rank and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        with _told_lines(description, total, lambda line: sys.stderr.write(f"{line}\n")) as told:
+            yield told
+        return
+    with tqdm(desc=placed(description), total=total, leave=False, disable=not is_first_rank) as bar:
 
         def advance(n_more: int) -> None:
             bar.set_description(placed(description), refresh=False)

@@ -13,7 +13,7 @@ from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, shorten
 from transencoder.methods import METHODS
-from transencoder.settings import ROWS_MARK, Setting, dotted_names, settings_of
+from transencoder.settings import ROWS_MARK, Setting, check_choice, dotted_names, refusal, settings_of
 
 Config = TypeVar("Config")
 
@@ -227,14 +227,14 @@ def _value(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> A
     if not setting.is_list:
         return _item(setting, value, name, names)
     if not isinstance(value, list | tuple):
-        raise _refusal(setting, value, name)
+        raise refusal(setting, value, name)
     return tuple(_item(setting, item, f"{name}.{number}", names) for number, item in enumerate(value, 1))
 
 
 def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> Any:
     if setting.is_nested:
         if not isinstance(value, Mapping):
-            raise _refusal(setting, value, name)
+            raise refusal(setting, value, name)
         make = setting.kind if setting.is_list else partial(replace, setting.default)
         return _built(make, value, f"{name}.", setting.inner, names)
     if type(value) is int and not -(2**63) <= value < 2**63:
@@ -245,24 +245,14 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
         return value
     is_exact = type(value) is setting.kind  # True is no whole number here
     if not is_exact:
-        raise _refusal(setting, value, name)
-    _check_choice(setting, value, name)
+        raise refusal(setting, value, name)
+    check_choice(setting, value, name)
     if setting.kind is str and value.startswith(ROWS_MARK):
         raise InputError(
             f"{name} was rows given in Python ({value}), which a recipe cannot hold. "
             "Write them to a file and give its path."
         )
     return value
-
-
-def _refusal(setting: Setting, value: Any, name: str) -> InputError:
-    return InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}.")
-
-
-def _check_choice(setting: Setting, value: str, name: str) -> None:
-    if setting.choices and value not in setting.choices:
-        closest = nearest(value, setting.choices)
-        raise InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}; the nearest is {closest}.")
 
 
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
@@ -306,13 +296,13 @@ def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> A
 
 
 def _scalar(setting: Setting, text: str, name: str) -> Any:
-    _check_choice(setting, text, name)
+    check_choice(setting, text, name)
     if setting.kind is str or text in setting.words:
         return text
     try:
         return _READERS[setting.kind](text)
     except (KeyError, ValueError):
-        raise _refusal(setting, text, name) from None
+        raise refusal(setting, text, name) from None
 
 
 def store(table: dict[str, Any], name: str, value: Any) -> None:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import numbers
 import os
 import re
 import textwrap
@@ -12,7 +13,8 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from transencoder.errors import InputError
+from transencoder.configs import nearest
+from transencoder.errors import InputError, shorten
 
 Config = TypeVar("Config")
 
@@ -107,6 +109,48 @@ def dotted_names(config_class: type) -> tuple[str, ...]:
         inner = dotted_names(setting.kind) if setting.is_nested else ()
         found += [name, *(f"{prefix}.{each}" for each in inner)]
     return tuple(found)
+
+
+def check_values(config: Any, prefix: str = "") -> None:
+    """Refuse what a config's fields cannot hold, such as a text in the place of a number: Python lets everything pass.
+
+    Raises:
+        InputError: A value is of another type, or none of the choices.
+    """
+    for name, setting in settings_of(type(config)).items():
+        value = getattr(config, name)
+        is_given = value is not None or not setting.is_optional
+        is_held = isinstance(value, tuple) if setting.is_list else setting.metadata.get("is_rows") is None
+        if is_given and setting.is_list and not is_held:
+            raise refusal(setting, value, prefix + name)
+        for each in (value if setting.is_list else (value,)) if is_given and is_held else ():
+            if setting.is_nested and isinstance(each, setting.kind):
+                check_values(each, f"{prefix}{name}.")
+            elif not (isinstance(each, str) and each in setting.words):
+                _check_kind(setting, each, prefix + name)
+
+
+def _check_kind(setting: Setting, value: Any, name: str) -> None:
+    kinds: Any = {float: numbers.Real, int: numbers.Integral}.get(setting.kind, setting.kind)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and setting.kind is not bool):
+        raise refusal(setting, value, name)
+    check_choice(setting, value, name)
+
+
+def refusal(setting: Setting, value: Any, name: str) -> InputError:
+    """Return the error of a value that is none of a setting's."""
+    return InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}.")
+
+
+def check_choice(setting: Setting, value: Any, name: str) -> None:
+    """Refuse a text that is none of a setting's choices.
+
+    Raises:
+        InputError: It is none; the nearest is named.
+    """
+    if setting.choices and value not in setting.choices:
+        closest = nearest(str(value), setting.choices)
+        raise InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}; the nearest is {closest}.")
 
 
 def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:

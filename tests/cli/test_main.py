@@ -262,7 +262,7 @@ def test_a_terminal_of_few_characters_shows_the_others_escaped_and_rows_stay_utf
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("s3://bucket/run", "output is s3://bucket/run; it is written on this machine"),
+        ("s3://bucket/run", "output is 's3://bucket/run'; it is written on this machine"),
         (os.fsdecode(b"run-\xff"), r"'run-\udcff' is not UTF-8"),
     ],
 )

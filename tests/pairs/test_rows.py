@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from datasets import Dataset
 from pyarrow import parquet
 
 from transencoder import pairs
@@ -132,9 +133,9 @@ BAD_FILES = {
     ),
     "unknown names, too many": (
         "f.csv",
-        "q,r,s\na b,c d,3\n",
+        "q,r,s,t\na b,c d,e f,3\n",
         {},
-        ["'q', 'r', 's' has the texts? Name it: --columns NAME NAME"],
+        ["'q', 'r', 's', 't' has the texts? Name it: columns, --columns NAME NAME"],
     ),
     "others of a header": ("f.tsv", "label\tscore\na b\t1\n", {}, ["which of the columns 'label', 'score'"]),
     "no such column": ("f.csv", "q,r\na,b\n", {"columns": ["q", "s"]}, ["no column 's'", "'q', 'r'"]),
@@ -336,6 +337,20 @@ def test_an_error_leaves_no_bad_rows_file(write, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["f.csv"]
 
 
+def test_columns_of_numbers_are_no_texts_and_the_only_one_is_the_gold_where_it_is_needed(write):
+    assert read_sentences(write("f.csv", "Number,Subject line\n1,it broke\n2,it works\n"))["text"][0] == "it broke"
+    content = "first,second,same\na b,c d,0\na c,b d,1\n"
+    for each in (write("f.csv", content), Dataset.from_dict({"first": ["a b"], "second": ["c d"], "same": [1]})):
+        pairs = read_pairs(each, needs_score=True)
+        assert pairs.column_names == ["sentence1", "sentence2", "score"]
+        assert pairs["score"][0] in (0.0, 1.0)
+        assert read_pairs(each).column_names == ["sentence1", "sentence2"]
+    with pytest.raises(InputError, match=r"no column of gold scores among 'first', 'second', 'label'\. Call it score"):
+        read_pairs(write("g.csv", content.replace("same", "label")), needs_score=True, columns=["first", "second"])
+    with pytest.raises(InputError, match="Call them sentence1, sentence2 and score"):
+        read_pairs(write("h.csv", "a,b,c,d\nx y,y z,z a,1\n"), needs_score=True)
+
+
 def test_bad_sentences(write, monkeypatch):
     with pytest.raises(InputError, match=r"f.txt:2: text is empty. Read: \[''\]"):
         read_sentences(write("f.txt", "one\n\ntwo\n"))
@@ -343,8 +358,8 @@ def test_bad_sentences(write, monkeypatch):
         read_sentences(write("f.txt", "one\n"), header=True)
     with pytest.raises(InputError, match="f.tsv:1: cannot tell whether"):
         read_sentences(write("f.tsv", "one\nword\n"))
-    with pytest.raises(InputError, match="f.csv: which of the columns 'Number', 'Subject line' has the texts"):
-        read_sentences(write("f.csv", "Number,Subject line\n1,it broke\n2,it works\n"))
+    with pytest.raises(InputError, match="f.csv: which of the columns 'Subject', 'Answer' has the texts"):
+        read_sentences(write("f.csv", "Subject,Answer\nit broke,mend it\nit works,keep it\n"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
     with pytest.raises(InputError, match="<stdin>:2: 1 field where the first row has 2"):
         read_sentences("-")

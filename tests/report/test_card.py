@@ -62,7 +62,9 @@ def test_the_card_of_each_form(form, pipeline, loader, numbers, result):
 @pytest.mark.parametrize(("form", "unit"), [("bi", "text"), ("cross", "pair")])
 def test_a_card_says_how_much_was_read_in_training(result, form, unit):
     result["config"][form] = {"max_length": 32}
-    assert f"it read the first 32 tokens of a {unit}" in model_card(result, form).partition("## Limits")[2]
+    limits = model_card(result, form).partition("## Limits")[2]
+    assert f"It reads as many tokens of a {unit} as its base model" in limits
+    assert "with more than the 32 of training nothing was measured" in limits
 
 
 def test_the_cross_encoder_is_based_on_its_own_start(result):

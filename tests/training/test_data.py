@@ -19,7 +19,7 @@ def test_files_and_datasets_are_the_same_data(tiny_method, tiny_pairs, tiny_file
     from_python = read_pairs_data(tiny_method(pairs=rows, dev=tiny_pairs.select(range(100, 140))), None)
     assert from_file.record["fingerprint"] == from_python.record["fingerprint"]
     assert from_file.record["source"] == str(tiny_files / "pairs.tsv")
-    assert from_python.record["source"] == "a Dataset given in Python"
+    assert from_python.record["source"] == "rows given in Python"
     assert from_file.dev.pairs["score"] == from_python.dev.pairs["score"]
     assert (from_file.dev.name, from_python.dev.name) == ("dev", "dev")
 
@@ -35,7 +35,9 @@ def test_the_kind_of_task_picks_the_metric(tiny_method, kind, metric, tmp_path):
 
 
 def test_a_dev_set_without_scores_is_refused(tiny_method, tiny_files):
-    with pytest.raises(InputError, match="given as dev, but no column of it is called `score`"):
+    with pytest.raises(
+        InputError, match=r"^dev: .* no column of gold scores among 'sentence1', 'sentence2'\. Call it score"
+    ):
         read_pairs_data(tiny_method(dev=str(tiny_files / "pairs.tsv")), None)
 
 

@@ -378,3 +378,28 @@ def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):
         stage["environment"]["git"] = {"commit": "0" * 40, "is_changed": False}
         write_checked_json(path, stage)
     assert train(copied).result["environment"]["commit"] == "0" * 40
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"preset": "fast"}, "preset is 'fast'. It must be one of: quick, standard, paper"),
+        ({"cycles": "2"}, "cycles is '2'; it must be at least 1"),
+        ({"bi": {"epochs": 1.5}}, "bi.epochs is 1.5. It must be a whole number"),
+        ({"seed": None}, "seed is None. It must be a whole number"),
+        ({"label_both_orders": "yes"}, "label_both_orders is 'yes'. It must be true or false"),
+        ({"epochs": 1}, "there is no setting epochs; the nearest is"),
+        ({"learning_rate": 1e-5}, 'there is no setting learning_rate; the nearest is bi={"learning_rate": ...}'),
+    ],
+)
+def test_python_values_of_another_kind_are_refused_before_anything_is_read(settings, message):
+    with pytest.raises(InputError) as caught:
+        plan(sentences=["a b", "b c"], **settings)
+    assert message in str(caught.value)
+
+
+def test_texts_without_a_name_are_no_config():
+    with pytest.raises(
+        InputError, match=r"\['a b', 'b c'\] is given in the place of a config; give texts by their name"
+    ):
+        train(["a b", "b c"], preset="quick")

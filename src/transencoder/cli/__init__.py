@@ -117,7 +117,7 @@ def _run(argv: Sequence[str]) -> int:
     if unknown:
         raise _unknown_option(unknown[0], args.parser)
     if "://" in (getattr(args, "output", None) or ""):
-        raise InputError(f"--output is {args.output}; {NO_URL}")
+        raise InputError(f"--output is {args.output!r}; {NO_URL}")
     logs = options_from(Logs, args)
     with terminal.session(is_verbose=logs.verbose, is_quiet=logs.quiet):
         args.run(args)

@@ -146,7 +146,9 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
     from transencoder import evaluation, tasks
 
     if options.pairs is not None:
-        pairs = transencoder.read_pairs(options.pairs, score_column=options.score_column, **vars(options.rows))
+        pairs = transencoder.read_pairs(
+            options.pairs, score_column=options.score_column, needs_score=True, **vars(options.rows)
+        )
         return {options.pairs: evaluation.LabelledSet(pairs, options.metric or "spearman")}
     classes = [task.name for task in tasks.expand(options.tasks) if task.metric == "accuracy"]
     if options.metric and classes:

@@ -6,13 +6,14 @@ Choices need no declaration: they are the annotation, a `Literal`.
 
 import difflib
 import math
+import numbers
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
-from transencoder.errors import InputError
+from transencoder.errors import InputError, shorten
 from transencoder.in_memory import as_source
 
 Form = Literal["bi", "cross", "mlm"]
@@ -48,8 +49,8 @@ class Config:
         for each in fields(self):
             value, is_allowed = _as_held(each, getattr(self, each.name)), each.metadata.get("is_allowed")
             object.__setattr__(self, each.name, value)  # frozen from here on
-            if is_allowed is not None and value not in (None, "auto") and not is_allowed(value):
-                raise InputError(f"{each.name} is {value}; {each.metadata['otherwise']}")
+            if is_allowed is not None and not _is_in_range(value, is_allowed):
+                raise InputError(f"{each.name} is {shorten(value)}; {each.metadata['otherwise']}")
         for message in self.contradictions():
             raise InputError(message)
 
@@ -142,9 +143,20 @@ def _as_held(declared: Field[Any], value: Any) -> Any:
         return str(value)
     if isinstance(value, list):
         return tuple(str(item) if isinstance(item, PurePath) else item for item in value)
+    if isinstance(value, numbers.Number) and hasattr(value, "item"):  # numpy's
+        return value.item()
+    if isinstance(value, str) and "tuple[str, ...]" in str(declared.type):
+        return (value,)
     if isinstance(value, Mapping) and isinstance(declared.default, Config):
         return with_values(declared.default, value, f"{declared.name}.")
     return value
+
+
+def _is_in_range(value: Any, is_allowed: Callable[[Any], bool]) -> bool:
+    try:
+        return value is None or value == "auto" or is_allowed(value)
+    except TypeError:  # a text in the place of a number
+        return False
 
 
 def with_values(config: ConfigT, values: Mapping[str, Any], prefix: str = "") -> ConfigT:

@@ -150,12 +150,12 @@ class TransEncoder(configs.RunConfig):
         if self.preset == "quick":
             return (
                 f"preset quick, for a first look: at most {_QUICK_ROWS:,} of the rows, one cycle, few epochs; it "
-                "leaves out the rest of the text and most of the training. --preset standard has them"
+                "leaves out the rest of the text and most of the training. preset standard has them"
             )
         if self.preset == "standard":
             return (
                 "preset standard: two cycles on all of the text, without the paper's further ones, which add little; "
-                "--preset quick takes about five minutes on two cores"
+                "preset quick takes some minutes"
             )
         return ""
 

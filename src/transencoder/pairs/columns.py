@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from transencoder.errors import InputError, plural, shorten
@@ -50,6 +50,8 @@ class Wanted:
     """Names that are taken for them when `columns` is not stated, in this order."""
     score_names: tuple[str, ...] = ()
     """What a column of scores or classes is called where none is stated; the first that is there is taken."""
+    needs_score: bool = False
+    """Whether rows without gold are of no use; the only column of numbers is then taken, if none is called so."""
     can_skip: bool = True
     """Whether the reader has the option to leave bad rows out."""
     columns: Sequence[str] | None = None
@@ -93,17 +95,19 @@ def split_header(
     return [str(position) for position in range(1, len(first_row) + 1)], False
 
 
-def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str, ...]:
+def choose_columns(names: Sequence[str], wanted: Wanted, name: str, numbers: Collection[str] = ()) -> tuple[str, ...]:
     """Choose the columns to read: the texts', then the score's if it was asked for or is called `score`.
 
-    The texts' are those that were stated, else those of known names, else the first. `name` is the source's.
+    The texts' are those that were stated, else those of known names, else the first that are not in `numbers`, the
+    columns that hold numbers. `name` is the source's.
 
     Raises:
         InputError: a stated column is missing or there twice, or none could be chosen.
     """
     texts = tuple(wanted.columns or ()) or _known_texts(names, wanted)
     if texts is None and len(names) >= len(wanted.result):
-        texts = tuple(names[: len(wanted.result)])
+        others = [column for column in names if column not in numbers]
+        texts = tuple((others if len(others) >= len(wanted.result) else names)[: len(wanted.result)])
     if texts is None:
         known = " or ".join("/".join(columns) for columns in wanted.known)
         option = "columns, --columns" if len(wanted.result) > 1 else "column, --columns"
@@ -115,6 +119,8 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str) -> tuple[str
     if score is None:
         lower = [column.lower() for column in names]
         score = next((names[lower.index(name)] for name in wanted.score_names if name in lower), None)
+    if score is None and wanted.needs_score:
+        score = _only_numbers(names, texts, numbers, name)
     chosen = (*texts, *([score] if score else []))
     _require(chosen, names, name)
     unused = [column for column in names if column not in chosen]
@@ -149,7 +155,7 @@ def _is_header(first_row: Sequence[str], below: Sequence[Sequence[str]], wanted:
             f"among them; here {', '.join(map(shorten, known))} could be"
         )
     if reason and stands_apart:
-        _require_texts(first_row, wanted, name)
+        require_texts(first_row, numbers_of(first_row, below), wanted, name)
     elif reason:
         first = shorten(list(first_row))
         raise InputError(
@@ -176,12 +182,33 @@ def _is_like_a_name(value: str) -> bool:
     return _LIKE_A_NAME.fullmatch(value) is not None
 
 
-def _require_texts(names: Sequence[str], wanted: Wanted, name: str) -> None:
-    """Refuse to guess which columns of unknown names hold the texts, where there are others too."""
+def numbers_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return the names of the columns that hold numbers or dates alone in some rows, and in one at least."""
+    columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
+    return [
+        name for name, column in zip(names, columns, strict=False) if all(_NUMBER.fullmatch(str(v)) for v in column)
+    ]
+
+
+def _only_numbers(names: Sequence[str], texts: Sequence[str], numbers: Collection[str], name: str) -> str:
+    """Return the column of gold scores of a name that is not known: the only one of numbers."""
+    found = [column for column in names if column in numbers and column not in texts and column.lower() not in _KNOWN]
+    if len(found) != 1:
+        raise InputError(
+            f"{name}: no column of gold scores among {_listed(names)}. Call it score; higher must mean more alike"
+        )
+    return found[0]
+
+
+def require_texts(names: Sequence[str], numbers: Collection[str], wanted: Wanted, name: str) -> None:
+    """Refuse to guess which columns of unknown names hold the texts, where there are others of texts too."""
     n_texts = len(wanted.result)
-    if _known_texts(names, wanted) is None and (len(names) > n_texts or _KNOWN & {each.lower() for each in names}):
-        flags = "--columns " + " ".join(["NAME"] * n_texts)
-        raise InputError(f"{name}: which of the columns {_listed(names)} has the texts? Name it: {flags}")
+    others = [each for each in names if each not in numbers]
+    if _known_texts(names, wanted) is None and (len(others) != n_texts or _KNOWN & {each.lower() for each in others}):
+        how = "Name it: columns, --columns " + " ".join(["NAME"] * n_texts)
+        if wanted.needs_score:
+            how = f"Call them {', '.join(wanted.result)} and score"
+        raise InputError(f"{name}: which of the columns {_listed(names)} has the texts? {how}")
 
 
 def _known_texts(names: Sequence[str], wanted: Wanted) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from datasets import Dataset
 from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
-from transencoder.pairs.columns import MOST_FIELDS, Wanted, choose_columns, split_header
+from transencoder.pairs.columns import MOST_FIELDS, Wanted, choose_columns, numbers_of, require_texts, split_header
 from transencoder.pairs.files import Lines
 from transencoder.pairs.rows import BadRow, Row, Table
 
@@ -58,7 +58,10 @@ def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """Read one JSON object a line; other keys are left alone."""
     first, rows = _first(_json_rows(Lines(stream, name)), name)
-    columns = choose_columns(list(_object(first)), wanted, f"{name}:{first.number}")
+    keys = _object(first)
+    columns = choose_columns(
+        list(keys), wanted, f"{name}:{first.number}", numbers_of(list(keys), [list(keys.values())])
+    )
     return Table(columns=columns, rows=_by_key(itertools.chain([first], rows), columns))
 
 
@@ -66,7 +69,7 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """Read the chosen columns of Parquet, a batch at a time. The stream must be able to seek."""
     with _arrow_faults(name):
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
-        columns = choose_columns(file.schema_arrow.names, wanted, name)
+        columns = choose_columns(file.schema_arrow.names, wanted, name, _numbers(file.schema_arrow))
 
     def batches() -> Iterator[Any]:
         with _arrow_faults(name):
@@ -79,9 +82,16 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 def read_dataset(dataset: Dataset, name: str, wanted: Wanted) -> Table:
     """Read the chosen columns of a `datasets.Dataset`."""
-    columns = choose_columns(dataset.column_names, wanted, name)
+    numbers = _numbers(dataset.features.arrow_schema)
+    if not wanted.columns and len(dataset.column_names) >= len(wanted.result):
+        require_texts(dataset.column_names, numbers, wanted, name)
+    columns = choose_columns(dataset.column_names, wanted, name, numbers)
     chosen = dataset.select_columns(list(columns)).with_format("arrow")
     return Table(columns=columns, rows=_arrow_rows(chosen.iter(batch_size=_BATCH_ROWS), columns))
+
+
+def _numbers(schema: pa.Schema) -> list[str]:
+    return [each.name for each in schema if pa.types.is_integer(each.type) or pa.types.is_floating(each.type)]
 
 
 READERS: dict[str, Callable[[BinaryIO, str, Wanted], Table]] = {
@@ -111,7 +121,7 @@ def _delimited(rows: Iterator[Row | BadRow], name: str, wanted: Wanted, advice: 
     rows = itertools.chain(below, rows)
     first_fields, *others = ([str(field) for field in row.values] for row in (first, *below) if isinstance(row, Row))
     names, has_header = split_header(first_fields, others, wanted, name)
-    columns = choose_columns(names, wanted, name)
+    columns = choose_columns(names, wanted, name, numbers_of(names, others))
     if not has_header:
         rows = itertools.chain([first], rows)
     picked = _by_position(rows, [names.index(column) for column in columns], len(names), advice)

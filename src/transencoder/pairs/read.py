@@ -52,6 +52,7 @@ def read_pairs(
     *,
     columns: Sequence[str] | None = None,
     score_column: str | None = None,
+    needs_score: bool = False,
     header: bool | None = None,
     score_range: tuple[float, float] | None = None,
     split: str | None = None,
@@ -74,8 +75,10 @@ def read_pairs(
             `<split>.jsonl.gz` a split; an id in the data folder or on the hub, also as `id:config@revision`; or a
             `datasets.Dataset`, whose rows are used where they are when its column types fit.
         columns: names of the two text columns; in a TSV or CSV without a header their positions ("1", "2").
-            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two.
+            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two that
+            do not hold numbers.
         score_column: name or position of the gold score. Default: a column called `score`, if there is one.
+        needs_score: refuse pairs without gold scores; the only column of numbers is taken where none is called `score`.
         header: whether the first row of a TSV or CSV is a header. Default: it is when all its fields are
             well-known names, or when it is unlike the rows below; an error asks where that is not certain.
         score_range: lowest and highest score allowed, such as (0, 5).
@@ -119,7 +122,7 @@ def read_pairs(
             bad_rows_file=bad_rows_file,
             file_format=file_format,
         ),
-        PAIRS,
+        replace(PAIRS, needs_score=needs_score),
     )
 
 

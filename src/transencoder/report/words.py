@@ -21,7 +21,7 @@ from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_bytes
-from transencoder.settings import Setting, settings_of
+from transencoder.settings import ROWS_MARK, Setting, settings_of
 
 NONE = "none"
 """A setting that is not set."""
@@ -354,9 +354,11 @@ def in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 
 def reproduce_command(result: Result) -> str:
-    """Return the command that makes the run again."""
+    """Return the command that makes the run again; FILE stands for rows that were given in Python."""
+    held = [name for name, value in result["config"].items() if isinstance(value, str) and value.startswith(ROWS_MARK)]
+    files = "".join(f" --set {name}=FILE" for name in held)
     own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
-    return f"transencoder recipes run {shlex.quote(result.get('recipe') or own)} --output NEW_FOLDER"
+    return f"transencoder recipes run {shlex.quote(result.get('recipe') or own)} --output NEW_FOLDER{files}"
 
 
 def environment_of(result: Result) -> list[tuple[str, str]]:

@@ -256,12 +256,10 @@ def _read(config: RunConfig, source: str | Dataset, role: _Role) -> Scored:
         pairs, rows = tasks.load_named(task, role, **where(config))
         name = task.dataset if task.config is None else f"{task.dataset}/{task.config}"
         return _measurable(task.name, pairs, task.metric, f"{name} ({rows})")
-    pairs = read_pairs(source, **where(config))
-    if "score" not in pairs.column_names:
-        raise InputError(
-            f"{source_name(source)} is given as {role}, but no column of it is called `score`. "
-            "Give a labelled file with a header sentence1, sentence2, score"
-        )
+    try:
+        pairs = read_pairs(source, needs_score=True, **where(config))
+    except InputError as error:
+        raise InputError(f"{role}: {error}") from error
     name = Path(source).name.partition(".")[0] if isinstance(source, str) else role
     return _measurable(name, pairs, _METRIC_OF_KIND[config.task_kind], source_name(source))
 

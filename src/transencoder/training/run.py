@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -17,14 +18,14 @@ from transencoder import distributed, progress
 from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Work
-from transencoder.errors import InputError, plural
+from transencoder.errors import InputError, plural, shorten
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.progress import duration
 from transencoder.records import Result
 from transencoder.report.run_report import notebook_html
 from transencoder.report.verdict import verdict_of
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
-from transencoder.settings import method_name
+from transencoder.settings import check_values, method_name, nested_settings
 from transencoder.training.encoder import EncoderPipeline
 from transencoder.training.executors import LocalExecutor, Workers, parts_of
 from transencoder.training.language_model import LanguageModelPipeline
@@ -52,7 +53,12 @@ class Trained:
 
     def __repr__(self) -> str:
         """Return the folder, and what is known of the models."""
-        return f"Trained({str(self.folder)!r}): {verdict_of(self.result)}"
+        return f"Trained({str(self.folder)!r}): {self.verdict}"
+
+    @property
+    def verdict(self) -> str:
+        """Whether to use the models, in a sentence or two, as the report says it."""
+        return verdict_of(self.result)
 
     def _repr_html_(self) -> str:
         """Return the verdict and the scores, as notebooks show them."""
@@ -96,7 +102,8 @@ class Trained:
                 if self.result["config"].get("same_form")
                 else ""
             )
-            raise InputError(f"{self.folder} made no {FOLDERS[form]}{why}")
+            made = " and ".join(FOLDERS[each] for each in self.result["best"])
+            raise InputError(f"{self.folder} made no {FOLDERS[form]}{why}, but {made}")
         return self.folder / FOLDERS[form]
 
 
@@ -111,7 +118,7 @@ class Plan:
     stages: dict[str, Stage[Work]]
     """The stages up to the trained models, by name."""
     seconds: float
-    """Rough estimate: floating-point operations of all stages at the speed of two cores or one GPU."""
+    """Rough estimate: floating-point operations of all stages at the speed of this CPU's threads, or of one GPU."""
     disk_bytes: int
     """Of all stages, of the largest stage's checkpoints, and of what the run leaves besides."""
 
@@ -198,6 +205,10 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
 
 def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     """Return the config that is given, or that of Trans-Encoder with these settings and the preset of `train` alone."""
+    if not isinstance(config, RunConfig | None):
+        raise InputError(
+            f"{shorten(config)} is given in the place of a config; give texts by their name: sentences=... or pairs=..."
+        )
     if config is not None and settings:
         raise InputError(
             f"a config is given and {', '.join(settings)} too; put all into the config: "
@@ -206,12 +217,18 @@ def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     known = [*(each.name for each in fields(TransEncoder)), "start"]
     for name in settings:
         if name not in known:
-            raise InputError(f"there is no setting {name}; the nearest is {nearest(name, known)}")
-    return config or TransEncoder(**{"preset": "standard", **settings})
+            closest = nearest(name, [*known, *nested_settings(TransEncoder)])
+            parent, _, inner = closest.rpartition(".")
+            how = f'{parent}={{"{inner}": ...}}' if parent else closest
+            raise InputError(f"there is no setting {name}; the nearest is {how}")
+    config = config or TransEncoder(**{"preset": "standard", **settings})
+    check_values(config)
+    return config
 
 
 def _operations_a_second(config: RunConfig) -> float:
-    """Return roughly what one GPU or two cores compute in a second."""
+    """Return roughly what a GPU, or the threads of a CPU, compute in a second; bf16 is fast where there is AMX."""
     if str(config.device).startswith("cuda"):
         return 1e14
-    return 2.5e11 if config.precision == "bf16" else 1e11
+    is_fast = config.precision == "bf16" and torch.cpu._is_amx_tile_supported()
+    return torch.get_num_threads() * (1.25e11 if is_fast else 0.5e11)

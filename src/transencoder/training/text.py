@@ -117,7 +117,7 @@ def data_record(source: str, rows: Dataset) -> DataRecord:
 
 def source_name(source: str | Dataset) -> str:
     """Return where a data set came from, in words."""
-    return source if isinstance(source, str) else "a Dataset given in Python"
+    return source if isinstance(source, str) else "rows given in Python"
 
 
 def task_named(source: str | Dataset) -> tasks.Task | None:
