@@ -124,7 +124,7 @@ def test_without_known_names_the_first_two_columns_are_read(write, caplog):
     assert "sentence1, sentence2 read from 'query', 'title'; not used: 'text'" in caplog.text
     assert read_pairs(Dataset.from_dict({"x": ["a"], "y": ["b"]}))[0] == {"sentence1": "a", "sentence2": "b"}
     for columns in ({"x": [1], "y": ["b"]}, {"x": ["a"], "y": ["b"], "z": ["c"]}):
-        with pytest.raises(InputError, match="which of the columns 'x', 'y'.* has the texts"):
+        with pytest.raises(InputError, match="which 2 of the columns 'x', 'y'.* have the texts"):
             read_pairs(Dataset.from_dict(columns))
     with pytest.raises(InputError, match="1: x is 1, of type int"):
         read_pairs(Dataset.from_dict({"x": [1], "y": ["b"]}), columns=["x", "y"])

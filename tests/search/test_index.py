@@ -220,7 +220,7 @@ def test_an_index_without_ids_is_measured_by_texts_only(index_of):
 
 
 def test_a_file_of_other_columns_says_so(write):
-    with pytest.raises(InputError, match="which of the columns 'query', 'candidate' has the texts"):
+    with pytest.raises(InputError, match="which 2 of the columns 'query', 'candidate' have the texts"):
         read_relevance(Source(write("odd.tsv", [("query", "candidate"), ("a b", "c d")])))
     path = write("odd.tsv", [("q", "c", "rel"), ("a b", "c d", 0)])
     rows = read_relevance(Source(path, columns=("q", "c"), score_column="rel"))

@@ -335,6 +335,6 @@ def _threshold_said(threshold: search.Threshold) -> str:
     if threshold.is_given:
         return f"threshold {threshold.score:.3f}, as given"
     return (
-        "no second peak near 1 stands out of the histogram, so only sentences that are the same to the model are "
-        "clustered; --threshold sets another"
+        "no threshold was found (no second peak near 1 in the histogram), so only sentences that are the same to the "
+        "model are clustered; --threshold sets one, such as 0.9"
     )

@@ -38,7 +38,7 @@ _SHORTEST = """
   transencoder train --pairs pairs.csv --start all-mpnet-base-v2 --dev dev.tsv --output runs/mine
 
 `train` without a method is `train trans-encoder --preset standard`. Other methods, each with its own
-`transencoder train METHOD --help`; what they do stands in `transencoder recipes list`:
+`transencoder train METHOD --help`; `transencoder recipes list` says what they do:
 """
 
 DEFAULT_METHOD = "trans-encoder"

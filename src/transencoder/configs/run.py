@@ -45,7 +45,8 @@ class RunConfig(Config):
     output: str = path_to_write("transencoder-run")
     """The run folder. The same command on the same folder goes on where it stopped."""
     dev: str | Dataset | None = source(None)
-    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: the last one is kept."""
+    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: chosen without labels, see
+    `selection`."""
     tests: tuple[str, ...] = ()
     """Tasks, suites or labelled files scored once, at the end."""
     score_tests: bool = True

@@ -205,10 +205,13 @@ def require_texts(names: Sequence[str], numbers: Collection[str], wanted: Wanted
     n_texts = len(wanted.result)
     others = [each for each in names if each not in numbers]
     if _known_texts(names, wanted) is None and (len(others) != n_texts or _KNOWN & {each.lower() for each in others}):
-        how = "Name it: columns, --columns " + " ".join(["NAME"] * n_texts)
+        how = f"Name {'it' if n_texts == 1 else 'them'}: columns, --columns " + " ".join(["NAME"] * n_texts)
         if wanted.needs_score:
             how = f"Call them {', '.join(wanted.result)} and score"
-        raise InputError(f"{name}: which of the columns {_listed(names)} has the texts? {how}")
+        which = "which of" if n_texts == 1 else f"which {n_texts} of"
+        raise InputError(
+            f"{name}: {which} the columns {_listed(names)} {'has' if n_texts == 1 else 'have'} the texts? {how}"
+        )
 
 
 def _known_texts(names: Sequence[str], wanted: Wanted) -> tuple[str, ...] | None:

@@ -84,7 +84,8 @@ def use_of(result: Result) -> Use | None:
     if better:
         return Use(better[0], "search" if better[0] == "bi" else "score")
     has_failed = "bi" in result["best"] and "bi" not in forms and findings.get("bi", "unmeasured") == "unmeasured"
-    return Use(forms[0], "label") if forms and not has_failed else None
+    unmeasured = [form for form in forms if findings.get(form, "unmeasured") == "unmeasured"]
+    return Use(unmeasured[0], "label") if unmeasured and not has_failed else None
 
 
 def rejection_of(result: Result, form: Form) -> str | None:
