@@ -239,7 +239,7 @@ class MaskedBlocksCollator:
         self.blocks = blocks
         self.special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
         self.mask_id = tokenizer.mask_token_id
-        self.collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_ratio, seed=seed)
+        self.collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_ratio)
         self.seed = seed
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -248,6 +248,7 @@ class MaskedBlocksCollator:
         ids = self.blocks[rows]["input_ids"]
         is_special = [[int(token in self.special) for token in block] for block in ids]
         random = np.random.default_rng((self.seed, *rows))
+        # Without a seed of its own, at which transformers 5.24 makes a generator anew in each process.
         self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
         batch: dict[str, torch.Tensor] = self.collator(
             [{"input_ids": block, "special_tokens_mask": mask} for block, mask in zip(ids, is_special, strict=True)]
