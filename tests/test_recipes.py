@@ -280,7 +280,7 @@ def test_kinds_differ_in_what_decides_a_branch():
 def of_start(config: EncoderConfig, plm: str, bi_encoder: str, synonyms: str) -> dict[str, object]:
     """A tiny model in the place of each of the recipe's, a small queue, two steps."""
     names = settings_of(type(config))
-    models = {"generator": plm, "complement": bi_encoder, "teacher": bi_encoder, "synonyms": synonyms}
+    models = {"generator": plm, "mlm": plm, "complement": bi_encoder, "teacher": bi_encoder, "synonyms": synonyms}
     changes = {name: path for name, path in models.items() if name in names and getattr(config, name) is not None}
     if isinstance(config, DvBERT):
         cross = replace(config.cross, epochs=1, batch_size=32, max_length=32)

@@ -6,6 +6,7 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.runs import describe_environment, read_log
+from transencoder.runs.folder import read_environment
 from transencoder.runs.log import changes, source_commit
 
 
@@ -41,7 +42,7 @@ def test_a_run_without_a_log_has_no_entries(tmp_path):
 
 def test_the_environment_is_written_and_has_what_matters(open_run):
     with open_run(details={"device": "cpu"}) as run:
-        written = json.loads((run.folder / "environment.json").read_text())
+        written = read_environment(run.folder)
     assert written == run.environment
     assert written["method"] == "trans-encoder" and written["details"] == {"device": "cpu"}
     assert {"torch", "transformers", "transencoder", "scipy"} <= written["versions"].keys()
