@@ -79,12 +79,12 @@ class Run:
             self._computed, self._seconds = self._computed + cost, self._seconds + seconds
 
     def __str__(self) -> str:
-        """Return the present stage and, once some are computed, the time that is left of the whole run."""
+        """Return the present stage and, once some are computed, the time that is left of the whole run, if any."""
         if not self._computed:
             return self._name
         expected = self._seconds * sum(self._ahead.values()) / self._computed
-        left = max(0.0, expected - (time.monotonic() - self._begun))
-        return f"{self._name}; {duration(left)} of the run left"
+        left = expected - (time.monotonic() - self._begun)
+        return f"{self._name}; {duration(left)} of the run left" if left > 0 else self._name  # else expected too soon
 
 
 def placed(description: str) -> str:
