@@ -22,6 +22,9 @@ AVERAGE = "average"
 DEV = "dev"
 """Name of the dev set where it stands among tests: in rows, and in the stages' files."""
 
+HELD_ROWS = "rows given in Python"
+"""How a record names rows that were in no file, their number before it."""
+
 GOLD = "gold"
 """The stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
 

@@ -10,6 +10,7 @@ from transencoder.errors import RunError
 from transencoder.report.figures import draw
 from transencoder.report.plots import curve_plots
 from transencoder.report.run_report import report_text, title_of, write_report
+from transencoder.report.words import reproduce_command
 from transencoder.results import read_result
 
 
@@ -322,3 +323,8 @@ def test_an_unfinished_run_has_no_report(make_run):
     with pytest.raises(RunError, match="not finished"):
         write_report(folder)
     assert [path.name for path in folder.iterdir()] == ["log.jsonl"]
+
+
+def test_rows_that_were_in_no_file_are_asked_for_when_a_run_is_made_again(result):
+    result["config"]["sentences"] = "400 rows given in Python"
+    assert reproduce_command(result).endswith(" --output NEW_FOLDER --set sentences=FILE")

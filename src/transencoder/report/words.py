@@ -18,10 +18,10 @@ from transencoder import results
 from transencoder.errors import ABSENT, InputError, number, plural, shown_source, visible
 from transencoder.files import make_folder
 from transencoder.progress import duration
-from transencoder.records import FORM_TITLES, DataRecord, Interval, MiningRecord, Result
+from transencoder.records import FORM_TITLES, HELD_ROWS, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_bytes
-from transencoder.settings import ROWS_MARK, Setting, settings_of
+from transencoder.settings import Setting, settings_of
 
 NONE = "none"
 """A setting that is not set."""
@@ -355,7 +355,7 @@ def in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 def reproduce_command(result: Result) -> str:
     """Return the command that makes the run again; FILE stands for rows that were given in Python."""
-    held = [name for name, value in result["config"].items() if isinstance(value, str) and value.startswith(ROWS_MARK)]
+    held = [name for name, value in result["config"].items() if isinstance(value, str) and value.endswith(HELD_ROWS)]
     files = "".join(f" --set {name}=FILE" for name in held)
     own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
     return f"transencoder recipes run {shlex.quote(result.get('recipe') or own)} --output NEW_FOLDER{files}"

@@ -21,7 +21,7 @@ from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.errors import shown_source
 from transencoder.files import whole_folder
-from transencoder.records import PLOTS, Best, Cycle, Environment, Result
+from transencoder.records import HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
@@ -242,7 +242,7 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     for each in dataclasses.fields(config):
         value = getattr(config, each.name)
         if isinstance(value, Dataset):
-            value = f"a Dataset of {len(value)} rows"
+            value = f"{len(value)} {HELD_ROWS}"
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
             value = dataclasses.asdict(value)
         elif each.name == "members":

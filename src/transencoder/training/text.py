@@ -16,7 +16,7 @@ from transencoder.configs import RunConfig
 from transencoder.context import Scored
 from transencoder.errors import InputError, plural
 from transencoder.pairs import fingerprint
-from transencoder.records import DataRecord
+from transencoder.records import HELD_ROWS, DataRecord
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def data_record(source: str, rows: Dataset) -> DataRecord:
 
 def source_name(source: str | Dataset) -> str:
     """Return where a data set came from, in words."""
-    return source if isinstance(source, str) else "rows given in Python"
+    return source if isinstance(source, str) else HELD_ROWS
 
 
 def task_named(source: str | Dataset) -> tasks.Task | None:
