@@ -4,10 +4,12 @@ import dataclasses
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from transencoder.configs import FitConfig, Member, nearest
 from transencoder.errors import InputError
+from transencoder.methods.trans_encoder import TransEncoder
 
 
 @pytest.mark.parametrize(
@@ -72,3 +74,16 @@ def test_initials_are_taken_for_the_name_that_they_shorten():
     assert nearest("bi.lr", names) == "bi.learning_rate"
     assert nearest("bi.dropuot", names) == "bi.dropout"
     assert nearest("--bi.lr", ["--bi.dropout", "--bi.learning-rate"]) == "--bi.learning-rate"
+
+
+def test_one_column_may_be_given_as_a_text_and_numbers_as_numpy_has_them():
+    config = TransEncoder(sentences="a.csv", columns="body", seed=np.int64(7))
+    assert config.columns == ("body",)
+    assert type(config.seed) is int
+
+
+@pytest.mark.parametrize(("steps", "kept"), [(200, 25), (10, 10)])
+def test_quick_keeps_checkpoints_within_its_few_steps(steps, kept):
+    config = TransEncoder(sentences="a.csv", preset="quick", bi={"checkpoint_steps": steps}).prepared(10**6)
+    assert config.bi.checkpoint_steps == kept
+    assert TransEncoder(sentences="a.csv").prepared(10**6).bi.checkpoint_steps == 200

@@ -122,3 +122,7 @@ def test_the_base_model_has_a_default():
 def test_a_wrong_setting_is_named_with_the_nearest(settings, message):
     with pytest.raises(InputError, match=message):
         transencoder.train(**({"pairs": PAIRS} | settings))
+
+
+def test_what_pandas_writes_for_no_text_is_none():
+    assert as_source(["a b", float("nan")])["text"][:] == ["a b", None]

@@ -56,3 +56,12 @@ def test_scores_in_python_show_only_our_own_bars(tiny_bi_encoder):
         transencoder.score(tiny_bi_encoder, [("balo", "bama")])
     shown = terminal.getvalue()
     assert "tokenise" in shown and "Loading weights" not in shown and "Batches" not in shown
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_where_nobody_watches_the_first_process_writes_lines(rank, monkeypatch):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    with redirect_stderr(io.StringIO()) as file, progress.shown(), progress.task("label pairs", total=4) as advance:
+        advance(1)
+    assert file.getvalue().startswith("label pairs: 1 of 4, about ") == (rank == "0")

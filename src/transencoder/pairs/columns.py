@@ -195,7 +195,8 @@ def _only_numbers(names: Sequence[str], texts: Sequence[str], numbers: Collectio
     found = [column for column in names if column in numbers and column not in texts and column.lower() not in _KNOWN]
     if len(found) != 1:
         raise InputError(
-            f"{name}: no column of gold scores among {_listed(names)}. Call it score; higher must mean more alike"
+            f"{name}: no column of gold scores among {_listed(names)}. Call it score, or name it where there is the "
+            "option score_column; higher must mean more alike"
         )
     return found[0]
 
