@@ -77,7 +77,7 @@ class Use(NamedTuple):
 
 
 def use_of(result: Result) -> Use | None:
-    """Choose what to do next by what the verdict is made of; None where measuring found no model better than its base."""
+    """Choose what to do next by what the verdict is made of; None where no measured model is better than its base."""
     findings = {form: found[0].finding for form in results.forms_of(result) if (found := comparisons(result, form))}
     forms: list[Form] = [form for form in results.forms_of(result) if form != "mlm" and not rejection_of(result, form)]
     better = [form for form in forms if findings.get(form) == "better"]
