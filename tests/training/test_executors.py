@@ -141,6 +141,15 @@ def test_a_worker_says_in_one_line_what_the_system_refused(error, monkeypatch, c
     assert "Too many open files" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
 
 
+def test_a_worker_whose_parent_ends_before_it_reads_the_last_answer_ends_in_silence(tmp_path):
+    ours, theirs = Pipe()
+    theirs.send(True)  # an answer that nobody reads
+    ours.close()
+    worker._work(Part(str(tmp_path), "trans-encoder", "cpu", (), (), 20, number=0, n_workers=1, parent=0), theirs)
+    with pytest.raises(EOFError):  # the reset was met, and only the closed end is left
+        theirs.recv()
+
+
 PARENT = """
 import sys, time
 from transencoder.training import worker

@@ -213,10 +213,10 @@ class Workers:
         )
 
     def _end(self) -> None:
+        for process in self._processes:
+            process.terminate()  # first, or a worker that finds its connection closed may speak of it
         for connection in self._connections:
             connection.close()
-        for process in self._processes:
-            process.terminate()
         for process in self._processes:
             try:
                 process.wait(_ENDED_SECONDS)

@@ -53,7 +53,7 @@ def _work(part: Part, connection: Connection) -> None:
         while True:
             try:
                 stage = connection.recv()
-            except EOFError:
+            except (EOFError, ConnectionResetError):  # reset: the parent ended before it read the last answer
                 return
             connection.send(executor.make([stage])[0].reused)
 
