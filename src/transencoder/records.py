@@ -22,6 +22,9 @@ AVERAGE = "average"
 DEV = "dev"
 """Name of the dev set where it stands among tests: in rows, and in the stages' files."""
 
+GRADES = "your grades"
+"""Name of the test that a person makes by grading a run's pairs."""
+
 HELD_ROWS = "rows given in Python"
 """How a record names rows that were in no file, their number before it."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from transencoder import __version__
-from transencoder.cli import evaluate, pairs, recipes, runs, scoring, search, terminal, train
+from transencoder.cli import evaluate, grade, pairs, recipes, runs, scoring, search, terminal, train
 from transencoder.cli.flags import Commands, Logs, add_command, argument, options_from
 from transencoder.configs import nearest
 from transencoder.configs.ranges import NO_URL
@@ -41,6 +41,7 @@ _COMMANDS: dict[str, type | None] = {
     "score": scoring.Score,
     "label": scoring.Label,
     "evaluate": evaluate.Evaluate,
+    "grade": grade.Grade,
     "search build": search.Build,
     "search query": search.Query,
     "search evaluate": search.Evaluate,

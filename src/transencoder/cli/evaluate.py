@@ -85,13 +85,13 @@ class Evaluate(Config):
         elif self.csv:
             show(_csv(rows), as_it_is=True)
         else:
-            show(_table_of_one(rows) if len(rows[0].scores) == 1 else _table_of_several(rows))
-            for line in _remarks(rows):
+            show(_table_of_one(rows) if len(rows[0].scores) == 1 else table_of_several(rows))
+            for line in remarks(rows):
                 show(line)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Row:
+class Row:
     """What was measured on a set, or the average of several sets of one metric."""
 
     name: str
@@ -161,7 +161,7 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
     return evaluation.load_sets(options.tasks, metric=options.metric, **where)
 
 
-def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[_Row]:
+def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[Row]:
     """Measure the models and, with weights, their ensemble, each on each set once; the last row may be the average."""
     from transencoder.evaluation import average
     from transencoder.scorers import KeptScores, MeanScorer
@@ -178,7 +178,7 @@ def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], wei
         scores = {model: average({row.name: row.scores[model] for row in rows}) for model in kept}
         draws = [row.draws for row in rows if row.draws is not None]
         drawn = np.mean(draws, axis=0) if len(draws) == len(rows) else None
-        rows.append(_Row(name=AVERAGE, metric=None, n_sets=len(rows), scores=scores, draws=drawn))
+        rows.append(Row(name=AVERAGE, metric=None, n_sets=len(rows), scores=scores, draws=drawn))
     return rows
 
 
@@ -193,7 +193,7 @@ class _Last:
         return self.kept.scores[-1]
 
 
-def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers.KeptScores]) -> _Row:
+def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers.KeptScores]) -> Row:
     from transencoder import evaluation, metrics
 
     metric, n_queries, drawn = labelled.metric, None, None
@@ -205,10 +205,10 @@ def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers
         test = Path(name).name.partition(".")[0]  # as runs call it
         drawn = metrics.metric_draws(metric, gold, scores, queries, name=test, seed=_SEED)
     n_pairs = len(labelled.pairs)
-    return _Row(name=name, metric=metric, n_pairs=n_pairs, n_queries=n_queries, scores=measured, draws=drawn)
+    return Row(name=name, metric=metric, n_pairs=n_pairs, n_queries=n_queries, scores=measured, draws=drawn)
 
 
-def _record(rows: Sequence[_Row], weights: Sequence[float]) -> dict[str, Any]:
+def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:
     """Build what `--json` prints: each model's scores below `each`, on top those of the only one or the ensemble."""
     sets = [row for row in rows if row.metric]
     average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
@@ -238,7 +238,7 @@ def _without_nan(record: Any) -> Any:
     return None if isinstance(record, float) and math.isnan(record) else record
 
 
-def _csv(rows: Sequence[_Row]) -> str:
+def _csv(rows: Sequence[Row]) -> str:
     """Write the rows of the table, unrounded, with their intervals and gains in columns of their own.
 
     A text that a spreadsheet would compute begins with an apostrophe. Data of other commands stay as they are.
@@ -255,7 +255,7 @@ def _as_text(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(tuple("=+-@\t\r")) else cell
 
 
-def _csv_cells(row: _Row) -> Iterator[tuple[str, object]]:
+def _csv_cells(row: Row) -> Iterator[tuple[str, object]]:
     """Yield the columns and what a row has there."""
     yield from (("set", row.name), ("metric", row.metric), *row.scores.items())
     yield from (("n_pairs", row.n_pairs), ("n_queries", row.n_queries))
@@ -271,7 +271,7 @@ def _bounds(column: str, interval: Interval | None) -> Iterator[tuple[str, objec
     yield f"{column} high", interval[1] if interval else None
 
 
-def _table_of_one(rows: Sequence[_Row]) -> Table:
+def _table_of_one(rows: Sequence[Row]) -> Table:
     (model,) = rows[0].scores
     table = Table("", "metric x 100", "", caption=model)
     table.add_column("score", justify="right")
@@ -282,7 +282,7 @@ def _table_of_one(rows: Sequence[_Row]) -> Table:
     return table
 
 
-def _table_of_several(rows: Sequence[_Row]) -> Table:
+def table_of_several(rows: Sequence[Row]) -> Table:
     """Build a section for each set, whose name, metric and size stand below each other beside the models."""
     table = Table(pad_edge=False)  # three models' fit in 80 columns
     for title in ("", "model"):
@@ -308,7 +308,7 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
     return f"{value:{sign}.2f}{bounds}"
 
 
-def _remarks(rows: Sequence[_Row]) -> Iterator[str]:
+def remarks(rows: Sequence[Row]) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
     from transencoder.metrics import includes_zero
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS

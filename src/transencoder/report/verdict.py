@@ -3,15 +3,15 @@
 The words are in verdict.txt.jinja and notes.txt.jinja.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
 from transencoder.metrics import includes_zero
-from transencoder.records import FORM_TITLES, Interval, Result
-from transencoder.report.scores import summary_rows
+from transencoder.records import FORM_TITLES, GRADES, Interval, Result
+from transencoder.report.scores import ScoreRow, summary_rows
 from transencoder.report.words import render
 
 Finding = Literal["better", "worse", "open", "unmeasured"]
@@ -29,7 +29,7 @@ class Comparison(NamedTuple):
     """One form against the base model."""
 
     where: str
-    """`on the tests`, `on dev`."""
+    """`on the tests`, `on dev`, `on your grades`."""
     start: float | None
     """Metric times 100; None where it was not measured."""
     trained: float | None
@@ -136,13 +136,19 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
     metrics = [row.metric for row in rows]
     return [
         Comparison(
-            f"on the tests{results.metric_mark(row.metric, metrics)}" if row.tests else "on dev",
+            _where(row, metrics),
             row.start,
             row.trained.get(form),
             intervals[row.name]["gains"].get(form) if row.name in intervals else None,
         )
         for row in rows
     ]
+
+
+def _where(row: ScoreRow, metrics: Sequence[str]) -> str:
+    if row.tests == [GRADES]:
+        return f"on {GRADES}"
+    return f"on the tests{results.metric_mark(row.metric, metrics)}" if row.tests else "on dev"
 
 
 def notes_of(result: Result) -> list[str]:

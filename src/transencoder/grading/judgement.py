@@ -1,0 +1,89 @@
+"""What a person's grades of a run's pairs say of its models."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from transencoder.errors import InputError, plural, shorten
+from transencoder.grading.choice import Pair, kept_sample
+from transencoder.grading.tools import Scale
+from transencoder.metrics import METRICS, Draws, metric_draws, row_intervals
+from transencoder.records import GRADES, Result
+from transencoder.report.verdict import verdict_of
+from transencoder.results import Evidence, forms_of, read_result
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A run's models by a person's grades."""
+
+    result: Result
+    """The run's record, with the grades as its only test."""
+    scores: Mapping[str, float]
+    """`start` and each form -> metric times 100."""
+    draws: Draws | None
+    """Metrics of the base model and of each form on resamples, (models, samples); None where they are undefined."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether to use the models, in a sentence."""
+        return verdict_of(self.result)
+
+
+def judge(run_folder: str | Path, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
+    """Measure a run's models on pairs that a person graded, with the scores that the run keeps.
+
+    Pairs that were chosen where models disagree show a difference with fewer grades, and show it larger, than pairs
+    drawn at random would.
+
+    Args:
+        run_folder: Folder of the run.
+        grades: Pairs of `choose` and their grades.
+        scale: That of the grades; it says how agreement is measured.
+
+    Raises:
+        InputError: Pairs that the run does not keep, too few grades, or grades that are all the same.
+        RunError: The run is not finished, or keeps no scores of pairs.
+    """
+    check(run_folder, grades)
+    run = read_result(run_folder)
+    sample = kept_sample(Evidence(Path(run_folder), run))
+    row_of = {text: row for row, text in enumerate(sample.texts)}
+    if len(set(grades.values())) < 2:
+        raise InputError(
+            f"{plural(len(grades), 'grade')} with {plural(len(set(grades.values())), 'different value')} cannot be "
+            "compared with scores; grade more pairs"
+        )
+    gold, rows = np.array(list(grades.values()), np.float64), [row_of[pair] for pair in grades]
+    models = ["start", *forms_of(run)]
+    scores = {model: sample.scores[model][rows] for model in models}
+    draws = metric_draws(scale.metric, gold, np.array(list(scores.values())), name=GRADES, seed=run["seed"])
+    measured = {model: METRICS[scale.metric](gold, each) for model, each in scores.items()}
+    test = {"source": GRADES, "rows": len(gold), "fingerprint": "", "metric": scale.metric}
+    result = dict(run) | {
+        "metric": scale.metric,
+        "dev": None,
+        "scores": {model: {GRADES: value} for model, value in measured.items()},
+        "data": run["data"] | {"dev": None, "tests": {GRADES: test}},
+        "intervals": {} if draws is None else {GRADES: row_intervals(draws, models)},
+    }
+    return Judgement(cast(Result, result), measured, draws)
+
+
+def check(run_folder: str | Path, grades: Mapping[Pair, float]) -> None:
+    """Refuse grades of pairs that a run does not keep.
+
+    Raises:
+        InputError: There are such pairs.
+        RunError: As `judge`.
+    """
+    kept = set(kept_sample(Evidence(Path(run_folder), read_result(run_folder))).texts)
+    strange = [pair for pair in grades if pair not in kept]
+    if strange:
+        raise InputError(
+            f"{plural(len(strange), 'graded pair')} of {len(grades)} are not among those of {run_folder}, such as "
+            f"{shorten(strange[0])}; measure them with `transencoder evaluate {run_folder} --pairs FILE`"
+        )

@@ -1,0 +1,198 @@
+"""Where else pairs can be graded: a spreadsheet, Label Studio, Argilla; the files that they read and write."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any, Literal, cast
+
+from transencoder.errors import InputError, reason_of, shorten
+from transencoder.grading.choice import Pair
+
+Tool = Literal["csv", "label-studio", "argilla"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """What a grade may be, and how a model's agreement with grades is measured."""
+
+    grades: Mapping[int, str]
+    """Grade -> what it means."""
+    metric: str
+
+    def checked(self, value: object, where: str) -> float:
+        """Return a grade, or the mean of several people's.
+
+        Raises:
+            InputError: It is no number, or outside the scale.
+        """
+        try:
+            grade = float(cast(Any, value))
+        except (TypeError, ValueError):
+            grade = math.nan
+        if not min(self.grades) <= grade <= max(self.grades):
+            raise InputError(
+                f"{where}: the grade is {shorten(value)}; it must be a number from {min(self.grades)} to "
+                f"{max(self.grades)}"
+            )
+        return grade
+
+
+SCALES = {
+    "graded": Scale(
+        grades={
+            0: "nothing in common",
+            1: "the same topic",
+            2: "some details in common",
+            3: "alike, but important details differ",
+            4: "alike, only small details differ",
+            5: "the same meaning",
+        },
+        metric="spearman",
+    ),
+    "binary": Scale(grades={0: "no", 1: "yes, they belong together"}, metric="roc_auc"),
+}
+"""By a run's `task_kind`. That of SemEval's similarity tasks (Agirre et al., 2012), in other words; and yes or no."""
+
+
+def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
+    """Write pairs as a tool reads them.
+
+    Args:
+        tool: `csv`: columns sentence1, sentence2 and an empty score, for spreadsheets; `label-studio`: its JSON tasks;
+            `argilla`: records as its `dataset.records.from_json` reads them.
+        pairs: In this order.
+    """
+    rows = [{"sentence1": first, "sentence2": second} for first, second in pairs]
+    if tool == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([("sentence1", "sentence2", "score"), *((*pair, "") for pair in pairs)])
+        return text.getvalue()
+    if tool == "label-studio":
+        return json.dumps([{"id": number, "data": row} for number, row in enumerate(rows, 1)], ensure_ascii=False)
+    records = [
+        {"id": str(number), "status": "pending", "fields": row, "metadata": {}, "suggestions": {}, "responses": {}}
+        for number, row in enumerate(rows, 1)
+    ]
+    return json.dumps(records, ensure_ascii=False)
+
+
+def set_up(tool: Tool, scale: Scale) -> str:
+    """Return what to paste into a tool, so that it asks for grades of a scale; empty where nothing is needed."""
+    if tool == "label-studio":
+        choices = "\n".join(
+            f'    <Choice value="{grade}" hint="{meaning}" hotkey="{grade}"/>'
+            for grade, meaning in scale.grades.items()
+        )
+        return f"""\
+<View>
+  <Text name="sentence1" value="$sentence1"/>
+  <Text name="sentence2" value="$sentence2"/>
+  <Choices name="score" toName="sentence1" choice="single-radio" showInline="true">
+{choices}
+  </Choices>
+</View>"""
+    if tool == "argilla":
+        return f"""\
+settings = rg.Settings(
+    fields=[rg.TextField(name="sentence1"), rg.TextField(name="sentence2")],
+    questions=[rg.RatingQuestion(name="score", values={list(scale.grades)})],
+)"""
+    return ""
+
+
+def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
+    """Read grades that were given elsewhere; what has none yet is left out, of several people's the mean is taken.
+
+    Args:
+        path: `.csv` or `.tsv` with columns sentence1, sentence2 and score; or the JSON that Label Studio (JSON or
+            JSON-MIN) or Argilla (`to_json`, `to_list`) exports.
+        scale: That of the grades.
+
+    Raises:
+        InputError: The file cannot be read, is none of these, or has a grade outside the scale.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = _json_rows(json.loads(text)) if path.suffix == ".json" else _table_rows(text, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}); give the file that holds the grades") from error
+    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({reason_of(error)}); give {_KNOWN}") from error
+    grades: dict[Pair, float] = {}
+    for place, row in rows:
+        where = f"{path}:{place}" if path.suffix != ".json" else f"{path}, entry {place}"
+        texts = row.get("sentence1"), row.get("sentence2")
+        if not all(isinstance(each, str) for each in texts):
+            raise InputError(f"{where}: no sentence1 and sentence2; give {_KNOWN}")
+        given = [scale.checked(each, where) for each in row["grades"]]
+        if given:
+            grades[cast(Pair, texts)] = mean(given)
+    return grades
+
+
+_KNOWN = (
+    "a .csv or .tsv file with columns sentence1, sentence2 and score, or a .json file as Label Studio or Argilla "
+    "exports it"
+)
+
+_Row = dict[str, Any]
+"""`sentence1`, `sentence2` and `grades`, all that people gave."""
+
+
+def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
+    """Yield the last line of each row and the row."""
+    reader = csv.DictReader(io.StringIO(text), **_DIALECTS[path.suffix == ".tsv"])
+    if "score" not in (reader.fieldnames or ()):
+        raise InputError(f"{path}:1: no column score; give {_KNOWN}")
+    for row in reader:
+        yield reader.line_num, {**row, "grades": [row["score"]] if (row["score"] or "").strip() else []}
+
+
+_DIALECTS: dict[bool, dict[str, Any]] = {False: {}, True: {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}
+
+
+def _json_rows(content: object) -> Iterator[tuple[int, _Row]]:
+    entries = content if isinstance(content, list) else [content]
+    for place, entry in enumerate(entries, 1):
+        yield place, _json_row(entry if isinstance(entry, dict) else {})
+
+
+def _json_row(entry: Mapping[str, Any]) -> _Row:
+    if isinstance(entry.get("fields"), dict):  # Argilla
+        responses = entry.get("responses")
+        answers = responses.get("score", []) if isinstance(responses, dict) else []
+        return {**entry["fields"], "grades": [each.get("value") for each in _dicts(answers) if _is_submitted(each)]}
+    if "score.responses" in entry:  # Argilla, flattened
+        statuses = entry.get("score.responses.status") or []
+        answers = entry["score.responses"] or []
+        skipped = {i for i, status in enumerate(statuses) if status not in (None, "submitted")}
+        return {**entry, "grades": [each for i, each in enumerate(answers) if i not in skipped]}
+    if isinstance(entry.get("data"), dict):  # Label Studio
+        done = [each for each in _dicts(entry.get("annotations")) if not each.get("was_cancelled")]
+        values = [part.get("value") for each in done for part in _dicts(each.get("result"))]
+        return {**entry["data"], "grades": [_label_studio(value) for value in values]}
+    score = entry.get("score")  # Label Studio, JSON-MIN
+    return {**entry, "grades": [] if score in (None, "") else [_label_studio(score)]}
+
+
+def _dicts(value: object) -> Iterable[Mapping[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _is_submitted(response: Mapping[str, Any]) -> bool:
+    return response.get("status") in (None, "submitted") and response.get("value") is not None
+
+
+def _label_studio(value: object) -> object:
+    """Return the grade of a choice or a rating."""
+    if isinstance(value, dict):
+        chosen = value.get("choices", [value.get("rating")])
+        return chosen[0] if isinstance(chosen, list) and chosen else chosen
+    return value
