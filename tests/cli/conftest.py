@@ -127,6 +127,7 @@ def training(monkeypatch, tmp_path):
         "data": {"pairs": {}, "dev": None, "tests": {"stsb": {}}},
         "config": {},
         "analysis": None,
+        "stages": [],
         "notes": [],
         "cycles": [{}],
         "best": {form: {"cycle": 1, "dev": None, "path": f"{form}-encoder"} for form in ("bi", "cross")},

@@ -36,6 +36,12 @@ class Block:
     where: str
 
 
+def grade_all(sheet):
+    """Grade as a person at the terminal would, who cannot be here."""
+    sheet.grades |= {pair: float(i % 6) for i, pair in enumerate(sheet.pairs)}
+    sheet.save()
+
+
 def blocks_of(page):
     text = (ROOT / page).read_text("utf-8")
     if page.endswith(".ipynb"):
@@ -111,6 +117,7 @@ class Runner:
             if "<" in words:
                 words, (_, path) = words[:-2], words[-2:]
                 patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
+            patch.setattr(cli.grade.Sheet, "ask", grade_all)
             code = cli.main(words)
         out, err = self.capsys.readouterr()
         if code:

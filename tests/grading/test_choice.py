@@ -17,7 +17,7 @@ def sample_of(texts, **scores):
 
 def test_disagreement_is_the_furthest_rank_of_any_model():
     sample = sample_of([("a", "b")] * 4, start=[1, 2, 3, 4], bi=[1, 2, 3, 4], cross=[9, 2, 3, 1])
-    assert disagreement(sample) == pytest.approx([0.85, 0.1, 0.1, 0.85])
+    assert disagreement(sample) == pytest.approx([1.0, 0.25, 0.25, 1.0])
 
 
 @pytest.fixture

@@ -203,6 +203,8 @@ def test_a_run_with_neither_dev_nor_tests_reads_well(bare_result, make_run):
     assert "is unknown without labels" in page.text and "No curve was recorded" in page.text
     assert "Scores" not in page.headings and "None" not in page.text
     assert "transencoder mine texts.txt --start sentence-transformers/all-MiniLM-L6-v2 --n-pairs 100" in page.text
+    bare_result["stages"].append({"name": "sample", "key": "a" * 64, "seconds": 1.0, "reused": False})
+    assert "transencoder grade ." in Page(write_report(make_run("b", bare_result))).text
     text = (folder / "report.md").read_text(encoding="utf-8")
     assert "Nothing was measured" in text and "The run had no dev set." in text
     assert "the last checkpoint of the last cycle was kept" in text and "- Targets may lie outside [0, 1]." in text

@@ -90,6 +90,8 @@ def test_a_metric_that_is_undefined_does_not_speak_for_a_model(result):
 def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded(bare_result):
     unknown = "Whether these models are better than the base model is unknown without labels: label a hundred pairs or "
     assert verdict_of(bare_result).startswith(unknown) and "transencoder evaluate" in verdict_of(bare_result)
+    sampled = {**bare_result, "stages": [{"name": "sample", "key": "a", "seconds": 1.0, "reused": False}]}
+    assert verdict_of(sampled).endswith("unknown without labels: grade a hundred pairs with `transencoder grade`.")
     start, cross = {"self_retrieval": 91.0}, {"teacher_agreement": 95.0}
     bare_result["criteria"] = {"start": start, "bi": {"self_retrieval": 87.0}, "cross": cross}
     verdict = verdict_of(bare_result)

@@ -100,7 +100,7 @@ class Grade(Config):
         show(table_of_several([row]))
         for line in remarks([row]):
             show(line)
-        show("These pairs were drawn where the models disagree: on pairs of chance both gains and losses are smaller.")
+        show("The pairs were drawn where the models disagree; on pairs of chance gains and losses are about a third.")
         show(judged.verdict)
         show("\nTo train again, with the checkpoints chosen by these grades, and learning from them:")
         recipe = shlex.quote(str(Path(self.folder) / "recipe.toml"))

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -179,7 +180,7 @@ def train_quietly(config: RunConfig, recipe: str | None = None) -> Any:
 
 def _show_result(result: Any) -> None:
     from transencoder.report.scores import score_rows, summary_table, unlabelled_of
-    from transencoder.report.verdict import notes_of, verdict_of
+    from transencoder.report.verdict import notes_of, use_of, verdict_of
     from transencoder.report.words import pretraining_line
 
     if score_rows(result):
@@ -192,6 +193,8 @@ def _show_result(result: Any) -> None:
         show(verdict_of(result))
     for line in filter(None, (pretraining_line(result), *notes_of(result))):
         show(line)
+    if (use := use_of(result)) and use.next == "grade":
+        show(f"Next, in about ten minutes: transencoder grade {shlex.quote(result['config']['output'])}", as_it_is=True)
 
 
 @dataclass(frozen=True, kw_only=True)

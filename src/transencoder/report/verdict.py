@@ -10,7 +10,7 @@ from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
 from transencoder.metrics import includes_zero
-from transencoder.records import FORM_TITLES, GRADES, Interval, Result
+from transencoder.records import FORM_TITLES, GRADES, SAMPLE, Interval, Result
 from transencoder.report.scores import ScoreRow, summary_rows
 from transencoder.report.words import render
 
@@ -62,6 +62,7 @@ def verdict_of(result: Result) -> str:
         "retrieval": retrieval,
         "has_fallen": has_fallen(*retrieval),
         "cross_is_weak": cross_is_weak(result),
+        "can_be_graded": can_be_graded(result),
     }
     sentence = render("verdict.txt.jinja", values)
     return sentence[0].upper() + sentence[1:]
@@ -72,7 +73,7 @@ class Use(NamedTuple):
 
     form: Form
     """The model to load."""
-    next: Literal["search", "score", "label"]
+    next: Literal["search", "score", "grade", "label"]
     """Which command comes next."""
 
 
@@ -85,7 +86,14 @@ def use_of(result: Result) -> Use | None:
         return Use(better[0], "search" if better[0] == "bi" else "score")
     has_failed = "bi" in result["best"] and "bi" not in forms and findings.get("bi", "unmeasured") == "unmeasured"
     unmeasured = [form for form in forms if findings.get(form, "unmeasured") == "unmeasured"]
-    return Use(unmeasured[0], "label") if unmeasured and not has_failed else None
+    if not unmeasured or has_failed:
+        return None
+    return Use(unmeasured[0], "grade" if can_be_graded(result) else "label")
+
+
+def can_be_graded(result: Result) -> bool:
+    """Check whether the run keeps scores of pairs, which `transencoder grade` asks a person about."""
+    return any(stage["name"] == SAMPLE for stage in result["stages"])
 
 
 def rejection_of(result: Result, form: Form) -> str | None:
