@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transencoder.configs import FitConfig as FitConfig
     from transencoder.configs import Member as Member
+    from transencoder.configs import OtherTeacher as OtherTeacher
     from transencoder.configs import PretrainingConfig as PretrainingConfig
     from transencoder.errors import InputError as InputError
     from transencoder.errors import RunError as RunError
@@ -35,6 +36,7 @@ _HOMES = {
     "InputError": "errors",
     "MeanScorer": "scorers",
     "Member": "configs",
+    "OtherTeacher": "configs",
     "Mined": "mining",
     "Plan": "training",
     "PretrainingConfig": "configs",

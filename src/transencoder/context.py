@@ -121,6 +121,8 @@ class Model:
     n_parameters: int = 0
     max_length: int | None = None
     """Tokens that it reads where it is used after the run: as many as its base model; None: as it was saved."""
+    only_teaches: bool = False
+    """Whether it is no member's: it then reads texts as it does elsewhere."""
     card: Mapping[str, Any] = field(default_factory=dict)
     """The head of the base model's card: licence and language are its too."""
 
@@ -208,7 +210,7 @@ class Work:
 
     def load(self, model: Model, max_length: int | None = None) -> Encoder:
         """Load a base model or a trained one, with another maximal length than its own where one is given."""
-        if model.cycle:
+        if model.cycle or model.only_teaches:
             return load_trained(model.folder, self.device, max_length=max_length)
         return load_bi(
             model.folder, max_length=max_length, pooling=model.pooling, prompts=model.prompts, device=self.device

@@ -149,8 +149,8 @@ def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collec
         usual: Fields that `--help` shows beside the required ones; `--help-all` shows all.
     """
     settings = settings_of(config if isinstance(config, type) else type(config))
-    short = {flag_of(name) for name, setting in settings.items() if setting.is_required or name in usual}
-    parser.formatter_class = partial(_ShortHelp, shown=short | {"--start"})
+    required = [name for name, setting in settings.items() if setting.is_required]
+    parser.formatter_class = partial(_ShortHelp, shown=frozenset(map(flag_of, (*required, *usual, "start"))))
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
     own, nested = parser.add_argument_group("settings"), dict[type, list[str]]()
     for name, setting in settings.items():
@@ -161,7 +161,8 @@ def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collec
             for inner in settings_of(setting.kind).values():
                 shown = inner
                 if inner.is_required and not isinstance(config, type):
-                    shown = replace(inner, is_required=False, default=getattr(getattr(config, name)[0], inner.name))
+                    first = next(iter(getattr(config, name)), None)
+                    shown = replace(inner, is_required=False, default=getattr(first, inner.name, None))
                 _add_config_flag(group, {inner.name: shown}, list_name=name)
         else:
             nested.setdefault(setting.kind, []).append(name)
@@ -237,7 +238,7 @@ def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespac
             store(table.setdefault(parent, {}) if parent else table, last, plain)
     for name, setting in settings_of(config_class).items():
         if setting.is_nested and setting.is_list and name in given:
-            table[name] = _joined(table.get(name, []), setting.kind, given[name])
+            table[name] = _joined(name, table.get(name, []), setting.kind, given[name])
 
 
 def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str = "") -> None:
@@ -271,7 +272,7 @@ def _named(name: str, text: str) -> tuple[str, str]:
     return name, text
 
 
-def _joined(tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def _joined(list_name: str, tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     """Join the given fields into tables, one for each `--start`; without any, over the recipe's only one."""
     settings = settings_of(config_class)
     first = next(iter(settings))
@@ -279,7 +280,7 @@ def _joined(tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -
         if not isinstance(tables, list) or len(tables) != 1 or not isinstance(tables[0], dict):
             raise InputError(
                 f"{flag_of(given[0][0])} belongs to a {flag_of(first)}, and none is given. "
-                f"Give {flag_of(first)} before it, or --set members.1.{given[0][0]}=..."
+                f"Give {flag_of(first)} before it, or --set {list_name}.1.{given[0][0]}=..."
             )
         joined = [dict(tables[0])]
     else:

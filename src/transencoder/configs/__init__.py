@@ -15,6 +15,7 @@ from transencoder.configs.fit import SIMCSE_FIT as SIMCSE_FIT
 from transencoder.configs.fit import Default as Default
 from transencoder.configs.fit import FitConfig as FitConfig
 from transencoder.configs.fit import Member as Member
+from transencoder.configs.fit import OtherTeacher as OtherTeacher
 from transencoder.configs.fit import PretrainingConfig as PretrainingConfig
 from transencoder.configs.fit import fit_defaults as fit_defaults
 from transencoder.configs.ranges import BiLoss as BiLoss

@@ -182,3 +182,22 @@ class Member(Config):
     def prompts(self) -> Prompts:
         """What its bi-encoders read before the two texts of a pair."""
         return Prompts(self.prompt, self.document_prompt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherTeacher(Config):
+    """A model that labels and does not learn, or scores that are there; the paper has none."""
+
+    teacher: str
+    """Bi-encoder, cross-encoder or re-ranker that labels the pairs too: a folder, a run's model, a hub id with or
+    without `@revision`, or `minilm`; or `column:NAME`, scores in a column of `pairs`."""
+    teacher_weight: float = ranges.above_zero(1.0)
+    """Its share in the labels, above 0, where the members together have 1."""
+    teacher_policy: LabelPolicy | None = None
+    """How its raw scores become targets; None: as the run's `label_policy` says."""
+
+    @property
+    def column(self) -> str | None:
+        """The column of `pairs` that holds its scores; None: it is a model."""
+        kind, _, name = self.teacher.partition(":")
+        return name if kind == "column" and name else None

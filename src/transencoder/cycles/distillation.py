@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transencoder.configs import Form
+from transencoder.configs import Form, LabelPolicy
 from transencoder.context import Model, trained_model
-from transencoder.cycles.members import ContextMember, CycleContext
+from transencoder.cycles.members import ContextMember, ContextTeacher, CycleContext
 from transencoder.cycles.stages import BiStudent, CrossStudent, Labels, Student
 from transencoder.models import OWN_PROMPTS
 from transencoder.results import weak_cross_notes
@@ -85,29 +85,40 @@ def _supervise(
     context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model], all_teachers: Sequence[Model]
 ) -> _Supervision:
     """Have teachers score the pairs, and make labels of what they say."""
-    models, weights = _weighted(context, form, teachers)
-    scores = context.scores_of(models)
+    others_part = [_other_part(context, teacher) for teacher in context.teachers]
+    labellers = [*_members_part(context, form, teachers), *others_part]
     prefix = "" if context.config.share_labels else context.members[teachers[0].member].prefix
     labels = context.make(
         Labels(
             name=f"{prefix}cycle-{cycle}/labels-for-{form}",
-            scores=scores,
-            policy=tuple(context.members[model.member].policy for model in models),
-            weights=tuple(weights),
-            teachers=tuple(models),
+            scores=tuple(each.scores for each in labellers),
+            policy=tuple(each.policy for each in labellers),
+            weights=tuple(each.weight for each in labellers),
+            teachers={each.name: each.key for each in labellers},
             pairs=context.data.rows,
         )
     )
     if cycle == 1 and form == "cross":
         _warn_of_narrow(labels)
-    seconds = labels.seconds + sum(each.seconds for each in scores)
+    seconds = labels.seconds + sum(each.scores.seconds for each in labellers)
     members = {teacher.member for teacher in teachers}
     others = [teacher for teacher in all_teachers if teacher.member not in members]
     return _Supervision(cycle, labels, seconds, teachers, others)
 
 
-def _weighted(context: CycleContext, form: Form, teachers: Sequence[Model]) -> tuple[list[Model], list[float]]:
-    """Return the teachers and, with their share in a bi-encoder's labels, their base models; and everybody's weight."""
+@dataclass(frozen=True)
+class _Labeller:
+    """What one teacher says of the pairs, and how it counts."""
+
+    name: str
+    key: str
+    scores: StageRecord
+    policy: LabelPolicy
+    weight: float
+
+
+def _members_part(context: CycleContext, form: Form, teachers: Sequence[Model]) -> list[_Labeller]:
+    """Return the teachers and, with their share in a bi-encoder's labels, their base models; their weights sum to 1."""
     start_weight = context.config.start_weight if form == "bi" else 0.0
     total = sum(context.members[teacher.member].weight for teacher in teachers)
     shares = [context.members[teacher.member].weight / total for teacher in teachers]
@@ -115,7 +126,15 @@ def _weighted(context: CycleContext, form: Form, teachers: Sequence[Model]) -> t
     if start_weight:
         models += [context.members[teacher.member].bi for teacher in teachers]
         weights += [start_weight * share for share in shares]
-    return models, weights
+    return [
+        _Labeller(model.name, model.key, scores, context.members[model.member].policy, weight)
+        for model, scores, weight in zip(models, context.scores_of(models), weights, strict=True)
+    ]
+
+
+def _other_part(context: CycleContext, teacher: ContextTeacher) -> _Labeller:
+    scores = context.scores_of_teacher(teacher)
+    return _Labeller(teacher.name, teacher.source.key, scores, teacher.policy, teacher.weight)
 
 
 def _warn_of_narrow(labels: StageRecord) -> None:

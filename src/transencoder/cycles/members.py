@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from transencoder.configs import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
-from transencoder.context import Context, Model
-from transencoder.cycles.stages import Criteria, Pretraining, TeacherScores
+from transencoder.context import Context, Gold, Model
+from transencoder.cycles.stages import Criteria, GivenScores, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.results import weak_start_notes
 from transencoder.runs import StageRecord
@@ -39,11 +39,26 @@ class ContextMember:
     """The stage that made the encoder of the cross-encoders' base model from `cross`, where there is one."""
 
 
+@dataclass(frozen=True)
+class ContextTeacher:
+    """Who labels beside the members, in every cycle."""
+
+    name: str
+    """Of its stages and in the labels' record: `teacher-1`."""
+    source: Model | Gold
+    """A model, or its scores of the training pairs."""
+    weight: float
+    """Its share in the labels, where the members together have 1."""
+    policy: LabelPolicy
+
+
 @dataclass
 class CycleContext(Context[TransEncoder]):
     """What the cycles are built with."""
 
     members: tuple[ContextMember, ...] = ()
+    teachers: tuple[ContextTeacher, ...] = ()
+    """Who labels beside them."""
     held_out: HeldOut | None = None
     """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
     criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
@@ -52,7 +67,8 @@ class CycleContext(Context[TransEncoder]):
     @property
     def may_leave_range(self) -> bool:
         """Whether targets may lie outside [0, 1], as the released code's do."""
-        return any(member.policy == "raw" for member in self.members)
+        policies = {member.policy for member in self.members} | {teacher.policy for teacher in self.teachers}
+        return "raw" in policies
 
     def scores_of(self, models: Iterable[Model]) -> tuple[StageRecord, ...]:
         """Return the stages of models' scores of the training pairs."""
@@ -62,12 +78,18 @@ class CycleContext(Context[TransEncoder]):
                 pairs=self.data.rows,
                 model=model,
                 both_orders=model.form == "cross" and bool(self.labels_both_orders),
-                max_length=None if model.cycle else self.max_length,
+                max_length=None if model.cycle or model.only_teaches else self.max_length,
                 precision=self.config.precision,
             )
             for model in models
         ]
         return tuple(self.make_all(stages))
+
+    def scores_of_teacher(self, teacher: ContextTeacher) -> StageRecord:
+        """Return the stage of the scores of one who is no member."""
+        if isinstance(teacher.source, Model):
+            return self.scores_of([teacher.source])[0]
+        return self.make(GivenScores(name=f"{teacher.name}/scores", given=teacher.source))
 
 
 def with_pretraining(context: CycleContext) -> CycleContext:

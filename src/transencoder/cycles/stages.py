@@ -123,6 +123,18 @@ class TeacherScores(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class GivenScores(Stage[Work]):
+    """Scores of the training pairs that their file holds, in the place of a teacher's."""
+
+    given: Gold = made_of()
+
+    def write(self, work: Work, computed: None) -> dict[str, Any]:
+        """Write `scores.npy`, float32 (n,)."""
+        np.save(work.folder / "scores.npy", self.given.scores)
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Labels(Stage[Work]):
     """The labels that teachers make together: the weighted mean of their targets (section 2.4)."""
 
@@ -131,17 +143,18 @@ class Labels(Stage[Work]):
     """Of each teacher: how its raw scores become targets."""
     weights: tuple[float, ...]
     """Of each teacher."""
-    teachers: tuple[Model, ...] = implied()
+    teachers: Mapping[str, str] = implied()
+    """Name -> key, of each teacher."""
     pairs: Rows = implied()
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Write `labels.parquet`, as any sentence-transformers trainer takes it, and the raw scores."""
-        names = [teacher.name for teacher in self.teachers]
+        names = list(self.teachers)
         labels = combine(
             {name: np.load(each.folder / "scores.npy") for name, each in zip(names, self.scores, strict=True)},
             dict(zip(names, self.policy, strict=True)),
             dict(zip(names, self.weights, strict=True)),
-            {teacher.name: teacher.key for teacher in self.teachers},
+            self.teachers,
         )
         labels.write(work.folder / "labels.parquet", self.pairs.data)
         labels.write_raw(work.folder / "raw.parquet")

@@ -69,6 +69,8 @@ class TransEncoder(configs.RunConfig):
     None: `minilm`, all-MiniLM-L6-v2."""
     start: InitVar[str | None] = None
     """In Python, in the place of `members`: the only member's base model."""
+    teachers: tuple[configs.OtherTeacher, ...] = ()
+    """Other models, or scores that are there, that label the pairs beside the members, in every cycle. Paper: none."""
     preset: Preset | None = None
     """How much is trained where other settings do not say. `quick`: one cycle on at most 1,500 pairs, in some
     minutes on two cores; `standard`: two cycles, as later ones add no more than another seed does; `paper`, which None
@@ -130,6 +132,7 @@ class TransEncoder(configs.RunConfig):
     def __post_init__(self, start: str | None) -> None:
         """Build members of what names them, then check all fields."""
         object.__setattr__(self, "members", _members(self.members, start))
+        object.__setattr__(self, "teachers", _teachers(self.teachers))
         super().__post_init__()
 
     @property
@@ -213,6 +216,7 @@ class TransEncoder(configs.RunConfig):
         yield from self._of_text()
         yield from self._of_documents()
         yield from self._of_members()
+        yield from self._of_teachers()
         yield from self._of_selection()
         yield from self._of_pretraining()
         yield from super().contradictions()
@@ -276,6 +280,18 @@ class TransEncoder(configs.RunConfig):
                 "leave document_prompt out"
             )
 
+    def _of_teachers(self) -> configs.Contradictions:
+        names = [each.teacher for each in self.teachers]
+        if twice := [name for name in names if names.count(name) > 1]:
+            yield f"the teacher {twice[0]} is given twice; give it once, with a teacher_weight"
+        for each in self.teachers:
+            if each.column is not None and self.pairs is None:
+                yield f"teacher is {each.teacher}, a column of pairs, and there are none; give pairs, or a model"
+            if self.bi_loss == "bce_clipped" and (each.teacher_policy or self.label_policy) == "raw":
+                yield f"bi_loss is bce_clipped, and the policy of {each.teacher} is raw; take another teacher_policy"
+        if self.teachers and not self.share_labels:
+            yield "teachers label for all members, and share_labels is false; leave one of them out"
+
     def _of_selection(self) -> configs.Contradictions:
         if self.record_criteria and self.dev is None:
             yield "record_criteria needs a dev set to compare with; give dev, or leave record_criteria out"
@@ -327,4 +343,22 @@ def _member(given: Any) -> configs.Member:
         return configs.with_values(configs.Member(start=str(given["start"])), given, "members.1.")
     raise InputError(
         f"a member is {shorten(given)}; give a base model, such as 'minilm' or a folder, or Member(start='minilm')"
+    )
+
+
+def _teachers(given: Any) -> tuple[configs.OtherTeacher, ...]:
+    """Return the teachers that a list of them, of models or of dicts, or one model, names."""
+    items = given if isinstance(given, list | tuple) else [given]
+    return tuple(_teacher(item) for item in items)
+
+
+def _teacher(given: Any) -> configs.OtherTeacher:
+    if isinstance(given, configs.OtherTeacher):
+        return given
+    if isinstance(given, str | PurePath):
+        return configs.OtherTeacher(teacher=str(given))
+    if isinstance(given, Mapping) and "teacher" in given:
+        return configs.with_values(configs.OtherTeacher(teacher=str(given["teacher"])), given, "teachers.1.")
+    raise InputError(
+        f"a teacher is {shorten(given)}; give a model, such as a folder or a hub id, or OtherTeacher(teacher=...)"
     )

@@ -22,10 +22,11 @@ VERSIONS = {
     "Cut": 3,
     "EncoderTraining": 4,
     "Fresh": 1,
+    "GivenScores": 1,
     "KeptGold": 1,
     "LabelTeacher": 1,
-    "LanguageModel": 1,
     "Labels": 5,
+    "LanguageModel": 1,
     "Mining": 1,
     "Neighbours": 1,
     "Pretraining": 2,
@@ -168,7 +169,9 @@ class Stage(ABC, Generic[WorkT]):
 
 def _version(kind: type[Stage[Any]]) -> int:
     """Return the code version of a kind of stage, or of the kind that it is a variant of."""
-    return next(VERSIONS[base.__name__] for base in kind.__mro__ if base.__name__ in VERSIONS)
+    known = [VERSIONS[base.__name__] for base in kind.__mro__ if base.__name__ in VERSIONS]
+    assert known, f"{kind.__name__} has no entry in VERSIONS"
+    return known[0]
 
 
 def stage_key(name: str, config: Mapping[str, object], inputs: Sequence[str] = ()) -> str:

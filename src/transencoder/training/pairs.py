@@ -33,6 +33,7 @@ from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
 from transencoder.training.neighbours import neighbours
+from transencoder.training.other_teachers import fetch_teachers, in_words, teachers_of
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
@@ -70,6 +71,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
         self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
+        self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
@@ -92,6 +94,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             max_length=config.bi.max_length,
             labels_both_orders=config.label_both_orders and config.is_symmetric,
             members=self.members,
+            teachers=teachers_of(config, self.teachers, data.training),
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
         )
@@ -344,6 +347,8 @@ def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
             for form, record in best_records(chain.best, "").items()
         }
         details["start_member"] = chain.start.member + 1
+    if config.teachers:
+        about = f"{about} {in_words(config.teachers)} label{'s' if len(config.teachers) == 1 else ''} the pairs too."
     return details | {"about": about}
 
 

@@ -243,13 +243,15 @@ def _plain(config: RunConfig) -> dict[str, Any]:
         value = getattr(config, each.name)
         if isinstance(value, Dataset):
             value = f"{len(value)} {HELD_ROWS}"
-        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            value = dataclasses.asdict(value)
-        elif each.name == "members":
-            value = [dataclasses.asdict(member) for member in value]
-        values[each.name] = value
+        elif isinstance(value, tuple):
+            value = [_plain_value(item) for item in value]
+        values[each.name] = _plain_value(value)
     values["token"] = None
     return values
+
+
+def _plain_value(value: Any) -> Any:  # noqa: ANN401 (JSON)
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _export(model: Model, card: str, target: Path) -> None:
