@@ -170,9 +170,11 @@ def write_files(folder, rows, sentences):
         "labelled.tsv": [(*header[:2], "label"), *((*pair, str(row % 3)) for row, pair in enumerate(pairs[:64]))],
         "relevant.tsv": [("query", "document"), *((text, text) for text in sentences[:4])],
         "qrels.tsv": [("query", "document"), *((f"q{row}", f"d{row}") for row in range(4))],
+        "scored.csv": [("anchor", "positive", "score"), *scored[:64]],
     }
     for name, lines in tables.items():
-        (folder / name).write_text("".join("\t".join(line) + "\n" for line in lines))
+        mark = "," if name.endswith(".csv") else "\t"
+        (folder / name).write_text("".join(mark.join(line) + "\n" for line in lines))
     texts = {"sentences.txt": sentences, "corpus.txt": sentences, "questions.txt": sentences[:4]}
     texts |= {"documents.txt": [" ".join(sentences)] * 8, "queries.txt": [pair[0] for pair in pairs[:32]]}
     for name, lines in texts.items():
@@ -180,6 +182,15 @@ def write_files(folder, rows, sentences):
     for name, mark in (("queries", "q"), ("corpus", "d"), ("passages", "p")):
         lines = [json.dumps({"_id": f"{mark}{row}", "text": text}) + "\n" for row, text in enumerate(sentences[:32])]
         (folder / f"{name}.jsonl").write_text("".join(lines))
+    generated = [_generated(*pair, row) for row, pair in enumerate(pairs[:64])]
+    (folder / "generated.jsonl").write_text("".join(json.dumps(row) + "\n" for row in generated))
+
+
+def _generated(anchor, positive, row):
+    """A row as distilabel writes it, with a score beside it."""
+    raw = {"raw_output_generate_sentence_pair_0": f"## Positive\n{positive}"}
+    texts = {"anchor": anchor, "positive": positive, "negative": f"{anchor} not"}
+    return {**texts, "distilabel_metadata": raw, "model_name": "some/model", "score": row % 6}
 
 
 def write_data(folder, rows):

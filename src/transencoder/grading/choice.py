@@ -18,9 +18,9 @@ def choose(run_folder: str | Path, n_pairs: int = 100) -> list[Pair]:
 
     Drawn from the training pairs whose scores the run keeps (up to 2,000), with a likelihood that grows with the square
     of the distance between a trained model's rank of the pair and the base model's, in either direction: no model is
-    favoured. Of models that differ by 1.5 to 3 points a hundred such pairs make 63 % of the differences significant,
-    a hundred drawn evenly 23 %; the difference that they show is three times as large (LOG.md, 2026-11-25). Every first
-    part of the list is such a draw too, so that a person may stop early.
+    favoured. A hundred such pairs make two to three times as many small differences significant as a hundred drawn
+    evenly, and show them larger (benchmarks/results/grades.md). Every first part of the list is such a draw too, so
+    that a person may stop early.
 
     Args:
         run_folder: Folder of a finished run that was trained on pairs.
@@ -34,10 +34,16 @@ def choose(run_folder: str | Path, n_pairs: int = 100) -> list[Pair]:
     """
     result = read_result(run_folder)
     sample = kept_sample(Evidence(Path(run_folder), result))
-    rows = list({text: row for row, text in reversed(list(enumerate(sample.texts)))}.values())
-    weights = disagreement(sample)[rows]
-    keys = np.random.default_rng(stage_seed(result["seed"], "grades")).exponential(size=len(rows)) / weights**2
-    return [sample.texts[rows[i]] for i in np.argsort(keys, kind="stable")[:n_pairs]]
+    order = drawn(disagreement(sample), np.random.default_rng(stage_seed(result["seed"], "grades")))
+    return list(dict.fromkeys(sample.texts[row] for row in order))[:n_pairs]
+
+
+def drawn(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.intp]:
+    """Draw all rows one after the other, each with a likelihood that grows with the square of its distance: (n,).
+
+    Efraimidis and Spirakis (2006): the smallest of exponential variables, each divided by its weight, come first.
+    """
+    return np.argsort(rng.exponential(size=len(distances)) / distances**2, kind="stable")
 
 
 def disagreement(sample: Sample) -> NDArray[np.float64]:
