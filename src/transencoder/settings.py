@@ -234,6 +234,8 @@ def _lines(config: Any, prefix: str) -> Iterator[str]:
     for setting in settings:
         if setting.is_nested:
             name, value = f"{prefix}{setting.name}", getattr(config, setting.name)
+            if value == ():
+                yield from ("", f"# {name}: none")
             for table in value if setting.is_list else (value,):
                 yield from ("", f"[[{name}]]" if setting.is_list else f"[{name}]")
                 yield from _lines(table, f"{name}.")
