@@ -113,12 +113,12 @@ def page(found: list[Outcome]) -> str:
         "sign right",
         "seen",
     )
-    how = " ".join(str(__doc__).partition("On the tests")[1:]).replace("\n", " ").partition(" Writes")[0]
+    how = "".join(str(__doc__).partition("On the tests")[1:]).replace("\n", " ").partition(" Writes")[0]
     title = f"# {N_GRADES} graded pairs"
     note = (
         "Points of Spearman's correlation or ROC-AUC times 100. Significant: the 95 % interval of the gain is on one "
     )
-    note += "side of 0. Seen: the difference on the draw, as a multiple of the true one."
+    note += "side of 0. Seen: the difference on the draw, as a multiple of the true one. People's grades are noisier."
     return "\n\n".join([title, f"{how} {note}", "\n".join(markdown_table(header, rows))]) + "\n"
 
 

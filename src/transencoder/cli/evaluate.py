@@ -86,7 +86,7 @@ class Evaluate(Config):
             show(_csv(rows), as_it_is=True)
         else:
             show(_table_of_one(rows) if len(rows[0].scores) == 1 else table_of_several(rows))
-            for line in remarks(rows):
+            for line in _remarks(rows):
                 show(line)
 
 
@@ -308,7 +308,7 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
     return f"{value:{sign}.2f}{bounds}"
 
 
-def remarks(rows: Sequence[Row]) -> Iterator[str]:
+def _remarks(rows: Sequence[Row]) -> Iterator[str]:
     """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
     from transencoder.metrics import includes_zero
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS

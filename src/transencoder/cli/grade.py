@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.padding import Padding
 from rich.text import Text
 
-from transencoder.cli.evaluate import Row, remarks, table_of_several
+from transencoder.cli.evaluate import Row, table_of_several
 from transencoder.cli.files import whole_file, write_table
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
@@ -92,21 +92,32 @@ class Grade(Config):
 
     def _judge(self, sheet: Sheet) -> None:
         from transencoder import grading
+        from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
 
         judged = grading.judge(self.folder, sheet.grades, sheet.scale)
         titles = {"start": "base model"} | {str(form): title for form, title in FORM_TITLES.items()}
         scores = {titles[model]: value for model, value in judged.scores.items()}
         row = Row(name=GRADES, metric=sheet.scale.metric, n_pairs=len(sheet.grades), scores=scores, draws=judged.draws)
         show(table_of_several([row]))
-        for line in remarks([row]):
-            show(line)
-        show("The pairs were drawn where the models disagree; on pairs of chance gains and losses are about a third.")
+        show(f"{BRACKETS}; {GAIN_BRACKETS}.")
+        show(
+            "The pairs were drawn where the models disagree: on pairs of chance, gains and losses are a third of these or less."
+        )
         show(judged.verdict)
-        show("\nTo train again, with the checkpoints chosen by these grades, and learning from them:")
-        recipe = shlex.quote(str(Path(self.folder) / "recipe.toml"))
-        for setting in ("dev", "labelled"):
-            graded = shlex.quote(f"{setting}={sheet.output}")
-            show(f"  transencoder recipes run {recipe} --output NEW_FOLDER --set {graded}", as_it_is=True)
+        self._show_next(sheet)
+
+    def _show_next(self, sheet: Sheet) -> None:
+        folder, graded = Path(self.folder), str(sheet.output)
+        again = f"transencoder recipes run {shlex.quote(str(folder / 'recipe.toml'))} --output NEW_FOLDER --set"
+        scale = " --set score_range=0,5" if max(sheet.scale.grades) > 1 else ""
+        commands = {
+            "grade more": f"transencoder grade {shlex.quote(self.folder)} --n-pairs {2 * self.n_pairs}",
+            "train again, with these grades choosing the checkpoints": f"{again} {shlex.quote(f'dev={graded}')}",
+            "train again, learning from them too": f"{again} {shlex.quote(f'labelled={graded}')}{scale}",
+        }
+        show("\nNext:")
+        for what, command in commands.items():
+            show(f"  # {what}\n  {command}", as_it_is=True)
 
 
 def _default_output(run: str, pairs: Sequence[Pair]) -> Path:
@@ -157,6 +168,7 @@ class Sheet:
             key = next((each for each in keys if each in {*map(str, self.scale.grades), "u", "s", "q"}), "q")
             if key == "q":
                 return
+            show(f"  {key}: {self.scale.grades[int(key)]}" if key.isdigit() else "  skipped" if key == "s" else "")
             if key == "s":
                 skipped.add(left[0])
             elif key != "u":
