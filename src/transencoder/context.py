@@ -71,6 +71,16 @@ class Gold:
 
 
 @dataclass(frozen=True)
+class GivenScores:
+    """A teacher's scores of the training pairs that the user gave."""
+
+    scores: np.ndarray
+    """float32 (n pairs,), in any range."""
+    key: str
+    """A hash of them."""
+
+
+@dataclass(frozen=True)
 class Data:
     """Everything a run reads."""
 

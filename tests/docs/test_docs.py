@@ -117,7 +117,7 @@ class Runner:
             if "<" in words:
                 words, (_, path) = words[:-2], words[-2:]
                 patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
-            patch.setattr(cli.grade.Sheet, "ask", grade_all)
+            patch.setattr("transencoder.cli.grading_sheet.Sheet.ask", grade_all)
             code = cli.main(words)
         out, err = self.capsys.readouterr()
         if code:

@@ -1,5 +1,7 @@
 """Grades -> metrics, intervals and a verdict."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -30,8 +32,8 @@ def test_models_are_measured_on_the_graded_pairs(finished_run, sample):
 def test_the_model_that_a_person_agrees_with_is_advised(model, verdict, finished_run, sample, monkeypatch):
     """Planted: the base model's scores say nothing of the others'."""
     rng = np.random.default_rng(0)
-    for other in ("start", "bi", "cross"):
-        sample.scores[other][:] = rng.permutation(len(sample.rows))
+    planted = {other: rng.permutation(len(sample.rows)).astype(float) for other in ("start", "bi", "cross")}
+    sample = dataclasses.replace(sample, scores=planted)
     monkeypatch.setattr("transencoder.results.Evidence.sample", lambda _: sample)
     grades = {sample.texts[i]: float(sample.scores[model][i]) for i in range(len(sample.rows))}
     top = max(grades.values())

@@ -4,14 +4,18 @@ import csv
 import fcntl
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import termios
+import time
 
 import pytest
 
 from transencoder.cli import main
-from transencoder.grading import choose
+from transencoder.cli.grading_sheet import Sheet
+from transencoder.errors import InputError
+from transencoder.grading import SCALES, choose
 
 
 def graded(path):
@@ -46,9 +50,12 @@ def typed(finished_run, tmp_path):
             if not read:
                 break
             shown += read
-            if keys and shown.count(b" left") > n_asked:  # one key a question
-                n_asked = shown.count(b" left")
-                os.write(ours, keys.pop(0).encode())
+            asked = shown.count(b" left\x1b") + shown.count(b"is left. u")
+            if keys and asked > n_asked:  # one key a question
+                n_asked = asked
+                for part in keys.pop(0).split("|"):
+                    os.write(ours, part.encode())
+                    time.sleep(0.2)
         os.close(ours)
         return process.wait(), shown.decode(), graded(output) if output.exists() else []
 
@@ -57,18 +64,19 @@ def typed(finished_run, tmp_path):
 
 def test_pairs_are_graded_taken_back_skipped_and_gone_on_with(typed, finished_run):
     pairs = choose(finished_run, 12)
-    code, shown, rows = typed("5", "x3", "u", "4", "s", "q")  # x is no key
+    code, shown, rows = typed("5", "x\x1b[5~|3", "u", "4", "s", "q")  # x and Page Up are no grades
     assert code == 0, shown
     assert rows == [(*pairs[0], "5"), (*pairs[1], "4")]
     assert "taken back: 3" in shown
     assert "1 of 12, about" in shown
     assert "2 of 12 pairs are graded; the same command goes on" in shown
-    code, shown, rows = typed(*"0123450123")  # 10 more; the skipped pair comes again
+    code, shown, rows = typed(*"0123450124", "u", "3", "q")  # 10 more; the skipped pair comes again
     assert code == 0, shown
     assert [row[:2] for row in rows] == pairs
-    assert "On your grades the base model has" in shown.replace("\r\n", " ") or "your grades" in shown
+    assert rows[-1][2] == "3", "also the last grade can be taken back"
+    assert "on your grades the base model has" in " ".join(shown.split()).lower()
     assert "gain over the first" in shown
-    assert "--set" in shown
+    assert "--set dev=" in shown and "--set score_range=0,5" in shown and "--n-pairs 24" in shown
 
 
 def test_ctrl_c_keeps_every_grade(typed, finished_run):
@@ -85,7 +93,7 @@ def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, mo
     assert "--export FILE" in capsys.readouterr().err
     assert main(["grade", run, "--n-pairs", "12", "--export", "pairs.csv"]) == 0
     assert "12 pairs. When they are graded: transencoder grade" in capsys.readouterr().out
-    with open("pairs.csv") as file:
+    with open("pairs.csv", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     with open("pairs.csv", "w") as file:
         writer = csv.DictWriter(file, ["sentence1", "sentence2", "score"])
@@ -105,6 +113,10 @@ def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, mo
         (["--output", "a.jsonl"], "must end in .tsv or .csv"),
         (["--tool", "argilla"], "is for --export"),
         (["--import", "absent.csv"], "cannot be read"),
+        (["--export", "pairs.tsv"], "for csv its name must end in .csv"),
+        (["--export", "pairs.csv", "--tool", "argilla"], "for argilla its name must end in .json"),
+        (["--export", __file__], "must end in .csv"),
+        (["--output", "no/such/folder/dev.tsv"], "there is no folder"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message, finished_run, capsys):
@@ -118,3 +130,42 @@ def test_grades_of_other_pairs_are_not_overwritten(finished_run, tmp_path, capsy
     assert main(["grade", str(finished_run), "--output", str(output)]) == 2
     assert "not among those of" in capsys.readouterr().err
     assert "mine\tyours\t3" in output.read_text()
+
+
+def test_an_export_is_not_written_over_grades(finished_run, tmp_path, capsys):
+    (tmp_path / "graded.csv").write_text("sentence1,sentence2,score\na,b,3\n")
+    assert main(["grade", str(finished_run), "--export", str(tmp_path / "graded.csv")]) == 2
+    assert "which is there already" in capsys.readouterr().err
+    assert "a,b,3" in (tmp_path / "graded.csv").read_text()
+
+
+def test_two_sessions_do_not_overwrite_each_other(tmp_path):
+    sheet = Sheet(pairs=[("a", "b")], scale=SCALES["graded"], output=tmp_path / "dev.tsv", grades={("a", "b"): 1.0})
+    sheet.save()
+    (tmp_path / "dev.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t5\n")
+    with pytest.raises(InputError, match="was changed by somebody else"):
+        sheet.save()
+    assert graded(tmp_path / "dev.tsv") == [("a", "b", "5")]
+
+
+def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, capsys):
+    pairs = choose(finished_run, 12)
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    (run / "dev.tsv").write_text("sentence1\tsentence2\tscore\nold\tpair\t3\n")
+    with (tmp_path / "graded.csv").open("w") as file:
+        csv.writer(file).writerows(
+            [("sentence1", "sentence2", "score"), *((*pair, i % 6) for i, pair in enumerate(pairs))]
+        )
+    assert main(["grade", str(run), "--n-pairs", "12", "--import", str(tmp_path / "graded.csv")]) == 0
+    assert "1 grade of pairs that this run does not keep" in " ".join(capsys.readouterr().out.split())
+    assert graded(run / "dev.tsv")[0] == ("old", "pair", "3")
+    assert len(graded(run / "dev.tsv")) == 13
+
+
+def test_texts_only_are_shown_and_cannot_be_mistaken_for_each_other(tmp_path):
+    pair = ("first\nline two\x1b[2J", "x" * 100_000)
+    sheet = Sheet(pairs=[pair], scale=SCALES["graded"], output=tmp_path / "dev.csv", grades={})
+    shown = sheet._shown([pair]).renderable.plain
+    assert "\x1b" not in shown
+    assert "  1  first\n     line two" in shown
+    assert len(shown) < 3000

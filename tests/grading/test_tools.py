@@ -9,13 +9,15 @@ import pytest
 from transencoder.errors import InputError
 from transencoder.grading import SCALES, grades_from, set_up, tasks_for
 
-PAIRS = [("plain", "text"), ('a "quoted", text', "two\nlines"), ("=1+1", "ünï\u202ecode")]
+PAIRS = [("plain", "text"), ('a "quoted", text', "two\r\nlines"), ("=1+1", "ünï\u202ecode")]
 GRADED, BINARY = SCALES["graded"], SCALES["binary"]
 
 
 def test_a_spreadsheet_is_filled_in(tmp_path):
-    rows = list(csv.reader(io.StringIO(tasks_for("csv", PAIRS))))
+    text = tasks_for("csv", PAIRS)
+    rows = list(csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
     assert rows[0] == ["sentence1", "sentence2", "score"]
+    assert text.startswith("\ufeff") and rows[3][0] == "'=1+1", "spreadsheets read UTF-8 and compute nothing"
     rows[1][2], rows[3][2] = "4", " 2.5 "
     path = tmp_path / "graded.csv"
     with path.open("w", encoding="utf-8-sig", newline="") as file:
@@ -30,17 +32,30 @@ def test_label_studios_annotations_are_averaged(value, tmp_path):
     other = answer | {"value": {"choices": ["1"]}}
     tasks[0]["annotations"] = [{"result": [answer]}, {"result": [other]}]
     tasks[1]["annotations"] = [{"result": [answer], "was_cancelled": True}]
-    tasks[2]["annotations"] = []
+    comment = {"from_name": "remark", "to_name": "sentence1", "type": "textarea", "value": {"text": ["hm"]}}
+    tasks[2]["annotations"] = [{"result": [comment]}]
     path = tmp_path / "export.json"
     path.write_text(json.dumps(tasks))
     assert grades_from(path, GRADED) == {PAIRS[0]: 2.5}
 
 
-def test_label_studios_short_form(tmp_path):
-    rows = [{"sentence1": "a", "sentence2": "b", "score": "3"}, {"sentence1": "c", "sentence2": "d"}]
+def test_label_studios_short_form_has_a_row_for_each_annotation(tmp_path):
+    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in ("3", {"rating": 4})]
     path = tmp_path / "min.json"
-    path.write_text(json.dumps(rows))
-    assert grades_from(path, GRADED) == {("a", "b"): 3.0}
+    path.write_text(json.dumps([*rows, {"sentence1": "c", "sentence2": "d"}]))
+    assert grades_from(path, GRADED) == {("a", "b"): 3.5}
+
+
+def test_semicolons_and_decimal_commas_of_a_spreadsheet(tmp_path):
+    path = tmp_path / "graded.csv"
+    path.write_text("sentence1;sentence2;score\na, b;c;3,5\nd;e;\n")
+    assert grades_from(path, GRADED) == {("a, b", "c"): 3.5}
+
+
+def test_a_long_text_is_read(tmp_path):
+    path = tmp_path / "graded.csv"
+    path.write_text(f"sentence1,sentence2,score\n{'x' * 200_000},b,1\n")
+    assert list(grades_from(path, GRADED).values()) == [1.0]
 
 
 def test_argillas_submitted_responses_are_averaged(tmp_path):
@@ -74,6 +89,10 @@ def test_what_tools_are_told_names_every_grade():
         ("a.json", '[{"fields": {"sentence1": "a", "sentence2": "b"}, "responses": 3}]', None),
         ("a.json", '[{"data": {"sentence1": "a", "sentence2": "b"}, "annotations": [[], {"result": "x"}]}]', None),
         ("a.json", '[{"sentence1": "a", "sentence2": "b", "score": {"choices": []}}]', r"entry 1: the grade is \[\]"),
+        ("a.json", '[{"sentence1": "a", "sentence2": "b", "score": 1' + 400 * "0" + "}]", r"entry 1: the grade is 100"),
+        ("a.json", '[{"sentence1": "a", "sentence2": "b", "score": 1' + 5000 * "0" + "}]", r"cannot be read"),
+        ("a.json", 100_000 * "[", r"cannot be read"),
+        ("a.json", '[{"sentence1": "a", "sentence2": "b", "score.responses": 3, "score.responses.status": 4}]', None),
     ],
 )
 def test_damaged_files_are_refused_with_the_place(name, content, message, tmp_path):

@@ -186,7 +186,7 @@ class Member(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTeacher(Config):
-    """A model that labels and does not learn, or scores that are there; the paper has none."""
+    """A model that labels and is not trained, or a column of scores; the paper has none."""
 
     teacher: str
     """Bi-encoder, cross-encoder or re-ranker that labels the pairs too: a folder, a run's model, a hub id with or
@@ -195,9 +195,18 @@ class OtherTeacher(Config):
     """Its share in the labels, above 0, where the members together have 1."""
     teacher_policy: LabelPolicy | None = None
     """How its raw scores become targets; None: as the run's `label_policy` says."""
+    teacher_prompt: str | None = None
+    """Text that a bi-encoder reads before each text of a pair; None: its own default prompt, if it has one."""
+    teacher_document_prompt: str | None = None
+    """Text that it reads before the second text instead; None: the same."""
 
     @property
     def column(self) -> str | None:
         """The column of `pairs` that holds its scores; None: it is a model."""
         kind, _, name = self.teacher.partition(":")
         return name if kind == "column" and name else None
+
+    @property
+    def prompts(self) -> Prompts:
+        """What a bi-encoder reads before the two texts of a pair."""
+        return Prompts(self.teacher_prompt, self.teacher_document_prompt)

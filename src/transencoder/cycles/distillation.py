@@ -94,7 +94,7 @@ def _supervise(
             scores=tuple(each.scores for each in labellers),
             policy=tuple(each.policy for each in labellers),
             weights=tuple(each.weight for each in labellers),
-            teachers={each.name: each.key for each in labellers},
+            teachers=tuple((each.name, each.key) for each in labellers),
             pairs=context.data.rows,
         )
     )
@@ -142,7 +142,7 @@ def _warn_of_narrow(labels: StageRecord) -> None:
     low, high = labels.result.get("middle", (0.0, 1.0))  # absent from labels of earlier versions
     if high - low < _NARROW:
         logger.warning(
-            "nine of ten labels of the base model lie between %.2f and %.2f: it hardly tells these pairs apart, and "
+            "nine of ten labels lie between %.2f and %.2f: the teachers hardly tell these pairs apart, and "
             "the cross-encoder will learn slowly. Mix in more and less alike pairs, or take label_policy quantile",
             low,
             high,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from transencoder.configs import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
-from transencoder.context import Context, Gold, Model
-from transencoder.cycles.stages import Criteria, GivenScores, Pretraining, TeacherScores
+from transencoder.context import Context, GivenScores, Model
+from transencoder.cycles.stages import Criteria, KeptScores, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.results import weak_start_notes
 from transencoder.runs import StageRecord
@@ -41,11 +41,11 @@ class ContextMember:
 
 @dataclass(frozen=True)
 class ContextTeacher:
-    """Who labels beside the members, in every cycle."""
+    """A teacher that labels beside the members, in every cycle."""
 
     name: str
     """Of its stages and in the labels' record: `teacher-1`."""
-    source: Model | Gold
+    source: Model | GivenScores
     """A model, or its scores of the training pairs."""
     weight: float
     """Its share in the labels, where the members together have 1."""
@@ -58,7 +58,7 @@ class CycleContext(Context[TransEncoder]):
 
     members: tuple[ContextMember, ...] = ()
     teachers: tuple[ContextTeacher, ...] = ()
-    """Who labels beside them."""
+    """Those that are no members."""
     held_out: HeldOut | None = None
     """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
     criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
@@ -86,10 +86,10 @@ class CycleContext(Context[TransEncoder]):
         return tuple(self.make_all(stages))
 
     def scores_of_teacher(self, teacher: ContextTeacher) -> StageRecord:
-        """Return the stage of the scores of one who is no member."""
+        """Return the stage of the scores of a teacher that is no member."""
         if isinstance(teacher.source, Model):
             return self.scores_of([teacher.source])[0]
-        return self.make(GivenScores(name=f"{teacher.name}/scores", given=teacher.source))
+        return self.make(KeptScores(name=f"{teacher.name}/scores", given=teacher.source))
 
 
 def with_pretraining(context: CycleContext) -> CycleContext:

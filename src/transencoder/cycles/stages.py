@@ -14,7 +14,18 @@ from transformers import AutoModel
 
 from transencoder import losses
 from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
-from transencoder.context import Gold, Model, Rows, Scored, Training, Work, as_references, metrics_of, operations
+from transencoder.context import (
+    GivenScores,
+    Gold,
+    Model,
+    Rows,
+    Scored,
+    Training,
+    Work,
+    as_references,
+    metrics_of,
+    operations,
+)
 from transencoder.encoders import as_logits, load_bi, load_cross, transplant
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine, score_on_ranks
@@ -123,10 +134,10 @@ class TeacherScores(Stage[Work]):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GivenScores(Stage[Work]):
-    """Scores of the training pairs that their file holds, in the place of a teacher's."""
+class KeptScores(Stage[Work]):
+    """A teacher's scores that the user gave, kept as those that are computed."""
 
-    given: Gold = made_of()
+    given: GivenScores = made_of()
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Write `scores.npy`, float32 (n,)."""
@@ -143,18 +154,21 @@ class Labels(Stage[Work]):
     """Of each teacher: how its raw scores become targets."""
     weights: tuple[float, ...]
     """Of each teacher."""
-    teachers: Mapping[str, str] = implied()
-    """Name -> key, of each teacher."""
+    teachers: tuple[tuple[str, str], ...] = implied()
+    """Name and key of each; a base model that teaches twice, as itself and with a share of its own, stands twice."""
     pairs: Rows = implied()
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Write `labels.parquet`, as any sentence-transformers trainer takes it, and the raw scores."""
-        names = list(self.teachers)
+        names = [name for name, _ in self.teachers]
+        shares = dict.fromkeys(names, 0.0)
+        for name, weight in zip(names, self.weights, strict=True):
+            shares[name] += weight
         labels = combine(
             {name: np.load(each.folder / "scores.npy") for name, each in zip(names, self.scores, strict=True)},
             dict(zip(names, self.policy, strict=True)),
-            dict(zip(names, self.weights, strict=True)),
-            self.teachers,
+            shares,
+            dict(self.teachers),
         )
         labels.write(work.folder / "labels.parquet", self.pairs.data)
         labels.write_raw(work.folder / "raw.parquet")

@@ -6,6 +6,7 @@ from transencoder.encoders.files import card_of as card_of
 from transencoder.encoders.files import classes_of as classes_of
 from transencoder.encoders.files import count_parameters as count_parameters
 from transencoder.encoders.files import fetch as fetch
+from transencoder.encoders.files import is_classifier as is_classifier
 from transencoder.encoders.files import is_cross as is_cross
 from transencoder.encoders.files import weights_fingerprint as weights_fingerprint
 from transencoder.encoders.files import write_checksums as write_checksums

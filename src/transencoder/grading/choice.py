@@ -13,7 +13,7 @@ from transencoder.runs import stage_seed
 Pair = tuple[str, str]
 
 
-def choose(run_folder: str | Path, n_pairs: int = 100) -> list[Pair]:
+def choose(run_folder: str | Path, n_pairs: int | None = 100) -> list[Pair]:
     """Choose pairs that tell a run's models from its base model.
 
     Drawn from the training pairs whose scores the run keeps (up to 2,000), with a likelihood that grows with the square
@@ -24,7 +24,7 @@ def choose(run_folder: str | Path, n_pairs: int = 100) -> list[Pair]:
 
     Args:
         run_folder: Folder of a finished run that was trained on pairs.
-        n_pairs: How many; fewer where the run keeps fewer.
+        n_pairs: How many, fewer where the run keeps fewer; None: all.
 
     Returns:
         Different pairs, in the order in which to grade them; the same for the same run.
@@ -66,7 +66,8 @@ def kept_sample(evidence: Evidence) -> Sample:
     sample = evidence.sample()
     if sample is None or len(sample.scores) < 2 or not len(sample.rows):
         raise RunError(
-            f"{evidence.folder} keeps no scores of pairs to choose from: it was trained on sentences, or by an early "
-            "version. Mine pairs with `transencoder mine`, grade them in a spreadsheet, and run `transencoder evaluate`"
+            f"{evidence.folder} keeps no scores of pairs to choose from: its method does not train on pairs, or the "
+            "stage `sample` is absent or damaged, and running the run's command again makes it anew. Otherwise mine "
+            "pairs with `transencoder mine`, grade them in a spreadsheet, and run `transencoder evaluate`"
         )
     return sample

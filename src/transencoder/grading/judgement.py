@@ -73,6 +73,16 @@ def judge(run_folder: str | Path, grades: Mapping[Pair, float], scale: Scale) ->
     return Judgement(cast(Result, result), measured, draws)
 
 
+def strange(run_folder: str | Path, grades: Mapping[Pair, float]) -> list[Pair]:
+    """Return the graded pairs that a run does not keep.
+
+    Raises:
+        RunError: As `judge`.
+    """
+    kept = set(kept_sample(Evidence(Path(run_folder), read_result(run_folder))).texts)
+    return [pair for pair in grades if pair not in kept]
+
+
 def check(run_folder: str | Path, grades: Mapping[Pair, float]) -> None:
     """Refuse grades of pairs that a run does not keep.
 
@@ -80,10 +90,8 @@ def check(run_folder: str | Path, grades: Mapping[Pair, float]) -> None:
         InputError: There are such pairs.
         RunError: As `judge`.
     """
-    kept = set(kept_sample(Evidence(Path(run_folder), read_result(run_folder))).texts)
-    strange = [pair for pair in grades if pair not in kept]
-    if strange:
+    if unknown := strange(run_folder, grades):
         raise InputError(
-            f"{plural(len(strange), 'graded pair')} of {len(grades)} are not among those of {run_folder}, such as "
-            f"{shorten(strange[0])}; measure them with `transencoder evaluate {run_folder} --pairs FILE`"
+            f"{plural(len(unknown), 'graded pair')} of {len(grades)} are not among those of {run_folder}, such as "
+            f"{shorten(unknown[0])}; measure them with `transencoder evaluate {run_folder} --pairs FILE`"
         )

@@ -20,6 +20,7 @@ Tool = Literal["csv", "label-studio", "argilla"]
 class Scale:
     """What a grade may be, and how a model's agreement with grades is measured."""
 
+    question: str
     grades: Mapping[int, str]
     """Grade -> what it means."""
     metric: str
@@ -32,7 +33,7 @@ class Scale:
         """
         try:
             grade = float(cast(Any, value))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             grade = math.nan
         if not min(self.grades) <= grade <= max(self.grades):
             raise InputError(
@@ -44,6 +45,7 @@ class Scale:
 
 SCALES = {
     "graded": Scale(
+        question="How alike is the meaning of the two texts? Judge the texts, not the words.",
         grades={
             0: "nothing in common",
             1: "the same topic",
@@ -54,7 +56,7 @@ SCALES = {
         },
         metric="spearman",
     ),
-    "binary": Scale(grades={0: "no", 1: "yes, they belong together"}, metric="roc_auc"),
+    "binary": Scale(question="Do the two texts belong together?", grades={0: "no", 1: "yes"}, metric="roc_auc"),
 }
 """By a run's `task_kind`. That of SemEval's similarity tasks (Agirre et al., 2012), in other words; and yes or no."""
 
@@ -63,16 +65,18 @@ def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
     """Write pairs as a tool reads them.
 
     Args:
-        tool: `csv`: columns sentence1, sentence2 and an empty score, for spreadsheets; `label-studio`: its JSON tasks;
-            `argilla`: records as its `dataset.records.from_json` reads them.
+        tool: `csv`: columns sentence1, sentence2 and an empty score, for spreadsheets, which compute none of the texts:
+            an apostrophe stands before `=`; `label-studio`: its JSON tasks; `argilla`: records as its
+            `dataset.records.from_json` reads them.
         pairs: In this order.
     """
     rows = [{"sentence1": first, "sentence2": second} for first, second in pairs]
     if tool == "csv":
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([("sentence1", "sentence2", "score"), *((*pair, "") for pair in pairs)])
-        return text.getvalue()
+        writer.writerow(("sentence1", "sentence2", "score"))
+        writer.writerows((_as_text(first), _as_text(second), "") for first, second in pairs)
+        return _BYTE_ORDER_MARK + text.getvalue()
     if tool == "label-studio":
         return json.dumps([{"id": number, "data": row} for number, row in enumerate(rows, 1)], ensure_ascii=False)
     records = [
@@ -107,7 +111,7 @@ settings = rg.Settings(
 
 
 def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
-    """Read grades that were given elsewhere; what has none yet is left out, of several people's the mean is taken.
+    """Read grades that were given elsewhere; what has none yet is left out, of several of a pair the mean is taken.
 
     Args:
         path: `.csv` or `.tsv` with columns sentence1, sentence2 and score; or the JSON that Label Studio (JSON or
@@ -118,24 +122,28 @@ def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
         InputError: The file cannot be read, is none of these, or has a grade outside the scale.
     """
     path = Path(path)
+    is_json = path.suffix == ".json"
     try:
-        text = path.read_text(encoding="utf-8-sig")
-        rows = _json_rows(json.loads(text)) if path.suffix == ".json" else _table_rows(text, path)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read()
+        rows = list(_json_rows(json.loads(text)) if is_json else _table_rows(text, path))
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}); give the file that holds the grades") from error
-    except (UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError, csv.Error) as error:
         raise InputError(f"{path} cannot be read ({reason_of(error)}); give {_KNOWN}") from error
-    grades: dict[Pair, float] = {}
+    grades: dict[Pair, list[float]] = {}
     for place, row in rows:
-        where = f"{path}:{place}" if path.suffix != ".json" else f"{path}, entry {place}"
+        where = f"{path}, entry {place}" if is_json else f"{path}:{place}"
         texts = row.get("sentence1"), row.get("sentence2")
         if not all(isinstance(each, str) for each in texts):
             raise InputError(f"{where}: no sentence1 and sentence2; give {_KNOWN}")
-        given = [scale.checked(each, where) for each in row["grades"]]
-        if given:
-            grades[cast(Pair, texts)] = mean(given)
-    return grades
+        if given := [scale.checked(each, where) for each in row["grades"]]:
+            grades.setdefault(cast(Pair, texts), []).extend(given)
+    return {pair: mean(given) for pair, given in grades.items()}
 
+
+_BYTE_ORDER_MARK = "\ufeff"
+"""By which spreadsheets know UTF-8."""
 
 _KNOWN = (
     "a .csv or .tsv file with columns sentence1, sentence2 and score, or a .json file as Label Studio or Argilla "
@@ -148,14 +156,32 @@ _Row = dict[str, Any]
 
 def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
     """Yield the last line of each row and the row."""
-    reader = csv.DictReader(io.StringIO(text), **_DIALECTS[path.suffix == ".tsv"])
+    dialect: dict[str, Any] = {"delimiter": ";"} if ";" in text.partition("\n")[0] else {}
+    if path.suffix == ".tsv":
+        dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    reader = csv.DictReader(io.StringIO(text, newline=""), **dialect)
     if "score" not in (reader.fieldnames or ()):
         raise InputError(f"{path}:1: no column score; give {_KNOWN}")
     for row in reader:
-        yield reader.line_num, {**row, "grades": [row["score"]] if (row["score"] or "").strip() else []}
+        score = (row["score"] or "").strip()
+        if dialect.get("delimiter") == ";":  # where a spreadsheet writes 3,5
+            score = score.replace(",", ".")
+        texts = row if path.suffix == ".tsv" else {name: _of_text(value) for name, value in row.items()}
+        yield reader.line_num, {**texts, "grades": [score] if score else []}
 
 
-_DIALECTS: dict[bool, dict[str, Any]] = {False: {}, True: {"delimiter": "\t", "quoting": csv.QUOTE_NONE}}
+_COMPUTED = tuple("=+-@\t\r")
+"""What spreadsheets compute begins with one of these."""
+
+
+def _as_text(text: str) -> str:
+    return f"'{text}" if text.startswith(_COMPUTED) else text
+
+
+def _of_text(cell: object) -> object:
+    """Return what `_as_text` was given."""
+    return cell[1:] if isinstance(cell, str) and cell[:1] == "'" and cell[1:].startswith(_COMPUTED) else cell
 
 
 def _json_rows(content: object) -> Iterator[tuple[int, _Row]]:
@@ -170,20 +196,24 @@ def _json_row(entry: Mapping[str, Any]) -> _Row:
         answers = responses.get("score", []) if isinstance(responses, dict) else []
         return {**entry["fields"], "grades": [each.get("value") for each in _dicts(answers) if _is_submitted(each)]}
     if "score.responses" in entry:  # Argilla, flattened
-        statuses = entry.get("score.responses.status") or []
-        answers = entry["score.responses"] or []
-        skipped = {i for i, status in enumerate(statuses) if status not in (None, "submitted")}
-        return {**entry, "grades": [each for i, each in enumerate(answers) if i not in skipped]}
+        answers, statuses = (_items(entry.get(f"score.responses{each}")) for each in ("", ".status"))
+        statuses += [None] * (len(answers) - len(statuses))
+        kept = [answer for answer, status in zip(answers, statuses, strict=False) if status in (None, "submitted")]
+        return {**entry, "grades": kept}
     if isinstance(entry.get("data"), dict):  # Label Studio
         done = [each for each in _dicts(entry.get("annotations")) if not each.get("was_cancelled")]
-        values = [part.get("value") for each in done for part in _dicts(each.get("result"))]
-        return {**entry["data"], "grades": [_label_studio(value) for value in values]}
+        parts = [part for each in done for part in _dicts(each.get("result")) if part.get("from_name") == "score"]
+        return {**entry["data"], "grades": [_label_studio(part.get("value")) for part in parts]}
     score = entry.get("score")  # Label Studio, JSON-MIN
     return {**entry, "grades": [] if score in (None, "") else [_label_studio(score)]}
 
 
+def _items(value: object) -> list[Any]:
+    return list(value) if isinstance(value, list) else []
+
+
 def _dicts(value: object) -> Iterable[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [each for each in _items(value) if isinstance(each, dict)]
 
 
 def _is_submitted(response: Mapping[str, Any]) -> bool:

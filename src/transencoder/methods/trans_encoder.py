@@ -70,7 +70,7 @@ class TransEncoder(configs.RunConfig):
     start: InitVar[str | None] = None
     """In Python, in the place of `members`: the only member's base model."""
     teachers: tuple[configs.OtherTeacher, ...] = ()
-    """Other models, or scores that are there, that label the pairs beside the members, in every cycle. Paper: none."""
+    """Other models, or columns of scores, that label the pairs beside the members, in every cycle. Paper: none."""
     preset: Preset | None = None
     """How much is trained where other settings do not say. `quick`: one cycle on at most 1,500 pairs, in some
     minutes on two cores; `standard`: two cycles, as later ones add no more than another seed does; `paper`, which None
@@ -331,16 +331,16 @@ def _members(given: Any, start: str | None) -> tuple[configs.Member, ...]:
     if start is not None and given:
         raise InputError(f"start is {start!r} and members are given too; give one of them")
     items = given if isinstance(given, list | tuple) and given else [given or start or MINILM]
-    return tuple(_member(item) for item in items)
+    return tuple(_member(item, number) for number, item in enumerate(items, 1))
 
 
-def _member(given: Any) -> configs.Member:
+def _member(given: Any, number: int) -> configs.Member:
     if isinstance(given, configs.Member):
         return given
     if isinstance(given, str | PurePath):
         return configs.Member(start=str(given))
     if isinstance(given, Mapping) and "start" in given:
-        return configs.with_values(configs.Member(start=str(given["start"])), given, "members.1.")
+        return configs.with_values(configs.Member(start=str(given["start"])), given, f"members.{number}.")
     raise InputError(
         f"a member is {shorten(given)}; give a base model, such as 'minilm' or a folder, or Member(start='minilm')"
     )
@@ -349,16 +349,16 @@ def _member(given: Any) -> configs.Member:
 def _teachers(given: Any) -> tuple[configs.OtherTeacher, ...]:
     """Return the teachers that a list of them, of models or of dicts, or one model, names."""
     items = given if isinstance(given, list | tuple) else [given]
-    return tuple(_teacher(item) for item in items)
+    return tuple(_teacher(item, number) for number, item in enumerate(items, 1))
 
 
-def _teacher(given: Any) -> configs.OtherTeacher:
+def _teacher(given: Any, number: int) -> configs.OtherTeacher:
     if isinstance(given, configs.OtherTeacher):
         return given
     if isinstance(given, str | PurePath):
         return configs.OtherTeacher(teacher=str(given))
     if isinstance(given, Mapping) and "teacher" in given:
-        return configs.with_values(configs.OtherTeacher(teacher=str(given["teacher"])), given, "teachers.1.")
+        return configs.with_values(configs.OtherTeacher(teacher=str(given["teacher"])), given, f"teachers.{number}.")
     raise InputError(
         f"a teacher is {shorten(given)}; give a model, such as a folder or a hub id, or OtherTeacher(teacher=...)"
     )

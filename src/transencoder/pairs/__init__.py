@@ -7,7 +7,14 @@ layout or a hub id. `read_pairs` and `read_sentences` take its fields as keyword
 """
 
 from transencoder.pairs.classes import ClassPairs, read_classes
-from transencoder.pairs.content import drop_duplicates, find_duplicates, fingerprint, text_hashes, text_statistics
+from transencoder.pairs.content import (
+    drop_duplicates,
+    find_duplicates,
+    fingerprint,
+    row_hashes,
+    text_hashes,
+    text_statistics,
+)
 from transencoder.pairs.read import (
     PAIRS,
     read_candidates,
@@ -38,6 +45,7 @@ __all__ = [
     "read_relevance",
     "read_rows",
     "read_sentences",
+    "row_hashes",
     "store_rows",
     "text_hashes",
     "text_statistics",

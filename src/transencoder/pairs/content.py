@@ -63,6 +63,11 @@ def row_hash(values: Sequence[object]) -> int:
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
+def row_hashes(dataset: Dataset, columns: Sequence[str]) -> np.ndarray:
+    """Return `row_hash` of some columns of all rows, uint64 (rows,)."""
+    return np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
+
+
 def drop_duplicates(dataset: Dataset) -> Dataset:
     """Leave out exact repetitions of (sentence1, sentence2); the first is kept, and the order.
 
@@ -92,7 +97,7 @@ def find_duplicates(
             compared, so a collision does no harm.
     """
     if hashes is None:
-        hashes = np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
+        hashes = row_hashes(dataset, columns)
     found: list[np.ndarray] = [np.empty(0, np.int64)]
     firsts: list[np.ndarray] = [np.empty(0, np.int64)]
     for part in range(_PARTS):  # a part of the hashes at a time, so that little memory is needed beside them

@@ -22,7 +22,7 @@ VERSIONS = {
     "Cut": 3,
     "EncoderTraining": 4,
     "Fresh": 1,
-    "GivenScores": 1,
+    "KeptScores": 1,
     "KeptGold": 1,
     "LabelTeacher": 1,
     "Labels": 5,

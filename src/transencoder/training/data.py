@@ -121,7 +121,7 @@ class _Reader:
     def pairs(self, source: str | Dataset, columns: tuple[str, ...], bad_rows: str = BAD_ROWS) -> TrainingText:
         """Read pairs of a file, a data set, or tasks."""
         config = self.config
-        if names := _task_names(source):
+        if names := task_names(source):
             pairs, found = tasks.unlabelled_pairs(
                 names, exclude_test_sentences=config.exclude_test_sentences, **where(config)
             )
@@ -206,14 +206,14 @@ def _sums(text: TrainingText, other: TrainingText) -> dict[str, int]:
 
 def _check_order(config: TransEncoder) -> None:
     """Refuse to train on both orders of pairs that mean something else in the other."""
-    for task in tasks.expand([*_task_names(config.pairs), *_task_names(config.extra_pairs)]):
+    for task in tasks.expand([*task_names(config.pairs), *task_names(config.extra_pairs)]):
         if task.unlabelled and config.is_symmetric and not task.symmetric:
             raise InputError(
                 f"{task.name}: its pairs mean something else in the other order, but is_symmetric is true; set it false"
             )
 
 
-def _task_names(source: str | Dataset | None) -> list[str]:
+def task_names(source: str | Dataset | None) -> list[str]:
     """Return the names of tasks and suites that a source consists of; none for a file or a data set."""
     names = source.split(",") if isinstance(source, str) else []
     return names if all(name in tasks.TASKS or name in tasks.SUITES for name in names) else []

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
+from transformers import AutoConfig
 
-from transencoder.configs import OtherTeacher
-from transencoder.context import Gold, Model, base_model
+from transencoder.configs import Form, OtherTeacher
+from transencoder.context import GivenScores, Model, base_model
 from transencoder.cycles import ContextTeacher
-from transencoder.encoders import check_cross_start, fetch, is_cross
-from transencoder.errors import InputError, plural
+from transencoder.encoders import fetch, is_classifier, is_cross
+from transencoder.errors import InputError, plural, shorten
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.pairs import fingerprint, read_pairs
+from transencoder.models import Prompts, warn_of_unused_prompts
+from transencoder.pairs import read_pairs, row_hashes
+from transencoder.training.data import task_names
 from transencoder.training.text import reading
 
-_LOW, _HIGH = 0.0, 1.0
+_TEXTS = ("sentence1", "sentence2")
 
 
 def fetch_teachers(config: TransEncoder) -> dict[str, Path]:
@@ -27,18 +31,28 @@ def fetch_teachers(config: TransEncoder) -> dict[str, Path]:
     Raises:
         InputError: One cannot be had, or is a cross-encoder that gives several scores.
     """
-    models = [each.teacher for each in config.teachers if each.column is None]
-    folders = {name: fetch(name, token=config.token, cache_folder=config.cache_dir) for name in models}
-    for name, folder in folders.items():
-        if is_cross(folder):
-            try:
-                check_cross_start(folder, ())
-            except InputError as error:
-                raise InputError(f"teacher {name}: {error}") from error
+    folders = {}
+    for each in config.teachers:
+        if each.column is not None:
+            if config.pairs == "-" or task_names(config.pairs):
+                raise InputError(
+                    f"teacher is {each.teacher}, and pairs is {config.pairs!r}, which has no such column or can be "
+                    "read only once; give a file"
+                )
+            continue
+        folder = fetch(each.teacher, token=config.token, cache_folder=config.cache_dir)
+        if is_classifier(folder) and (n_outputs := AutoConfig.from_pretrained(folder).num_labels) != 1:
+            raise InputError(
+                f"teacher {each.teacher} gives {n_outputs} scores of a pair, which are no labels; give a cross-encoder "
+                "or re-ranker with one output, or a bi-encoder"
+            )
+        if not is_cross(folder):
+            warn_of_unused_prompts(folder, f"teacher {each.teacher}", each.prompts)
+        folders[each.teacher] = folder
     return folders
 
 
-def teachers_of(config: TransEncoder, folders: dict[str, Path], pairs: Dataset) -> tuple[ContextTeacher, ...]:
+def teachers_of(config: TransEncoder, folders: Mapping[str, Path], pairs: Dataset) -> tuple[ContextTeacher, ...]:
     """Return the teachers that label beside the members.
 
     Args:
@@ -54,7 +68,7 @@ def teachers_of(config: TransEncoder, folders: dict[str, Path], pairs: Dataset) 
             name=f"teacher-{number}",
             source=_column(config, each, each.column, pairs)
             if each.column is not None
-            else _model(folders[each.teacher], f"teacher-{number}"),
+            else _model(folders[each.teacher], f"teacher-{number}", each.prompts),
             weight=each.teacher_weight,
             policy=each.teacher_policy or config.label_policy,
         )
@@ -62,36 +76,39 @@ def teachers_of(config: TransEncoder, folders: dict[str, Path], pairs: Dataset) 
     )
 
 
-def in_words(teachers: Sequence[OtherTeacher]) -> str:
-    """Say who labels beside the members: the end of a sentence."""
+def names_of(teachers: Sequence[OtherTeacher]) -> str:
+    """Return what they are called, in words: `A, B and the column 'score'`."""
     names = [each.teacher if each.column is None else f"the column {each.column!r}" for each in teachers]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _model(folder: Path, name: str) -> Model:
-    return replace(base_model(folder, name, form="cross" if is_cross(folder) else "bi"), only_teaches=True)
+def _model(folder: Path, name: str, prompts: Prompts) -> Model:
+    form: Form = "cross" if is_cross(folder) else "bi"
+    return replace(base_model(folder, name, form=form, prompts=prompts), only_teaches=True)
 
 
-def _column(config: TransEncoder, teacher: OtherTeacher, column: str, pairs: Dataset) -> Gold:
-    """Read a column of scores of the file of pairs: float32 (n,), row for row as the training pairs."""
+def _column(config: TransEncoder, teacher: OtherTeacher, column: str, pairs: Dataset) -> GivenScores:
+    """Read a column of scores of the file of pairs; of a pair that stands there several times, their mean."""
     assert config.pairs is not None, "the config has checked it"
-    read = read_pairs(
-        config.pairs, columns=config.columns or None, score_column=column, **reading(config, bad_rows_file=None)
-    )
-    texts = zip(read["sentence1"][:], read["sentence2"][:], strict=True)
-    score_of = dict(zip(texts, read["score"][:], strict=True))
-    wanted = list(zip(pairs["sentence1"][:], pairs["sentence2"][:], strict=True))
-    absent = [pair for pair in wanted if pair not in score_of]
-    if absent:
+    options = reading(config, bad_rows_file=None)
+    read = read_pairs(config.pairs, columns=config.columns or None, score_column=column, **options)
+    keys, positions = np.unique(row_hashes(read, _TEXTS), return_inverse=True)
+    means = np.bincount(positions, weights=read["score"][:]) / np.bincount(positions)
+    wanted = row_hashes(pairs, _TEXTS)
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    absent = np.flatnonzero(keys[places] != wanted)
+    if len(absent):
+        row = pairs[int(absent[0])]
         raise InputError(
-            f"{plural(len(absent), 'training pair')} of {len(wanted)}, such as {absent[0]}, have no score in column "
-            f"{column!r}: extra or labelled pairs have none; leave these out, or give a model as teacher"
+            f"{plural(len(absent), 'training pair')} of {len(wanted)}, such as "
+            f"{shorten((row['sentence1'], row['sentence2']))}, have no score in column {column!r}: it is bad there, or "
+            "they are extra or labelled pairs; leave these out, or give a model as teacher"
         )
-    scores = np.array([score_of[pair] for pair in wanted], np.float32)
+    scores = means[places].astype(np.float32)
     low, high = float(scores.min()), float(scores.max())
-    if (teacher.teacher_policy or config.label_policy) == "clip" and not _LOW <= low <= high <= _HIGH:
+    if (teacher.teacher_policy or config.label_policy) == "clip" and not 0.0 <= low <= high <= 1.0:
         raise InputError(
             f"column {column!r} has scores from {low:g} to {high:g}, and the policy clip cuts off what is outside "
             "[0, 1]; give teacher_policy affine (stretched to [0, 1]) or quantile (ranks)"
         )
-    return Gold(scores, fingerprint(read))
+    return GivenScores(scores, hashlib.sha256(scores.tobytes()).hexdigest())

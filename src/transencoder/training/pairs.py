@@ -33,7 +33,7 @@ from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
 from transencoder.training.neighbours import neighbours
-from transencoder.training.other_teachers import fetch_teachers, in_words, teachers_of
+from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome, best_records
 from transencoder.training.scoring import keep_sample
@@ -155,6 +155,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
                 lines.append(f"member {number}: {own}")
         if pretraining := sum(getattr(stage, "n_steps", 0) for stage in stages.values() if "pretraining" in stage.name):
             lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
+        if config.teachers:
+            lines.append(_others(config))
         if isinstance(mining := stages.get(_MINING), Mining):
             lines.insert(0, mining.description)
         return [*filter(None, [config.preset_in_words]), *lines]
@@ -348,7 +350,7 @@ def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
         }
         details["start_member"] = chain.start.member + 1
     if config.teachers:
-        about = f"{about} {in_words(config.teachers)} label{'s' if len(config.teachers) == 1 else ''} the pairs too."
+        about = f"{about} {_others(config)}"
     return details | {"about": about}
 
 
@@ -377,6 +379,11 @@ def _how_members_learn(config: TransEncoder) -> str:
     if not config.share_labels:
         return f"{len(config.members)} members do so side by side, each learning from its own scores."
     return f"{len(config.members)} members learn from the weighted mean of their scores."
+
+
+def _others(config: TransEncoder) -> str:
+    names = names_of(config.teachers)
+    return f"The pairs are labelled by {names} too."
 
 
 def _own_settings(member: Member) -> str:
