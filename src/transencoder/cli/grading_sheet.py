@@ -17,7 +17,7 @@ from rich.text import Text
 
 from transencoder.cli.files import write_table
 from transencoder.cli.terminal import show
-from transencoder.errors import InputError, shorten, visible
+from transencoder.errors import InputError, visible
 from transencoder.progress import duration
 
 if TYPE_CHECKING:
@@ -118,10 +118,14 @@ class Sheet:
         done = sum(pair in self.grades for pair in self.pairs)
         head = f"{done + 1} of {len(self.pairs)}, about {duration(each * len(left))} left"
         texts = [
-            f"\n  {number}  " + "\n     ".join(visible(shorten(text, _SHOWN_CHARACTERS)).splitlines())
+            f"\n  {number}  " + "\n     ".join(map(visible, _beginning(text).splitlines()))
             for number, text in enumerate(left[0], 1)
         ]
         return Padding(Text.assemble((head, "dim"), "\n", *texts), (1, 0, 0, 0))
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 @contextmanager
