@@ -113,7 +113,7 @@ def test_the_base_model_has_a_default():
     ("settings", "message"),
     [
         ({"start": "a", "members": ["b"]}, "start is 'a' and members are given too"),
-        ({"members": [3]}, "a member is 3; give a base model"),
+        ({"members": [3]}, "members.1 is 3; give a model"),
         ({"members": [{"start": "a", "wait": 2}]}, r"no setting members\.1\.wait; the nearest is members\.1\.weight"),
         ({"bi": {"epoch": 1}}, r"no setting bi\.epoch; the nearest is bi\.epochs"),
         ({"sentence": TEXTS}, "no setting sentence; the nearest is sentences"),

@@ -41,6 +41,21 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+_COMPUTED = tuple("=+-@\t\r")
+"""What spreadsheets compute begins with one of these."""
+
+
+def spreadsheet_cell(value: object) -> object:
+    """Return a value as a CSV holds it for spreadsheets: an apostrophe before texts that they would compute."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_COMPUTED) else value
+
+
+def from_spreadsheet_cell(cell: object) -> object:
+    """Return what `spreadsheet_cell` was given."""
+    is_marked = isinstance(cell, str) and cell[:1] == "'" and cell[1:].startswith(_COMPUTED)
+    return str(cell)[1:] if is_marked else cell
+
+
 def shorten(value: object, limit: int = 80) -> str:
     """Return the value's repr on one line, cut to about `limit` characters."""
     if isinstance(value, str | bytes):

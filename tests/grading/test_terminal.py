@@ -15,7 +15,7 @@ import pytest
 from transencoder.cli import main
 from transencoder.cli.grading_sheet import Sheet
 from transencoder.errors import InputError
-from transencoder.grading import SCALES, choose
+from transencoder.grading import SCALES, ScoredPairs, choose
 
 
 def graded(path):
@@ -63,7 +63,7 @@ def typed(finished_run, tmp_path):
 
 
 def test_pairs_are_graded_taken_back_skipped_and_gone_on_with(typed, finished_run):
-    pairs = choose(finished_run, 12)
+    pairs = choose(ScoredPairs.of_run(finished_run), 12)
     code, shown, rows = typed("5", "x\x1b[5~|3", "u", "4", "s", "q")  # x and Page Up are no grades
     assert code == 0, shown
     assert rows == [(*pairs[0], "5"), (*pairs[1], "4")]
@@ -93,6 +93,8 @@ def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, mo
     assert "--export FILE" in capsys.readouterr().err
     assert main(["grade", run, "--n-pairs", "12", "--export", "pairs.csv"]) == 0
     assert "12 pairs. When they are graded: transencoder grade" in capsys.readouterr().out
+    assert main(["grade", run, "--import", "pairs.csv"]) == 2
+    assert "pairs.csv has no grade yet" in capsys.readouterr().err
     with open("pairs.csv", encoding="utf-8-sig") as file:
         rows = list(csv.DictReader(file))
     with open("pairs.csv", "w") as file:
@@ -101,6 +103,7 @@ def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, mo
         writer.writerows(row | {"score": i % 6} for i, row in enumerate(rows[:11]))
     assert main(["grade", run, "--n-pairs", "12", "--import", "pairs.csv", "--output", "dev.tsv"]) == 0
     out = capsys.readouterr().out
+    assert "pairs.csv: 11 grades, now in dev.tsv too" in out
     assert "11 of 12 pairs are graded" in out
     assert "your grades" in out
     assert [float(score) for *_, score in graded(tmp_path / "dev.tsv")] == [i % 6 for i in range(11)]
@@ -149,7 +152,7 @@ def test_two_sessions_do_not_overwrite_each_other(tmp_path):
 
 
 def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, capsys):
-    pairs = choose(finished_run, 12)
+    pairs = choose(ScoredPairs.of_run(finished_run), 12)
     run = shutil.copytree(finished_run, tmp_path / "run")
     (run / "dev.tsv").write_text("sentence1\tsentence2\tscore\nold\tpair\t3\n")
     with (tmp_path / "graded.csv").open("w") as file:

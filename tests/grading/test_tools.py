@@ -7,7 +7,7 @@ import json
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.grading import SCALES, grades_from, set_up, tasks_for
+from transencoder.grading import SCALES, grades_from, interface_for, tasks_for
 
 PAIRS = [("plain", "text"), ('a "quoted", text', "two\r\nlines"), ("=1+1", "ünï\u202ecode")]
 GRADED, BINARY = SCALES["graded"], SCALES["binary"]
@@ -70,9 +70,9 @@ def test_argillas_submitted_responses_are_averaged(tmp_path):
 
 
 def test_what_tools_are_told_names_every_grade():
-    assert set_up("label-studio", GRADED).count("<Choice value=") == 6
-    assert "values=[0, 1])" in set_up("argilla", BINARY)
-    assert set_up("csv", GRADED) == ""
+    assert interface_for("label-studio", GRADED).count("<Choice value=") == 6
+    assert "values=[0, 1])" in interface_for("argilla", BINARY)
+    assert interface_for("csv", GRADED) == ""
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_one_model_is_a_list_of_one(tmp_path):
         ({"teachers": ["column:stars"]}, r"column 'stars' has scores from 0 to 5, and the policy clip cuts off"),
         ({"teachers": ["column:absent"]}, r"absent"),
         ({"teachers": ["column:sure", "column:sure"]}, r"teacher column:sure is given twice"),
-        ({"teachers": [3]}, r"a teacher is 3; give a model"),
+        ({"teachers": [3]}, r"teachers\.1 is 3; give a model"),
         ({"teachers": [{"teacher": "a", "weight": 2}]}, r"no setting teachers\.1\.weight; the nearest is"),
         ({"teachers": ["column:sure"], "pairs": "-"}, r"can be read only once; give a file"),
         ({"teachers": ["column:sure"], "pairs": "stsb"}, r"has no such column or can be read only once"),

@@ -24,7 +24,7 @@ from transencoder.cli.flags import option
 from transencoder.cli.scoring import Models, checked_weights, loaded
 from transencoder.cli.terminal import show
 from transencoder.configs.ranges import Config, Contradictions
-from transencoder.errors import ABSENT, InputError, plural
+from transencoder.errors import ABSENT, InputError, plural, spreadsheet_cell
 from transencoder.records import AVERAGE, Interval, IntervalRecord
 
 if TYPE_CHECKING:
@@ -246,13 +246,9 @@ def _csv(rows: Sequence[Row]) -> str:
     cells = [list(_csv_cells(row)) for row in rows]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([_as_text(column) for column, _ in cells[0]])
-    writer.writerows([_as_text(value) for _, value in row] for row in cells)
+    writer.writerow([spreadsheet_cell(column) for column, _ in cells[0]])
+    writer.writerows([spreadsheet_cell(value) for _, value in row] for row in cells)
     return text.getvalue().rstrip()
-
-
-def _as_text(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(tuple("=+-@\t\r")) else cell
 
 
 def _csv_cells(row: Row) -> Iterator[tuple[str, object]]:

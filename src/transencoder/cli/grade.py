@@ -18,8 +18,7 @@ from transencoder.errors import InputError, plural
 from transencoder.records import FORM_TITLES, GRADES, HELD_ROWS
 
 if TYPE_CHECKING:
-    from transencoder.grading import Scale
-    from transencoder.grading.choice import Pair
+    from transencoder.grading import Pair, Scale, ScoredPairs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,28 +54,26 @@ class Grade(Config):
             yield f"--export is {self.export!r}, which is there already; give another name, or read it with --import"
 
     def __call__(self) -> None:
-        from transencoder import grading, results
+        from transencoder import grading
 
-        config = results.read_result(self.folder)["config"]
+        scored = grading.ScoredPairs.of_run(self.folder)
+        config = scored.result["config"]
         scale = grading.SCALES[self.scale or config.get("task_kind", "graded")]
-        every_pair = grading.choose(self.folder, None)
+        every_pair = grading.choose(scored, None)
         pairs = every_pair[: self.n_pairs]
         if self.export:
             self._export(self.export, pairs, scale)
             return
-        sheet = self._sheet(pairs, scale, has_marks=_have_marks(every_pair))
+        sheet = self._sheet(scored, pairs, scale, has_marks=_have_marks(every_pair))
         if self.grades:
-            imported = grading.grades_from(self.grades, scale)
-            grading.check(self.folder, imported)
-            sheet.grades |= imported
-            sheet.save()
+            self._import(self.grades, scored, sheet)
         else:
             sheet.ask()
         n_left = sum(pair not in sheet.grades for pair in pairs)
         if n_left:
             show(f"{len(pairs) - n_left} of {len(pairs)} pairs are graded; the same command goes on.")
         if len(set(sheet.grades.values())) > 1:
-            self._judge(sheet)
+            self._judge(scored, sheet)
             self._show_next(sheet, config, can_grade_more=not n_left and len(every_pair) > len(pairs))
 
     def _export(self, path: str, pairs: Sequence[Pair], scale: Scale) -> None:
@@ -85,9 +82,21 @@ class Grade(Config):
         with whole_file(path) as draft:
             draft.write_text(grading.tasks_for(self.tool, pairs), encoding="utf-8", newline="")
         show(f"{path}: {plural(len(pairs), 'pair')}. When they are graded: {self._command} --import FILE")
-        show(grading.set_up(self.tool, scale), as_it_is=True)
+        if interface := grading.interface_for(self.tool, scale):
+            show(f"In {self.tool}, ask for the grades with:\n{interface}", as_it_is=True)
 
-    def _sheet(self, pairs: Sequence[Pair], scale: Scale, *, has_marks: bool) -> Sheet:
+    def _import(self, path: str, scored: ScoredPairs, sheet: Sheet) -> None:
+        from transencoder import grading
+
+        grades = grading.grades_from(path, sheet.scale)
+        if not grades:
+            raise InputError(f"{path} has no grade yet; fill in the scores, and import it again")
+        grading.check_known(scored, grades)
+        sheet.grades |= grades
+        sheet.save()
+        show(f"{path}: {plural(len(grades), 'grade')}, now in {sheet.output} too")
+
+    def _sheet(self, scored: ScoredPairs, pairs: Sequence[Pair], scale: Scale, *, has_marks: bool) -> Sheet:
         """Open the file of grades, or begin it."""
         from transencoder import grading
 
@@ -96,9 +105,9 @@ class Grade(Config):
         if output.suffix == ".tsv" and _have_marks(pairs):
             raise InputError(f"--output is {str(output)!r}, and a text holds a tab or a line end; give a .csv")
         grades = grading.grades_from(output, scale) if output.exists() else {}
-        others = {pair: grades.pop(pair) for pair in grading.strange(self.folder, grades)}
+        others = {pair: grades.pop(pair) for pair in scored.unknown(list(grades))}
         if others and not grades and self.output:
-            grading.check(self.folder, others)  # somebody else's file
+            grading.check_known(scored, others)  # somebody else's file
         if others:
             show(f"{output}: {plural(len(others), 'grade')} of pairs that this run does not keep stay there unused.")
         return Sheet(pairs=pairs, scale=scale, output=output, grades=grades, others=others)
@@ -110,11 +119,11 @@ class Grade(Config):
         given = [f"{flag} {shlex.quote(value)}" for flag, value in options.items() if value]
         return " ".join(["transencoder grade", shlex.quote(self.folder), *given])
 
-    def _judge(self, sheet: Sheet) -> None:
+    def _judge(self, scored: ScoredPairs, sheet: Sheet) -> None:
         from transencoder import grading
         from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
 
-        judged = grading.judge(self.folder, sheet.grades, sheet.scale)
+        judged = grading.judge(scored, sheet.grades, sheet.scale)
         titles = {"start": "base model"} | {str(form): title for form, title in FORM_TITLES.items()}
         scores = {titles[model]: value for model, value in judged.scores.items()}
         row = Row(name=GRADES, metric=sheet.scale.metric, n_pairs=len(sheet.grades), scores=scores, draws=judged.draws)
@@ -127,14 +136,15 @@ class Grade(Config):
         graded = str(sheet.output)
         recipe = shlex.quote(str(Path(self.folder) / "recipe.toml"))
         again = f"transencoder recipes run {recipe} --output NEW_FOLDER --set"
+        chosen = "train again, with these grades choosing the checkpoints"
         scale = " --set score_range=0,5" if max(sheet.scale.grades) > 1 else ""
         commands = {}
         if can_grade_more:
             commands["grade more"] = f"{self._command} --n-pairs {2 * self.n_pairs}"
         if any(isinstance(value, str) and value.endswith(HELD_ROWS) for value in config.values()):
-            commands["train again in Python, with these grades choosing"] = f"train(..., dev={graded!r})"
+            commands[f"{chosen}, in Python"] = f"train(..., dev={graded!r})"
         else:
-            commands["train again, with these grades choosing"] = f"{again} {shlex.quote(f'dev={graded}')}"
+            commands[chosen] = f"{again} {shlex.quote(f'dev={graded}')}"
             commands["or learning from them"] = f"{again} {shlex.quote(f'labelled={graded}')}{scale}"
         show("\nNext:")
         for what, command in commands.items():

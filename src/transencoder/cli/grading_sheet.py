@@ -21,8 +21,7 @@ from transencoder.errors import InputError, visible
 from transencoder.progress import duration
 
 if TYPE_CHECKING:
-    from transencoder.grading import Scale
-    from transencoder.grading.choice import Pair
+    from transencoder.grading import Pair, Scale
 
 _FIRST_GUESS_SECONDS = 8.0
 """What a grade takes, as long as fewer than three are given."""

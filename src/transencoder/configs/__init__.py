@@ -35,6 +35,7 @@ from transencoder.configs.ranges import at_least as at_least
 from transencoder.configs.ranges import between as between
 from transencoder.configs.ranges import filled as filled
 from transencoder.configs.ranges import finite_from_zero as finite_from_zero
+from transencoder.configs.ranges import listed as listed
 from transencoder.configs.ranges import nearest as nearest
 from transencoder.configs.ranges import rising_pair as rising_pair
 from transencoder.configs.ranges import share as share

@@ -168,5 +168,34 @@ def with_values(config: ConfigT, values: Mapping[str, Any], prefix: str = "") ->
     return replace(config, **values)
 
 
+def listed(given: Any, kind: type[ConfigT], setting: str, key: str) -> tuple[ConfigT, ...]:  # noqa: ANN401
+    """Return the configs that a list of them, of models or of dicts, or one of these alone, stands for.
+
+    Args:
+        given: What was typed.
+        kind: Their class.
+        setting: What the list is called, for messages.
+        key: The field that names the model.
+
+    Raises:
+        InputError: An item is none of these, or has a field that there is not.
+    """
+
+    def one(item: Any, number: int) -> ConfigT:  # noqa: ANN401
+        if isinstance(item, kind):
+            return item
+        if isinstance(item, str | PurePath):
+            return kind(**{key: str(item)})
+        if isinstance(item, Mapping) and key in item:
+            return with_values(kind(**{key: str(item[key])}), item, f"{setting}.{number}.")
+        raise InputError(
+            f"{setting}.{number} is {shorten(item)}; give a model, such as 'minilm' or a folder, or "
+            f"{kind.__name__}({key}='minilm')"
+        )
+
+    items = given if isinstance(given, list | tuple) else [given]
+    return tuple(one(item, number) for number, item in enumerate(items, 1))
+
+
 def _checked(default: Any, is_allowed: Callable[[Any], bool], otherwise: str) -> Any:
     return field(default=default, metadata={"is_allowed": is_allowed, "otherwise": otherwise})

@@ -58,7 +58,7 @@ class CycleContext(Context[TransEncoder]):
 
     members: tuple[ContextMember, ...] = ()
     teachers: tuple[ContextTeacher, ...] = ()
-    """Those that are no members."""
+    """Teachers that are no members."""
     held_out: HeldOut | None = None
     """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
     criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)

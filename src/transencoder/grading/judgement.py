@@ -1,19 +1,19 @@
 """What a person's grades of a run's pairs say of its models."""
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from transencoder.errors import InputError, plural, shorten
-from transencoder.grading.choice import Pair, kept_sample
+from transencoder.grading.choice import Pair, ScoredPairs
 from transencoder.grading.tools import Scale
 from transencoder.metrics import METRICS, Draws, metric_draws, row_intervals
 from transencoder.records import GRADES, Result
 from transencoder.report.verdict import verdict_of
-from transencoder.results import Evidence, forms_of, read_result
+from transencoder.results import forms_of
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,22 @@ class Judgement:
         return verdict_of(self.result)
 
 
-def judge(run_folder: str | Path, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
+def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
     """Measure a run's models on pairs that a person graded, with the scores that the run keeps.
 
     Pairs that were chosen where models disagree show a difference with fewer grades, and show it larger, than pairs
     drawn at random would.
 
     Args:
-        run_folder: Folder of the run.
-        grades: Pairs of `choose` and their grades.
+        scored: The run's pairs.
+        grades: Some of them, and their grades.
         scale: That of the grades; it says how agreement is measured.
 
     Raises:
         InputError: Pairs that the run does not keep, too few grades, or grades that are all the same.
-        RunError: The run is not finished, or keeps no scores of pairs.
     """
-    check(run_folder, grades)
-    run = read_result(run_folder)
-    sample = kept_sample(Evidence(Path(run_folder), run))
+    check_known(scored, grades)
+    run, sample = scored.result, scored.sample
     row_of = {text: row for row, text in enumerate(sample.texts)}
     if len(set(grades.values())) < 2:
         raise InputError(
@@ -73,25 +71,15 @@ def judge(run_folder: str | Path, grades: Mapping[Pair, float], scale: Scale) ->
     return Judgement(cast(Result, result), measured, draws)
 
 
-def strange(run_folder: str | Path, grades: Mapping[Pair, float]) -> list[Pair]:
-    """Return the graded pairs that a run does not keep.
-
-    Raises:
-        RunError: As `judge`.
-    """
-    kept = set(kept_sample(Evidence(Path(run_folder), read_result(run_folder))).texts)
-    return [pair for pair in grades if pair not in kept]
-
-
-def check(run_folder: str | Path, grades: Mapping[Pair, float]) -> None:
-    """Refuse grades of pairs that a run does not keep.
+def check_known(scored: ScoredPairs, graded: Iterable[Pair]) -> None:
+    """Refuse graded pairs that a run does not keep.
 
     Raises:
         InputError: There are such pairs.
-        RunError: As `judge`.
     """
-    if unknown := strange(run_folder, grades):
+    if unknown := scored.unknown(graded):
+        evaluate = f"transencoder evaluate {shlex.quote(str(scored.folder))} --pairs FILE"
         raise InputError(
-            f"{plural(len(unknown), 'graded pair')} of {len(grades)} are not among those of {run_folder}, such as "
-            f"{shorten(unknown[0])}; measure them with `transencoder evaluate {run_folder} --pairs FILE`"
+            f"{plural(len(unknown), 'graded pair')}, such as {shorten(unknown[0])}, not among those of "
+            f"{scored.folder}; measure its models on them with `{evaluate}`"
         )

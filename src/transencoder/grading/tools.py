@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, cast
 
-from transencoder.errors import InputError, reason_of, shorten
+from transencoder.errors import InputError, from_spreadsheet_cell, reason_of, shorten, spreadsheet_cell
 from transencoder.grading.choice import Pair
 
 Tool = Literal["csv", "label-studio", "argilla"]
@@ -21,12 +21,14 @@ class Scale:
     """What a grade may be, and how a model's agreement with grades is measured."""
 
     question: str
+    """What a person is asked of each pair."""
     grades: Mapping[int, str]
     """Grade -> what it means."""
     metric: str
+    """A key of `METRICS`."""
 
     def checked(self, value: object, where: str) -> float:
-        """Return a grade, or the mean of several people's.
+        """Return a grade, which may lie between two of the scale, as means do.
 
         Raises:
             InputError: It is no number, or outside the scale.
@@ -58,7 +60,7 @@ SCALES = {
     ),
     "binary": Scale(question="Do the two texts belong together?", grades={0: "no", 1: "yes"}, metric="roc_auc"),
 }
-"""By a run's `task_kind`. That of SemEval's similarity tasks (Agirre et al., 2012), in other words; and yes or no."""
+"""Task kind -> scale. `graded` is that of SemEval's similarity tasks (Agirre et al., 2012), in our words."""
 
 
 def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
@@ -75,7 +77,7 @@ def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(("sentence1", "sentence2", "score"))
-        writer.writerows((_as_text(first), _as_text(second), "") for first, second in pairs)
+        writer.writerows((spreadsheet_cell(first), spreadsheet_cell(second), "") for first, second in pairs)
         return _BYTE_ORDER_MARK + text.getvalue()
     if tool == "label-studio":
         return json.dumps([{"id": number, "data": row} for number, row in enumerate(rows, 1)], ensure_ascii=False)
@@ -86,8 +88,8 @@ def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
     return json.dumps(records, ensure_ascii=False)
 
 
-def set_up(tool: Tool, scale: Scale) -> str:
-    """Return what to paste into a tool, so that it asks for grades of a scale; empty where nothing is needed."""
+def interface_for(tool: Tool, scale: Scale) -> str:
+    """Return what makes a tool ask for grades of a scale: Label Studio's labelling interface, Argilla's settings."""
     if tool == "label-studio":
         choices = "\n".join(
             f'    <Choice value="{grade}" hint="{meaning}" hotkey="{grade}"/>'
@@ -167,21 +169,8 @@ def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
         score = (row["score"] or "").strip()
         if dialect.get("delimiter") == ";":  # where a spreadsheet writes 3,5
             score = score.replace(",", ".")
-        texts = row if path.suffix == ".tsv" else {name: _of_text(value) for name, value in row.items()}
+        texts = row if path.suffix == ".tsv" else {name: from_spreadsheet_cell(value) for name, value in row.items()}
         yield reader.line_num, {**texts, "grades": [score] if score else []}
-
-
-_COMPUTED = tuple("=+-@\t\r")
-"""What spreadsheets compute begins with one of these."""
-
-
-def _as_text(text: str) -> str:
-    return f"'{text}" if text.startswith(_COMPUTED) else text
-
-
-def _of_text(cell: object) -> object:
-    """Return what `_as_text` was given."""
-    return cell[1:] if isinstance(cell, str) and cell[:1] == "'" and cell[1:].startswith(_COMPUTED) else cell
 
 
 def _json_rows(content: object) -> Iterator[tuple[int, _Row]]:

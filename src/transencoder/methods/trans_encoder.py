@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, replace
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from transencoder import configs
-from transencoder.errors import InputError, shorten
+from transencoder.errors import InputError
 from transencoder.models import MINILM
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class TransEncoder(configs.RunConfig):
     def __post_init__(self, start: str | None) -> None:
         """Build members of what names them, then check all fields."""
         object.__setattr__(self, "members", _members(self.members, start))
-        object.__setattr__(self, "teachers", _teachers(self.teachers))
+        object.__setattr__(self, "teachers", configs.listed(self.teachers, configs.OtherTeacher, "teachers", "teacher"))
         super().__post_init__()
 
     @property
@@ -330,35 +329,4 @@ def _members(given: Any, start: str | None) -> tuple[configs.Member, ...]:
     """Return the members that a list of members, of base models or of dicts, or one base model, names."""
     if start is not None and given:
         raise InputError(f"start is {start!r} and members are given too; give one of them")
-    items = given if isinstance(given, list | tuple) and given else [given or start or MINILM]
-    return tuple(_member(item, number) for number, item in enumerate(items, 1))
-
-
-def _member(given: Any, number: int) -> configs.Member:
-    if isinstance(given, configs.Member):
-        return given
-    if isinstance(given, str | PurePath):
-        return configs.Member(start=str(given))
-    if isinstance(given, Mapping) and "start" in given:
-        return configs.with_values(configs.Member(start=str(given["start"])), given, f"members.{number}.")
-    raise InputError(
-        f"a member is {shorten(given)}; give a base model, such as 'minilm' or a folder, or Member(start='minilm')"
-    )
-
-
-def _teachers(given: Any) -> tuple[configs.OtherTeacher, ...]:
-    """Return the teachers that a list of them, of models or of dicts, or one model, names."""
-    items = given if isinstance(given, list | tuple) else [given]
-    return tuple(_teacher(item, number) for number, item in enumerate(items, 1))
-
-
-def _teacher(given: Any, number: int) -> configs.OtherTeacher:
-    if isinstance(given, configs.OtherTeacher):
-        return given
-    if isinstance(given, str | PurePath):
-        return configs.OtherTeacher(teacher=str(given))
-    if isinstance(given, Mapping) and "teacher" in given:
-        return configs.with_values(configs.OtherTeacher(teacher=str(given["teacher"])), given, f"teachers.{number}.")
-    raise InputError(
-        f"a teacher is {shorten(given)}; give a model, such as a folder or a hub id, or OtherTeacher(teacher=...)"
-    )
+    return configs.listed(given or start or MINILM, configs.Member, "members", "start")
