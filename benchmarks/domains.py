@@ -150,6 +150,8 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "bi-quantile-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="quantile"),
     "bi-clip": partial(distil, **_BI_FROM_BI, label_policy="clip"),
     "bi-clip-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip"),
+    "bi-tokens": partial(distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens"),
+    "bi-tokens-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
     "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
     "today": distil,

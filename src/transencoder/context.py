@@ -31,6 +31,7 @@ from transencoder.pairs import fingerprint
 from transencoder.records import DataRecord, RunData
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, setting, stage_seed
 from transencoder.scorers import BiScorer, CrossScorer, Scorer
+from transencoder.token_scores import TokenScorer
 from transencoder.tokens import Encoder, TokenCache
 
 ConfigT = TypeVar("ConfigT")
@@ -232,6 +233,14 @@ class Work:
         """Load a model, with the prompts that it has here, and return its scorer."""
         loaded = self.load(model, max_length)
         return self.scorer(loaded, precision, prompts=model.prompts, both_orders=both_orders)
+
+    def token_scorer_of(self, model: Model, max_length: int | None, precision: Precision) -> TokenScorer:
+        """Load a bi-encoder, with the prompts that it has here, and return what compares texts by its tokens."""
+        loaded, prompts = self.load(model, max_length), model.prompts
+        assert isinstance(loaded, SentenceTransformer), "only bi-encoders are read so"
+        return TokenScorer(
+            loaded, precision=precision, cache=self.cache, prompt=prompts.query, document_prompt=prompts.document
+        )
 
     def scorer(
         self, model: Encoder, precision: Precision, *, prompts: Prompts = OWN_PROMPTS, both_orders: bool = False

@@ -54,6 +54,21 @@ class Scorer(Protocol):
         ...
 
 
+class Batched(Protocol):
+    """Rows of tokens that batches are made of: `Tokens`."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, (n,)."""
+        ...
+
+    def batch(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return the features of some rows, padded."""
+        ...
+
+
 class _Computed:
     """A model that is run over tokenised texts."""
 
@@ -65,7 +80,7 @@ class _Computed:
         self.batch_tokens = batch_tokens
         self.cache = cache or TokenCache()
 
-    def compute(self, description: str, tokens: Tokens, forward: Forward, output: np.ndarray) -> None:
+    def compute(self, description: str, tokens: Batched, forward: Forward, output: np.ndarray) -> None:
         """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
 
         Args:
@@ -87,12 +102,13 @@ class _Computed:
         finally:
             self.model.train(was_training)
 
-    def _batches(self, tokens: Tokens, forward: Forward, output: np.ndarray) -> Iterator[int]:
+    def _batches(self, tokens: Batched, forward: Forward, output: np.ndarray) -> Iterator[int]:
         """Fill `output`; yields the number of rows of each batch."""
         device = self.model.device
         batch_tokens = self.batch_tokens or (_BATCH_TOKENS_ON_CPU if device.type == "cpu" else _BATCH_TOKENS)
+        all_lengths = tokens.lengths
         for start in range(0, len(tokens), _WINDOW):
-            lengths = np.diff(tokens.offsets[start : start + _WINDOW + 1])
+            lengths = all_lengths[start : start + _WINDOW].astype(np.int64)
             order = np.argsort(-lengths, kind="stable")
             position = 0
             while position < len(order):

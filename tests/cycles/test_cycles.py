@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
@@ -18,6 +19,7 @@ from transencoder.cycles import ContextMember, CycleContext, distil
 from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
+from transencoder.token_scores import TokenScorer
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
 
@@ -260,6 +262,23 @@ def test_the_start_may_teach_the_bi_encoder_too(students, tiny_method):
     )
     assert "raw:start" in labels_of(trained.folder, "cross").column_names
     np.testing.assert_allclose(students[0]["training_data"].targets, np.clip(start, 0, 1), rtol=0, atol=rounding(1))
+
+
+@pytest.mark.parametrize("same_form", [False, True])
+def test_bi_encoders_may_label_by_their_tokens(students, tiny_method, tiny_bi_encoder, same_form):
+    cosine, tokens = (
+        train(tiny_method(bi_labels=each, same_form=same_form, cycles=2)) for each in ("cosine", "tokens")
+    )
+    form = "bi" if same_form else "cross"
+    table = labels_of(tokens.folder, form)
+    raw = table["raw:start"].to_numpy()
+    rows = Dataset.from_dict({side: table[side].to_pylist() for side in ("sentence1", "sentence2")})
+    start = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    scorer = TokenScorer(start, precision="fp32")
+    np.testing.assert_allclose(raw, scorer.score(rows), rtol=0, atol=10 * model_rounding(start))
+    assert not np.allclose(raw, labels_of(cosine.folder, form)["raw:start"].to_numpy(), atol=0.01)
+    second = f"raw:cycle-1/{form}-encoder" if same_form else "raw:cycle-1/bi-encoder"
+    assert second in labels_of(tokens.folder, form, cycle=2).column_names
 
 
 def test_raw_labels_may_leave_the_range_and_the_losses_are_told(students, tiny_method):

@@ -18,6 +18,7 @@ from transencoder.configs.fit import Member as Member
 from transencoder.configs.fit import OtherTeacher as OtherTeacher
 from transencoder.configs.fit import PretrainingConfig as PretrainingConfig
 from transencoder.configs.fit import fit_defaults as fit_defaults
+from transencoder.configs.ranges import BiLabels as BiLabels
 from transencoder.configs.ranges import BiLoss as BiLoss
 from transencoder.configs.ranges import Contradictions as Contradictions
 from transencoder.configs.ranges import Criterion as Criterion

@@ -13,7 +13,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModel
 
 from transencoder import losses
-from transencoder.configs import BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
+from transencoder.configs import BiLabels, BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
 from transencoder.context import (
     GivenScores,
     Gold,
@@ -115,9 +115,13 @@ class TeacherScores(Stage[Work]):
     both_orders: bool
     max_length: int | None
     precision: Precision
+    reads: BiLabels = setting(default="cosine")
+    """What a bi-encoder compares the texts by."""
 
     def compute(self, work: Work) -> np.ndarray:
         """Score the pairs, each rank its share."""
+        if self.reads == "tokens":
+            return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
         return score_on_ranks(scorer, self.pairs.data)
 

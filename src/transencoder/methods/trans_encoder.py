@@ -105,6 +105,10 @@ class TransEncoder(configs.RunConfig):
     (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
+    bi_labels: configs.BiLabels = "cosine"
+    """What bi-encoders say of the pairs when they label: the `cosine` of both embeddings (paper), or from their
+    `tokens`: the mean of that cosine, the cosine of mean token embeddings weighted by inverse document frequency, and
+    late interaction (no paper's; `transencoder.token_scores`)."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False

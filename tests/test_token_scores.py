@@ -1,0 +1,145 @@
+"""What a bi-encoder says of two texts token by token, against a statement of it without batches."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+
+from tests.rounding import model_rounding
+from transencoder import distributed, scorers
+from transencoder.errors import InputError
+from transencoder.scorers import BiScorer
+from transencoder.token_scores import TokenScorer, inverse_document_frequencies, late_interaction, mean_reading
+from transencoder.tokens import TokenCache
+
+
+@pytest.fixture(scope="module")
+def pairs(tiny_pairs):
+    """Sentences that repeat, lengths that differ, and a pair of the same text twice."""
+    rows = tiny_pairs.select(range(40))
+    first, second = rows["sentence1"][:], rows["sentence2"][:]
+    second = [first[i - 1] if i % 4 == 0 else " ".join([text] * (1 + i % 3)) for i, text in enumerate(second)]
+    return Dataset.from_dict({"sentence1": [*first, first[0]], "sentence2": [*second, first[0]]})
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> float:
+    return float(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+
+
+def stated(model: SentenceTransformer, pairs: Dataset, prompts: tuple[str, str] = ("", "")) -> np.ndarray:
+    """Say the three readings of each pair in plain words, one text at a time."""
+    texts = [[prompts[0] + text for text in pairs["sentence1"]], [prompts[1] + text for text in pairs["sentence2"]]]
+    ids = {text: model.preprocess([text])["input_ids"][0].tolist() for side in texts for text in side}
+    together = prompts[0] == prompts[1]
+    corpora = [{*texts[0], *texts[1]}] * 2 if together else [{*texts[0]}, {*texts[1]}]
+    rows = []
+    for pair in zip(*texts, strict=True):
+        read = []
+        for text, corpus in zip(pair, corpora, strict=True):
+            embedded = model.encode([text], output_value="token_embeddings")[0].cpu().numpy().astype(np.float64)
+            with_it = [sum(token in ids[other] for other in corpus) for token in ids[text]]
+            weights = np.array([math.log((len(corpus) + 1) / (n + 1)) for n in with_it])
+            read.append((model.encode([text])[0], embedded, weights))
+        (whole_1, tokens_1, weights_1), (whole_2, tokens_2, weights_2) = read
+        kept_1, kept_2 = np.flatnonzero(weights_1), np.flatnonzero(weights_2)
+        best_1 = [max(cosine(tokens_1[i], tokens_2[j]) for j in kept_2) for i in kept_1]
+        best_2 = [max(cosine(tokens_1[i], tokens_2[j]) for i in kept_1) for j in kept_2]
+        late = (np.average(best_1, weights=weights_1[kept_1]) + np.average(best_2, weights=weights_2[kept_2])) / 2
+        weighted = cosine(weights_1 @ tokens_1, weights_2 @ tokens_2)
+        rows.append([cosine(whole_1, whole_2), weighted, late])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(("batch_tokens", "window"), [(1, 1 << 18), (150, 16), (8192, 1 << 18)])
+def test_the_three_readings_are_what_they_are_said_to_be(bi, pairs, batch_tokens, window, monkeypatch):
+    monkeypatch.setattr(scorers, "_WINDOW", window)
+    readings = TokenScorer(bi, precision="fp32", batch_tokens=batch_tokens).readings(pairs)
+    np.testing.assert_allclose(readings, stated(bi, pairs), atol=10 * model_rounding(bi))
+    np.testing.assert_allclose(readings[-1], 1.0, atol=10 * model_rounding(bi))  # the same text twice
+
+
+def test_prompts_of_queries_and_documents_count_nowhere(bi, pairs):
+    scorer = TokenScorer(bi, precision="fp32", prompt="a question ", document_prompt="some text ")
+    expected = stated(bi, pairs, ("a question ", "some text "))
+    np.testing.assert_allclose(scorer.readings(pairs), expected, atol=10 * model_rounding(bi))
+
+
+def test_the_first_reading_is_the_cosine_and_scores_have_its_scale(bi, pairs):
+    cosines = BiScorer(bi, precision="fp32").score(pairs)
+    scorer = TokenScorer(bi, precision="fp32")
+    scores = scorer.score(pairs)
+    np.testing.assert_allclose(scorer.readings(pairs)[:, 0], cosines, atol=10 * model_rounding(bi))
+    np.testing.assert_allclose([scores.mean(), scores.std()], [cosines.mean(), cosines.std()], rtol=1e-5)
+    assert scores.dtype == np.float32
+    assert np.abs(scores - cosines).max() > 0.01
+
+
+def test_ranks_read_their_shares_with_the_weights_of_all(bi, pairs, monkeypatch, tmp_path):
+    cache = TokenCache(tmp_path)
+    whole = TokenScorer(bi, precision="fp32", cache=cache).readings(pairs)
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
+    parts = []
+    for rank in range(3):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(distributed, "concatenate", lambda part: part)
+        parts.append(TokenScorer(bi, precision="fp32", cache=cache).readings(pairs))
+    assert [len(part) for part in parts] == [13, 14, 14]
+    np.testing.assert_allclose(np.concatenate(parts), whole, atol=10 * model_rounding(bi))
+
+
+def test_frequent_tokens_weigh_little_and_those_of_all_texts_nothing(bi, tmp_path):
+    texts = ["a cat sleeps", "a dog sleeps", "a dog runs runs runs"]
+    rows = Dataset.from_dict({"sentence1": texts, "sentence2": texts})
+    tokens = TokenCache(tmp_path).sentences(bi, rows).tokens
+    weights = inverse_document_frequencies(tokens)
+    with_it = {
+        token: sum(token in tokens.ids[tokens.offsets[i] : tokens.offsets[i + 1]] for i in range(len(texts)))
+        for token in set(tokens.ids.tolist())
+    }
+    for token, n in with_it.items():
+        assert weights[token] == pytest.approx(math.log(4 / (n + 1)))
+    assert weights[tokens.ids[0]] == 0.0  # the special token that every text begins with
+
+
+def test_late_interaction_leaves_out_what_has_no_weight():
+    draw = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, 3, 8, generator=draw), torch.randn(2, 4, 8, generator=draw)
+    weights = torch.tensor([[1.0, 2.0, 0.0], [0.0, 0.0, 0.0]]), torch.tensor([[1.0, 0.0, 1.0, 0.5]] * 2)
+    found = late_interaction(first, second, *weights)
+    kept = late_interaction(
+        first[:1, :2], second[:1, [0, 2, 3]], torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 1.0, 0.5]])
+    )
+    assert found[0] == pytest.approx(float(kept), abs=1e-6)
+    assert found[1] == 0.0
+    assert late_interaction(first[:1], first[:1], weights[0][:1], weights[0][:1]) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_readings_count_alike_on_the_scale_of_the_first():
+    readings = np.array([[0.2, 10.0], [0.4, 30.0], [0.9, 20.0]], np.float32)
+    mean = mean_reading(readings)
+    standard = (readings - readings.mean(0)) / readings.std(0)
+    assert mean.mean() == pytest.approx(0.5, abs=1e-6)
+    assert mean.std() == pytest.approx(readings[:, 0].std(), rel=1e-5)
+    assert np.corrcoef(mean, standard.mean(1))[0, 1] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_reading_that_is_the_same_of_all_pairs_says_nothing():
+    readings = np.array([[0.2, 0.5], [0.4, 0.5], [0.9, 0.5]], np.float32)
+    np.testing.assert_allclose(mean_reading(readings), readings[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(mean_reading(readings[:, ::-1]), 0.5, rtol=1e-6)
+
+
+class WithoutTokens(torch.nn.Module):
+    """Passes on the embedding of a text alone."""
+
+    def forward(self, features):
+        return {"sentence_embedding": features["sentence_embedding"]}
+
+
+def test_a_model_without_tokens_is_refused(bi, pairs):
+    model = SentenceTransformer(modules=[*bi, WithoutTokens()], device="cpu")
+    with pytest.raises(InputError, match="bi_labels cosine"):
+        TokenScorer(model, precision="fp32").score(pairs)
