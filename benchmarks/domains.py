@@ -44,6 +44,7 @@ from transencoder import (
     TransEncoder,
     train,
 )
+from transencoder.encoders import weight_tokens
 from transencoder.metrics import METRICS, metric_draws, row_intervals
 from transencoder.models import MINILM, resolve_model
 from transencoder.runs.log import source_commit
@@ -130,6 +131,13 @@ def cut(job: Job) -> Models:
     return {"bi": model}
 
 
+def weight(job: Job) -> Models:
+    """Train nothing: weight the base model's tokens by their frequency in the domain's texts."""
+    job.folder.mkdir(parents=True)
+    weight_tokens(Path(job.start), job.text.texts, job.folder / "weighted")
+    return {"bi": _encoder(str(job.folder / "weighted"))}
+
+
 _SMALL: dict[str, Any] = {"batch_size": 64, "epochs": 3, "max_length": 64}
 _SIMCSE: dict[str, Any] = {"method": SimCSE, "pooling": "mean", "fit": replace(SimCSE.fit, **_SMALL)}
 _TENSION = replace(
@@ -142,6 +150,7 @@ _MINED: dict[str, Any] = {"mines": True, "n_pairs": 3000, "bi": replace(_BI, epo
 
 WAYS: dict[str, Callable[[Job], Models]] = {
     "base-32": cut,
+    "weighted": weight,
     "simcse": partial(learn_encoder, **_SIMCSE),
     "contrastive-tension": partial(learn_encoder, method=ContrastiveTension, negatives="in_batch", fit=_TENSION),
     "tsdae": denoise,

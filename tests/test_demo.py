@@ -78,11 +78,10 @@ def test_next_commands_parse(found, monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "which", lambda name: found)
     monkeypatch.chdir(tmp_path)
     shown = demo.next_steps(tmp_path / "run")
-    lines = [line.partition(":")[2].split(maxsplit=1) for line in shown.splitlines() if "transencoder " in line]
     typed = "transencoder" if found else os.path.relpath(Path(sys.executable).with_name("transencoder"))
-    assert {command for command, _ in lines} == {typed}
-    commands = [shlex.split(arguments) for _, arguments in lines]
-    assert {command[0] for command in commands} == {"train", "score", "runs"}
+    lines = [line.partition(":")[2].split(maxsplit=1) for line in shown.splitlines() if f"{typed} " in line]
+    commands = [shlex.split(arguments) for command, arguments in lines if command == typed]
+    assert {command[0] for command in commands} == {"train", "score", "runs", "grade"}
     for command in commands:
         _, unknown = cli._parser().parse_known_args(command)
         assert not unknown

@@ -12,8 +12,8 @@ from tests.rounding import model_rounding
 from transencoder import distributed, scorers
 from transencoder.errors import InputError
 from transencoder.scorers import BiScorer
-from transencoder.token_scores import TokenScorer, inverse_document_frequencies, late_interaction, mean_reading
-from transencoder.tokens import TokenCache
+from transencoder.token_scores import TokenScorer, late_interaction, mean_reading
+from transencoder.tokens import TokenCache, inverse_document_frequencies
 
 
 @pytest.fixture(scope="module")

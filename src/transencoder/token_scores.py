@@ -12,9 +12,7 @@ from jaxtyping import Float
 from transencoder import distributed
 from transencoder.errors import InputError
 from transencoder.scorers import BiScorer, finite
-from transencoder.tokens import Tokens
-
-_ROWS_AT_ONCE = 1 << 14
+from transencoder.tokens import Tokens, inverse_document_frequencies
 
 
 class TokenScorer(BiScorer):
@@ -120,22 +118,6 @@ class _PairRows:
             name: torch.cat([value, second[name]]) if isinstance(value, torch.Tensor) else value
             for name, value in first.items()
         }
-
-
-def inverse_document_frequencies(tokens: Tokens) -> Float[np.ndarray, " n_ids"]:
-    """Return log((N + 1) / (n + 1)) of each token id that n of N texts have: 0 where all have it.
-
-    Cost: one pass over the tokens, and 12 bytes for each id up to the highest.
-    """
-    n_ids = 1 + int(tokens.ids.max(initial=tokens.pad_id))
-    n_with = np.zeros(n_ids, np.int64)
-    for i in range(0, len(tokens), _ROWS_AT_ONCE):
-        offsets = tokens.offsets[i : i + _ROWS_AT_ONCE + 1]
-        ids = tokens.ids[offsets[0] : offsets[-1]].astype(np.int64)
-        distinct = np.unique(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * n_ids + ids)
-        n_with += np.bincount(distinct % n_ids, minlength=n_ids)
-    frequencies: np.ndarray = np.log((len(tokens) + 1) / (n_with + 1)).astype(np.float32)
-    return frequencies
 
 
 def late_interaction(

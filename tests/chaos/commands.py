@@ -63,6 +63,7 @@ COMMANDS = {
     ),
     "export": Command("export {given}/bi --to onnx --output out", "out/export.json", ("out",)),
     "truncate": Command("truncate {given}/plm --layers 0 --output out", "out/config.json", ("out",)),
+    "weight": Command("weight {given}/bi --sentences {given}/sentences.txt --output out", "out/modules.json", ("out",)),
 }
 
 

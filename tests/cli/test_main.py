@@ -38,8 +38,8 @@ def commands(parser=None, words=()):
 
 def test_all_commands_are_there():
     groups = {
-        "": "train evaluate grade score label search duplicates pairs mine views truncate export push recipes runs report "
-        "results demo completion",
+        "": "train evaluate grade score label search duplicates pairs mine views truncate weight export push recipes runs "
+        "report results demo completion",
         "train ": "trans-encoder simcse mirror-bert contrastive-tension declutr mlm diffcse dclr sct congen ckd dvbert "
         "embedding-mse",
         "search ": "build query evaluate",

@@ -50,6 +50,7 @@ _COMMANDS: dict[str, type | None] = {
     "mine": pairs.Mine,
     "views": pairs.Views,
     "truncate": runs.Truncate,
+    "weight": runs.Weight,
     "export": runs.Export,
     "push": runs.Push,
     "recipes list": recipes.ListRecipes,

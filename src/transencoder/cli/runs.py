@@ -1,4 +1,4 @@
-"""What is done with finished runs and models: `runs list|clean`, `report`, `results`, `truncate`, `export`, `push`."""
+"""Finished runs and models: `runs list|clean`, `report`, `results`, `truncate`, `weight`, `export`, `push`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Literal
 from rich.table import Table
 
 from transencoder import runs
+from transencoder.cli import files
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show, size
 from transencoder.errors import InputError
@@ -120,6 +121,28 @@ class Truncate:
         encoders.truncate(folder, layers, output)
         kept, all_ = encoders.count_parameters(output), encoders.count_parameters(folder)
         show(f"{output}: layers {', '.join(map(str, layers))} of {self.model}, {kept:,} of {all_:,} parameters")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weight:
+    """Write a bi-encoder that weights tokens by how rare they are in your text; nothing is trained."""
+
+    model: str = argument("MODEL")
+    """folder, run, hub id (id@revision), or minilm, with mean pooling"""
+    sentences: str = option(metavar="FILE")
+    """your text: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
+    column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
+    """its column (default: text, body and other known names, else the first)"""
+    output: str = option(metavar="FOLDER")
+    """the folder to write, which must be new"""
+    rows: files.Rows
+
+    def __call__(self) -> None:
+        from transencoder import encoders
+
+        sentences = files.read_texts(self.sentences, self.column, self.rows)
+        encoders.weight_tokens(encoders.fetch(self.model, form="bi", **self.rows.hub), sentences, Path(self.output))
+        show(f"{self.output}: {self.model}, with tokens weighted by their frequency in {len(sentences):,} sentences")
 
 
 @dataclass(frozen=True, kw_only=True)

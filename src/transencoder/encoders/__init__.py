@@ -34,3 +34,4 @@ from transencoder.encoders.small import fresh_masked as fresh_masked
 from transencoder.encoders.small import fresh_tokenizer as fresh_tokenizer
 from transencoder.encoders.small import prune_vocabulary as prune_vocabulary
 from transencoder.encoders.small import truncate as truncate
+from transencoder.encoders.weighting import weight_tokens as weight_tokens

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, set_seed
 from transformers.modeling_outputs import BaseModelOutput
@@ -43,6 +43,9 @@ def load_bi(
         torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
         model = SentenceTransformer(str(folder), device=device)
     model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
+    for module in model:
+        if isinstance(module, WordWeights):
+            module.requires_grad_(False)  # only their first values are saved
     _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)

@@ -11,7 +11,7 @@ from typing import Any
 
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 from torch import nn
 
 _MODULES, _TOKENIZER, _TRANSFORMER = "modules.json", "tokenizer_config.json", "sentence_bert_config.json"
@@ -93,6 +93,8 @@ def _older_settings(module: nn.Module) -> dict[str, Any] | None:
         return {"word_embedding_dimension": width, **switches, "include_prompt": prompt}
     if isinstance(module, Normalize):
         return {}
+    if isinstance(module, WordWeights):
+        return dict(module.get_config_dict())
     if isinstance(module, Dense):
         found = dict(module.get_config_dict())  # type: ignore[no-untyped-call]
         places = {found.pop("module_input_name"), found.pop("module_output_name")}
