@@ -1,6 +1,7 @@
 """What a bi-encoder says of two texts token by token, against a statement of it without batches."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from sentence_transformers import SentenceTransformer
 
 from tests.rounding import model_rounding
 from transencoder import distributed, scorers
+from transencoder.encoders import weight_tokens
 from transencoder.errors import InputError
 from transencoder.scorers import BiScorer
-from transencoder.token_scores import TokenScorer, late_interaction, mean_reading
+from transencoder.token_scores import TokenScorer, late_interaction, mean_similarity
 from transencoder.tokens import TokenCache, inverse_document_frequencies
 
 
@@ -30,7 +32,7 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def stated(model: SentenceTransformer, pairs: Dataset, prompts: tuple[str, str] = ("", "")) -> np.ndarray:
-    """Say the three readings of each pair in plain words, one text at a time."""
+    """Say the three similarities of each pair in plain words, one text at a time."""
     texts = [[prompts[0] + text for text in pairs["sentence1"]], [prompts[1] + text for text in pairs["sentence2"]]]
     ids = {text: model.preprocess([text])["input_ids"][0].tolist() for side in texts for text in side}
     together = prompts[0] == prompts[1]
@@ -54,24 +56,59 @@ def stated(model: SentenceTransformer, pairs: Dataset, prompts: tuple[str, str] 
 
 
 @pytest.mark.parametrize(("batch_tokens", "window"), [(1, 1 << 18), (150, 16), (8192, 1 << 18)])
-def test_the_three_readings_are_what_they_are_said_to_be(bi, pairs, batch_tokens, window, monkeypatch):
+def test_the_three_similarities_are_what_they_are_said_to_be(bi, pairs, batch_tokens, window, monkeypatch):
     monkeypatch.setattr(scorers, "_WINDOW", window)
-    readings = TokenScorer(bi, precision="fp32", batch_tokens=batch_tokens).readings(pairs)
-    np.testing.assert_allclose(readings, stated(bi, pairs), atol=10 * model_rounding(bi))
-    np.testing.assert_allclose(readings[-1], 1.0, atol=10 * model_rounding(bi))  # the same text twice
+    similarities = TokenScorer(bi, precision="fp32", batch_tokens=batch_tokens).similarities(pairs)
+    np.testing.assert_allclose(similarities, stated(bi, pairs), atol=10 * model_rounding(bi))
+    np.testing.assert_allclose(similarities[-1], 1.0, atol=10 * model_rounding(bi))  # the same text twice
 
 
-def test_prompts_of_queries_and_documents_count_nowhere(bi, pairs):
+def test_prompts_of_queries_and_documents_have_no_weight(bi, pairs):
     scorer = TokenScorer(bi, precision="fp32", prompt="a question ", document_prompt="some text ")
     expected = stated(bi, pairs, ("a question ", "some text "))
-    np.testing.assert_allclose(scorer.readings(pairs), expected, atol=10 * model_rounding(bi))
+    np.testing.assert_allclose(scorer.similarities(pairs), expected, atol=10 * model_rounding(bi))
+
+
+def test_prompts_that_embeddings_leave_out_are_each_sides_own(tiny_bi_encoder, pairs):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    model[1].include_prompt = False
+    options = {"precision": "fp32", "prompt": "a very long question: ", "document_prompt": "text "}
+    cosines = BiScorer(model, **options).score(pairs)
+    similarities = TokenScorer(model, **options).similarities(pairs)
+    np.testing.assert_allclose(similarities[:, 0], cosines, atol=10 * model_rounding(model))
+
+
+def test_a_model_that_weights_its_tokens_is_not_weighted_twice(tiny_bi_encoder, pairs, tmp_path):
+    texts = Dataset.from_dict({"text": [*pairs["sentence1"], *pairs["sentence2"]]})
+    weight_tokens(Path(tiny_bi_encoder), texts, tmp_path / "weighted")
+    base, weighted = (
+        TokenScorer(SentenceTransformer(str(folder), device="cpu"), precision="fp32").similarities(pairs)
+        for folder in (tiny_bi_encoder, tmp_path / "weighted")
+    )
+    np.testing.assert_allclose(weighted[:, 1:], base[:, 1:], atol=1e-6)
+    assert np.abs(weighted[:, 0] - base[:, 0]).max() > 0.01
+
+
+def test_the_first_bad_pair_is_named_on_every_rank(bi, pairs, monkeypatch):
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "rank", lambda: 1)
+
+    def concatenate(part):
+        whole = np.zeros((len(pairs), 3), np.float32)
+        whole[-len(part) :] = part
+        whole[30] = np.nan
+        return whole
+
+    monkeypatch.setattr(distributed, "concatenate", concatenate)
+    with pytest.raises(InputError, match="row 30: "):
+        TokenScorer(bi, precision="fp32").similarities(pairs)
 
 
 def test_the_first_reading_is_the_cosine_and_scores_have_its_scale(bi, pairs):
     cosines = BiScorer(bi, precision="fp32").score(pairs)
     scorer = TokenScorer(bi, precision="fp32")
     scores = scorer.score(pairs)
-    np.testing.assert_allclose(scorer.readings(pairs)[:, 0], cosines, atol=10 * model_rounding(bi))
+    np.testing.assert_allclose(scorer.similarities(pairs)[:, 0], cosines, atol=10 * model_rounding(bi))
     np.testing.assert_allclose([scores.mean(), scores.std()], [cosines.mean(), cosines.std()], rtol=1e-5)
     assert scores.dtype == np.float32
     assert np.abs(scores - cosines).max() > 0.01
@@ -79,13 +116,13 @@ def test_the_first_reading_is_the_cosine_and_scores_have_its_scale(bi, pairs):
 
 def test_ranks_read_their_shares_with_the_weights_of_all(bi, pairs, monkeypatch, tmp_path):
     cache = TokenCache(tmp_path)
-    whole = TokenScorer(bi, precision="fp32", cache=cache).readings(pairs)
+    whole = TokenScorer(bi, precision="fp32", cache=cache).similarities(pairs)
     monkeypatch.setattr(distributed, "world_size", lambda: 3)
     parts = []
     for rank in range(3):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         monkeypatch.setattr(distributed, "concatenate", lambda part: part)
-        parts.append(TokenScorer(bi, precision="fp32", cache=cache).readings(pairs))
+        parts.append(TokenScorer(bi, precision="fp32", cache=cache).similarities(pairs))
     assert [len(part) for part in parts] == [13, 14, 14]
     np.testing.assert_allclose(np.concatenate(parts), whole, atol=10 * model_rounding(bi))
 
@@ -117,29 +154,23 @@ def test_late_interaction_leaves_out_what_has_no_weight():
     assert late_interaction(first[:1], first[:1], weights[0][:1], weights[0][:1]) == pytest.approx(1.0, abs=1e-6)
 
 
-def test_readings_count_alike_on_the_scale_of_the_first():
-    readings = np.array([[0.2, 10.0], [0.4, 30.0], [0.9, 20.0]], np.float32)
-    mean = mean_reading(readings)
-    standard = (readings - readings.mean(0)) / readings.std(0)
+def test_similarities_count_alike_on_the_scale_of_the_first():
+    similarities = np.array([[0.2, 10.0], [0.4, 30.0], [0.9, 20.0]], np.float32)
+    mean = mean_similarity(similarities)
+    standard = (similarities - similarities.mean(0)) / similarities.std(0)
     assert mean.mean() == pytest.approx(0.5, abs=1e-6)
-    assert mean.std() == pytest.approx(readings[:, 0].std(), rel=1e-5)
+    assert mean.std() == pytest.approx(similarities[:, 0].std(), rel=1e-5)
     assert np.corrcoef(mean, standard.mean(1))[0, 1] == pytest.approx(1.0, abs=1e-6)
 
 
-def test_a_reading_that_is_the_same_of_all_pairs_says_nothing():
-    readings = np.array([[0.2, 0.5], [0.4, 0.5], [0.9, 0.5]], np.float32)
-    np.testing.assert_allclose(mean_reading(readings), readings[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(mean_reading(readings[:, ::-1]), 0.5, rtol=1e-6)
+def test_a_similarity_that_is_the_same_of_all_pairs_says_nothing():
+    similarities = np.array([[0.2, 0.5], [0.4, 0.5], [0.9, 0.5]], np.float32)
+    np.testing.assert_allclose(mean_similarity(similarities), similarities[:, 0], rtol=1e-6)
+    np.testing.assert_allclose(mean_similarity(similarities[:, ::-1]), 0.5, rtol=1e-6)
 
 
-class WithoutTokens(torch.nn.Module):
-    """Passes on the embedding of a text alone."""
-
-    def forward(self, features):
-        return {"sentence_embedding": features["sentence_embedding"]}
-
-
-def test_a_model_without_tokens_is_refused(bi, pairs):
-    model = SentenceTransformer(modules=[*bi, WithoutTokens()], device="cpu")
+def test_a_model_without_tokens_is_refused(tiny_bi_encoder, pairs, monkeypatch):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    monkeypatch.setattr(model[0], "forward", lambda features: {"sentence_embedding": torch.ones(len(features), 8)})
     with pytest.raises(InputError, match="bi_labels cosine"):
         TokenScorer(model, precision="fp32").score(pairs)

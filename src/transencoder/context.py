@@ -235,7 +235,7 @@ class Work:
         return self.scorer(loaded, precision, prompts=model.prompts, both_orders=both_orders)
 
     def token_scorer_of(self, model: Model, max_length: int | None, precision: Precision) -> TokenScorer:
-        """Load a bi-encoder, with the prompts that it has here, and return what compares texts by its tokens."""
+        """Load a bi-encoder, with the prompts that it has here, and return its token scorer."""
         loaded, prompts = self.load(model, max_length), model.prompts
         assert isinstance(loaded, SentenceTransformer), "only bi-encoders are read so"
         return TokenScorer(

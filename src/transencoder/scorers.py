@@ -54,14 +54,13 @@ class Scorer(Protocol):
         ...
 
 
-class Batched(Protocol):
+class TokenRows(Protocol):
     """Rows of tokens that batches are made of: `Tokens`."""
 
     def __len__(self) -> int: ...
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each row, (n,)."""
+    def widths(self, rows: slice) -> np.ndarray:
+        """Return the tokens of each of some rows, int64."""
         ...
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
@@ -80,7 +79,7 @@ class _Computed:
         self.batch_tokens = batch_tokens
         self.cache = cache or TokenCache()
 
-    def compute(self, description: str, tokens: Batched, forward: Forward, output: np.ndarray) -> None:
+    def compute(self, description: str, tokens: TokenRows, forward: Forward, output: np.ndarray) -> None:
         """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
 
         Args:
@@ -102,13 +101,12 @@ class _Computed:
         finally:
             self.model.train(was_training)
 
-    def _batches(self, tokens: Batched, forward: Forward, output: np.ndarray) -> Iterator[int]:
+    def _batches(self, tokens: TokenRows, forward: Forward, output: np.ndarray) -> Iterator[int]:
         """Fill `output`; yields the number of rows of each batch."""
         device = self.model.device
         batch_tokens = self.batch_tokens or (_BATCH_TOKENS_ON_CPU if device.type == "cpu" else _BATCH_TOKENS)
-        all_lengths = tokens.lengths
         for start in range(0, len(tokens), _WINDOW):
-            lengths = all_lengths[start : start + _WINDOW].astype(np.int64)
+            lengths = tokens.widths(slice(start, min(start + _WINDOW, len(tokens))))
             order = np.argsort(-lengths, kind="stable")
             position = 0
             while position < len(order):

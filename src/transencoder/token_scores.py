@@ -1,7 +1,6 @@
-"""A bi-encoder that compares two texts token by token: what it knows of a pair beyond the cosine of two vectors."""
+"""A bi-encoder that compares two texts token by token, beside the cosine of their embeddings."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,21 @@ from datasets import Dataset
 from jaxtyping import Float
 
 from transencoder import distributed
+from transencoder.devices import give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.scorers import BiScorer, finite
 from transencoder.tokens import Tokens, inverse_document_frequencies
 
 
 class TokenScorer(BiScorer):
-    """The mean of three readings of a pair by one bi-encoder, without training.
+    """The mean of three similarities of two texts by one bi-encoder, without training.
 
     The cosine of its embeddings; the cosine of the means of its token embeddings, each token weighted by its inverse
     document frequency; and late interaction: each token's highest cosine with a token of the other text, averaged with
     the same weights, and over both directions. (Weighted means: Arora et al., ICLR 2017, there by smoothed frequency.
     Late interaction: Khattab and Zaharia, SIGIR 2020, equation 3, and BERTScore, Zhang et al., ICLR 2020, which
-    averages both directions, by F1.) A text is a document; tokens that all texts of a side
-    have, as special ones and prompts, count nowhere.
+    averages both directions, by F1.) A text is a document; tokens that all texts of a side have, as special ones and
+    prompts, have no weight.
 
     Takes what a BiScorer takes. It runs the model over both texts of each pair, not once over each distinct text.
     """
@@ -31,49 +31,70 @@ class TokenScorer(BiScorer):
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs, which it compares with each other: those of another set have other frequencies and spreads.
 
-        Under torchrun each rank reads its share.
+        Under torchrun each rank scores its share.
 
         Returns:
             float32 (n,), with the mean and the standard deviation of the cosines.
 
         Raises:
-            InputError: The model gives no token embeddings, or what it gives is no number.
+            InputError: The model gives no token embeddings, or some scores are not finite.
         """
-        return mean_reading(self.readings(pairs))
+        return mean_similarity(self.similarities(pairs))
 
-    def readings(self, pairs: Dataset) -> np.ndarray:
-        """Return the three readings: float32 (n, 3), each in [-1, 1]."""
+    def similarities(self, pairs: Dataset) -> np.ndarray:
+        """Compute the three similarities: float32 (n, 3), each in [-1, 1]."""
         sides = self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)
+        weights = [inverse_document_frequencies(side.tokens) for side in sides]
         n, rank = distributed.world_size(), distributed.rank()
         rows = slice(rank * len(pairs) // n, (rank + 1) * len(pairs) // n)
-        weights = [inverse_document_frequencies(side.tokens) for side in sides]
-        share = _PairRows(
+        share = _PairTokens(
             [
-                _Side(side.tokens, index[rows], own)
+                _SideTokens(side.tokens, index[rows], own)
                 for side, own in zip(sides, weights, strict=True)
                 for index in np.moveaxis(side.index, 1, 0)
             ]
         )
-        readings = np.empty((len(share), 3), np.float32)
-        self.compute("read pairs", share, self._read, readings)
-        finite(readings.sum(1), pairs)
-        return distributed.concatenate(readings)
+        similarities = np.empty((len(share), 3), np.float32)
+        try:
+            self.compute("compare tokens", share, self._compared, similarities)
+            similarities = distributed.concatenate(similarities)
+        finally:
+            give_back_freed_memory()
+        finite(similarities.sum(1), pairs)
+        return similarities
 
-    def _read(self, features: dict[str, Any]) -> torch.Tensor:
-        weights = features.pop("token_weights")
-        computed = self.model(features)
-        if "token_embeddings" not in computed:
-            raise InputError("the bi-encoder gives no embeddings of tokens; take bi_labels cosine")
-        with torch.autocast(weights.device.type, enabled=False):
-            tokens, embeddings = computed["token_embeddings"].float(), computed["sentence_embedding"].float()
-            weighted = (tokens * weights[..., None]).sum(1)
-            return torch.stack(
-                [_cosines(embeddings), _cosines(weighted), late_interaction(*tokens.chunk(2), *weights.chunk(2))], dim=1
+    def _compared(self, features: dict[str, Any]) -> torch.Tensor:
+        """Compute the three similarities of a batch of pairs, (batch, 3)."""
+        (first, *embedded_1), (second, *embedded_2) = (
+            self._embedded(
+                {name.removeprefix(side): value for name, value in features.items() if name.startswith(side)}
             )
+            for side in _SIDES
+        )
+        with torch.autocast(first.device.type, enabled=False):
+            cosines = [_cosines(one, other) for one, other in zip(embedded_1, embedded_2, strict=True)]
+            late = late_interaction(first, second, *(features[side + _WEIGHTS] for side in _SIDES))
+            return torch.stack([*cosines, late], dim=1)
+
+    def _embedded(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return embeddings of tokens as the transformer gives them, of the texts, and the tokens' weighted sums."""
+        weights = features.pop(_WEIGHTS)
+        transformer, *others = self.model
+        features = transformer(features)
+        if "token_embeddings" not in features:
+            raise InputError("the bi-encoder gives no embeddings of tokens; take bi_labels cosine")
+        tokens = features["token_embeddings"].float()
+        for module in others:
+            features = module(features)
+        return tokens, features["sentence_embedding"].float(), (tokens * weights[..., None]).sum(1)
+
+
+_SIDES = ("first ", "second ")
+_WEIGHTS = "token_weights"
 
 
 @dataclass(frozen=True)
-class _Side:
+class _SideTokens:
     """The first or the second texts of n pairs."""
 
     tokens: Tokens
@@ -83,40 +104,39 @@ class _Side:
     weights: np.ndarray
     """float32 (n_ids,): of each token id."""
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """int64 (n,): tokens of each text."""
-        lengths: np.ndarray = self.tokens.lengths[self.index].astype(np.int64)
-        return lengths
+    def widths(self, rows: slice) -> np.ndarray:
+        """Return the tokens of each of some texts, int64."""
+        index = self.index[rows]
+        widths: np.ndarray = self.tokens.offsets[index + 1] - self.tokens.offsets[index]
+        return widths
 
-    def batch(self, rows: np.ndarray, width: int) -> dict[str, Any]:
-        """Return the features of some texts, padded, and `token_weights`, float32, 0 where padded."""
-        features = self.tokens.batch(self.index[rows], width)
+    def features(self, rows: np.ndarray) -> dict[str, Any]:
+        """Return the features of some texts, padded, and the weights of their tokens, float32, 0 where padded."""
+        features = self.tokens.batch(self.index[rows])
         weights = torch.from_numpy(self.weights)[features["input_ids"]] * features["attention_mask"]
-        return features | {"token_weights": weights}
+        return features | {_WEIGHTS: weights}
 
 
 @dataclass(frozen=True)
-class _PairRows:
-    """Pairs as batches of both texts: those of the first sentences, then those of the second."""
+class _PairTokens:
+    """Both texts of n pairs, as rows that batches are made of."""
 
-    sides: list[_Side]
+    sides: list[_SideTokens]
 
     def __len__(self) -> int:
         return len(self.sides[0].index)
 
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """int64 (n,): tokens of a pair as it is run, both texts as long as the longer one."""
-        lengths: np.ndarray = 2 * np.maximum(*(side.lengths for side in self.sides))
-        return lengths
+    def widths(self, rows: slice) -> np.ndarray:
+        """Return the tokens of each of some pairs, int64, both texts being as long as the longer one."""
+        widths: np.ndarray = 2 * np.maximum(*(side.widths(rows) for side in self.sides))
+        return widths
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
-        """Return the features of some pairs' texts, (2 * batch, width)."""
-        first, second = (side.batch(rows, int(self.lengths[rows].max()) // 2) for side in self.sides)
+        """Return the features of some pairs, named by their side."""
         return {
-            name: torch.cat([value, second[name]]) if isinstance(value, torch.Tensor) else value
-            for name, value in first.items()
+            prefix + name: value
+            for prefix, side in zip(_SIDES, self.sides, strict=True)
+            for name, value in side.features(rows).items()
         }
 
 
@@ -147,26 +167,26 @@ def late_interaction(
     return ((sides[0] + sides[1]) / 2).masked_fill(is_empty, 0.0)
 
 
-def mean_reading(readings: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-    """Average readings of the same pairs, each with equal weight, on the scale of the first.
+def mean_similarity(similarities: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+    """Average similarities of the same pairs, each with equal weight, on the scale of the first.
 
     Returns:
-        float32, with the mean and the standard deviation of the first reading; all equal where that is constant.
+        float32, with the mean and the standard deviation of the first; all equal where that is constant.
     """
-    columns = readings.astype(np.float64)
-    mean = _standard(_standard(columns).mean(1, keepdims=True))[:, 0]
-    scaled: np.ndarray = (mean * columns[:, 0].std() + columns[:, 0].mean()).astype(np.float32)
+    mean = np.zeros(len(similarities))
+    for column in similarities.T:
+        mean += _standard(column)
+    first = similarities[:, 0].astype(np.float64)
+    scaled: np.ndarray = (_standard(mean) * first.std() + first.mean()).astype(np.float32)
     return scaled
 
 
-def _standard(columns: np.ndarray) -> np.ndarray:
-    """Return columns with mean 0 and deviation 1; what is constant becomes 0."""
-    centred = columns - columns.mean(0)
-    deviation = centred.std(0)
-    standard: np.ndarray = centred / np.where(deviation > 0, deviation, np.inf)
+def _standard(values: np.ndarray) -> np.ndarray:
+    """Return values with mean 0 and deviation 1, float64; what is constant becomes 0."""
+    centred = values.astype(np.float64) - values.mean(dtype=np.float64)
+    standard: np.ndarray = centred / (centred.std() or np.inf)
     return standard
 
 
-def _cosines(both: torch.Tensor) -> torch.Tensor:
-    first, second = both.chunk(2)
+def _cosines(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cosine_similarity(first, second, dim=-1, eps=1e-12)

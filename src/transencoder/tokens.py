@@ -75,6 +75,10 @@ class Tokens:
         lengths: np.ndarray = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.uint16, casting="unsafe")
         return lengths
 
+    def widths(self, rows: slice) -> np.ndarray:
+        """Return the tokens of each of some rows, int64."""
+        return np.diff(self.offsets[rows.start : rows.stop + 1])
+
     def share(self, rank: int, n_ranks: int) -> tuple[slice, "Tokens"]:
         """Return which rows are one rank's, one after the other and about n / n_ranks of them, and their tokens."""
         rows = slice(rank * len(self) // n_ranks, (rank + 1) * len(self) // n_ranks)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
 from tests.rounding import model_rounding
 from transencoder import train
 from transencoder.cli import main
-from transencoder.encoders import load_bi, weight_tokens
+from transencoder.encoders import load_bi, prune_vocabulary, weight_tokens
 from transencoder.errors import InputError
 
 TEXTS = ["a cat sleeps", "a dog sleeps", "a dog runs runs runs", "a dog"]
@@ -62,6 +62,36 @@ def test_it_is_saved_by_the_names_of_version_5(weighted):
     }
 
 
+def test_servers_find_a_plain_mean_where_they_look_for_pooling(weighted, tiny_bi_encoder):
+    pooling, own = (
+        json.loads((Path(each) / "1_Pooling/config.json").read_text()) for each in (weighted, tiny_bi_encoder)
+    )
+    assert pooling["pooling_mode_mean_tokens"] is True
+    assert pooling["word_embedding_dimension"] == own.get("word_embedding_dimension", own.get("embedding_dimension"))
+
+
+def test_other_poolings_and_smaller_vocabularies_are_refused(weighted, tmp_path):
+    with pytest.raises(InputError, match="only a mean takes"):
+        load_bi(weighted, pooling="cls", device="cpu")
+    assert load_bi(weighted, pooling="mean", device="cpu").encode(TEXTS).any()
+    with pytest.raises(InputError, match="weights its tokens, which prune_vocabulary"):
+        prune_vocabulary(weighted, [TEXTS], len(TEXTS), tmp_path / "pruned")
+
+
+def test_tokens_of_prompts_have_no_weight_and_ids_without_a_token_are_kept(tiny_bi_encoder, tmp_path):
+    model = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    model.prompts = {"query": "dog: ", "document": ""}
+    model.save(str(tmp_path / "prompted"))
+    weight_tokens(tmp_path / "prompted", Dataset.from_dict({"text": TEXTS}), tmp_path / "made")
+    made = SentenceTransformer(str(tmp_path / "made"), device="cpu")
+    (module,) = (module for module in made if isinstance(module, WordWeights))
+    prompted = {
+        made.tokenizer.convert_ids_to_tokens(i) for i in made.tokenizer("dog: ", add_special_tokens=False)["input_ids"]
+    }
+    assert prompted and all(module.word_weights[token] == 0.0 for token in prompted)
+    assert len(module.vocab) == 1 + max(made.tokenizer.get_vocab().values())
+
+
 def test_the_same_text_makes_the_same_files(weighted, tiny_bi_encoder, tmp_path):
     weight_tokens(Path(tiny_bi_encoder), Dataset.from_dict({"text": TEXTS}), tmp_path / "again")
     files = sorted(path.relative_to(weighted) for path in weighted.rglob("*") if path.is_file())
@@ -72,6 +102,8 @@ def test_the_same_text_makes_the_same_files(weighted, tiny_bi_encoder, tmp_path)
 def test_a_run_that_starts_from_it_trains_all_but_the_weights(weighted, tiny_method):
     trained = train(tiny_method(start=str(weighted), members=(), same_form=True))
     given = load_bi(weighted, device="cpu")
+    (module,) = (module for module in given if isinstance(module, WordWeights))
+    assert not any(parameter.requires_grad for parameter in module.parameters())
     after, before = trained.bi_encoder.state_dict(), given.state_dict()
     assert after.keys() == before.keys()
     same = {name for name in after if torch.equal(after[name], before[name])}
@@ -94,6 +126,11 @@ def test_other_poolings_and_weighted_models_are_refused(weighted, tiny_bi_encode
         weight_tokens(tmp_path / "cls", texts, tmp_path / "other")
     with pytest.raises(InputError, match="is there already"):
         weight_tokens(Path(tiny_bi_encoder), texts, weighted)
+    with pytest.raises(InputError, match="all sentences are the same"):
+        weight_tokens(Path(tiny_bi_encoder), Dataset.from_dict({"text": ["a cat", "a cat"]}), tmp_path / "other")
+    CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu").save_pretrained(str(tmp_path / "cross"))
+    with pytest.raises(InputError, match="is a cross-encoder"):
+        weight_tokens(tmp_path / "cross", texts, tmp_path / "other")
     assert not (tmp_path / "twice").exists() and not (tmp_path / "other").exists()
 
 

@@ -47,6 +47,9 @@ class FitConfig(Config):
     rates are then higher, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
     lora_alpha: float | None = None
     """Scale of what LoRA adds, by its rank; None: twice the rank."""
+    trained_share: float = ranges.between(0.0, 1.0, 1.0, "it is a share, 0 to 1")
+    """Of a bi-encoder: how far what is kept, and measured on the way, lies from the base model's weights to the trained
+    ones (WiSE-FT, Wortsman et al., CVPR 2022). 0.5 keeps more of what the base model could elsewhere. Papers: 1."""
     bucket_batches: int = ranges.at_least(1, 64)
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
@@ -58,6 +61,8 @@ class FitConfig(Config):
         is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
         if not is_scale:
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
+        if self.trained_share < 1.0 and self.lora_rank is not None:
+            yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -65,7 +70,8 @@ class FitConfig(Config):
 
         Fields that came later count when they are not at their defaults, so that older stages keep their keys.
         """
-        later = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
+        later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
+        later |= {"trained_share": 1.0}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to
         return found | {"checkpoint_steps": None}

@@ -115,12 +115,11 @@ class TeacherScores(Stage[Work]):
     both_orders: bool
     max_length: int | None
     precision: Precision
-    reads: BiLabels = setting(default="cosine")
-    """What a bi-encoder compares the texts by."""
+    bi_labels: BiLabels = setting(default="cosine")
 
     def compute(self, work: Work) -> np.ndarray:
         """Score the pairs, each rank its share."""
-        if self.reads == "tokens":
+        if self.bi_labels == "tokens":
             return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
         return score_on_ranks(scorer, self.pairs.data)

@@ -139,6 +139,13 @@ def is_cross(folder: Path) -> bool:
     return is_classifier(folder)
 
 
+def weights_tokens(folder: Path) -> bool:
+    """Return whether a saved bi-encoder weights its tokens (`weight_tokens`)."""
+    path = folder / "modules.json"
+    modules = json.loads(path.read_text()) if path.exists() else []
+    return any(str(each["type"]).endswith(".WordWeights") for each in modules)
+
+
 def is_classifier(folder: Path) -> bool:
     """Return whether a saved model has a classification head of its own architecture."""
     architectures = json.loads((folder / "config.json").read_text()).get("architectures") or [""]

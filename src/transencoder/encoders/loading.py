@@ -287,6 +287,8 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
     own = next((i for i, module in enumerate(modules) if isinstance(module, Pooling)), None)
     if own is None:
         raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
+    if pooling != "mean" and any(isinstance(module, WordWeights) for module in modules):
+        raise InputError(f"pooling is {pooling}, but {folder} weights its tokens, which only a mean takes; give mean")
     model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
 
 

@@ -29,6 +29,7 @@ _TEXT_ENCODER = {
     "module_output_name": "token_embeddings",
 }
 """Settings of a transformer, in version 6, that version 5 needs not be told."""
+_WEIGHTED_PATHS = {"WordWeights": "2_WordWeights", "Pooling": "1_Pooling"}
 _NO_LIMIT = 10**9
 _EMBEDDING = "sentence_embedding"
 
@@ -77,6 +78,18 @@ def _write_older_form(model: SentenceTransformer, folder: Path) -> None:
     for entry, module, own in zip(modules, model, settings, strict=True):
         entry["type"] = f"sentence_transformers.models.{type(module).__name__}"
         _write(folder / entry["path"] / ("config.json" if entry["path"] else _TRANSFORMER), own)
+    _write(folder / _MODULES, modules)
+    if any(isinstance(module, WordWeights) for module in model):
+        _move_pooling(modules, folder)
+
+
+def _move_pooling(modules: list[dict[str, Any]], folder: Path) -> None:
+    """Put a pooling that follows weights of tokens where servers look for it: they then take the plain mean."""
+    for entry in modules:
+        kind = entry["type"].rpartition(".")[2]
+        if kind in _WEIGHTED_PATHS:
+            (folder / entry["path"]).rename(folder / _WEIGHTED_PATHS[kind])
+            entry["path"] = _WEIGHTED_PATHS[kind]
     _write(folder / _MODULES, modules)
 
 

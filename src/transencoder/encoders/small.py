@@ -23,6 +23,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 
 from transencoder import progress
 from transencoder.configs.encoder import width_of
+from transencoder.encoders.files import weights_tokens
 from transencoder.encoders.loading import backbone, load_trained, transformer_of
 from transencoder.encoders.saving import save
 from transencoder.errors import InputError
@@ -117,6 +118,11 @@ def _save(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer
 
 def check_prunable(folder: Path) -> None:
     """Refuse a model whose vocabulary cannot be cut: byte-pair encoding goes through pieces that no text is left in."""
+    if weights_tokens(folder):
+        raise InputError(
+            f"{folder} weights its tokens, which prune_vocabulary would leave at other places; leave it out, or weight "
+            "the tokens of the smaller model afterwards"
+        )
     kind = _table(AutoTokenizer.from_pretrained(folder))["model"].get("type")
     if kind not in ("WordPiece", "Unigram"):
         raise InputError(

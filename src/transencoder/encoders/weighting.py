@@ -7,36 +7,46 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
+from transencoder.encoders.files import is_cross, weights_tokens
 from transencoder.encoders.loading import load_bi
 from transencoder.encoders.saving import save
 from transencoder.encoders.small import check_is_new
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
-from transencoder.tokens import TokenCache, inverse_document_frequencies
+from transencoder.tokens import TokenCache, Tokens, inverse_document_frequencies
 
 
 def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
     """Write a bi-encoder whose pooling weights tokens by the square root of their inverse document frequency.
 
-    Its transformer and what follows its pooling stay as they are. Tokens that all sentences have, as special ones and
-    a default prompt, count no longer. After Arora et al. (ICLR 2017), who weight by smoothed frequency; the square root
-    was chosen on 24 genres of STS (LOG.md, 2026-11-25).
+    Its transformer and what follows its pooling stay as they are. Tokens that all sentences have, as special ones, and
+    those of the model's prompts have no weight. Arora et al. (ICLR 2017) weight by smoothed frequency, and take out the
+    common component, which this does not.
 
     Args:
         folder: A bi-encoder with mean pooling, or a plain pretrained model.
-        sentences: n rows with `text`, whose frequencies count.
+        sentences: Rows with `text`, whose frequencies count; at least two of them differ.
         output: The folder to write, which must be new.
 
     Raises:
-        InputError: The model has another pooling, or weights already; or the output is there or cannot be written.
+        InputError: The model is no bi-encoder with plain mean pooling, the sentences are all the same, or the output is
+            there or cannot be written.
     """
     check_is_new(output)
+    if is_cross(folder):
+        raise InputError(f"{folder} is a cross-encoder, which has no pooling; give a bi-encoder")
+    if weights_tokens(folder):
+        raise InputError(f"{folder} weights its tokens already; give the model that it was made of")
     model = load_bi(folder, device="cpu")
     position = _mean_pooling(model, folder)
     rows = sentences.select_columns(["text"]).rename_column("text", "sentence1")
     tokens = TokenCache().sentences(model, rows, default_prompt(model)).tokens
-    model.insert(position, _weights(model, inverse_document_frequencies(tokens), len(tokens)))
+    if len(tokens) < 2:
+        raise InputError(
+            "all sentences are the same, or there are none: no token is rarer than another; give more text"
+        )
+    model.insert(position, _weights(model, tokens))
     try:
         with whole_folder(output) as made:
             save(model, made)
@@ -46,17 +56,25 @@ def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
 
 def _mean_pooling(model: SentenceTransformer, folder: Path) -> int:
     """Return which of a model's modules is its mean pooling."""
-    if any(isinstance(module, WordWeights) for module in model):
-        raise InputError(f"{folder} weights its tokens already; give the model that it was made of")
     for position, module in enumerate(model):
         if isinstance(module, Pooling) and module.pooling_mode == "mean":
             return position
-    raise InputError(f"{folder} has no mean pooling, whose tokens could be weighted; give a model that has")
+    raise InputError(
+        f"{folder} has no mean pooling, whose tokens could be weighted; give a model that has (train it with --pooling "
+        "mean)"
+    )
 
 
-def _weights(model: SentenceTransformer, frequencies: np.ndarray, n_texts: int) -> WordWeights:
-    of_absent = np.log(n_texts + 1)
-    vocabulary = model.tokenizer.convert_ids_to_tokens(range(len(model.tokenizer)))
-    each = np.concatenate([frequencies, np.full(max(0, len(vocabulary) - len(frequencies)), of_absent)])
-    weights = {token: float(weight) for token, weight in zip(vocabulary, np.sqrt(each), strict=False)}
-    return WordWeights(vocabulary, weights, float(np.sqrt(of_absent)))
+def _weights(model: SentenceTransformer, tokens: Tokens) -> WordWeights:
+    vocabulary = model.tokenizer.get_vocab()
+    names = [f"<no token {i}>" for i in range(1 + max(vocabulary.values()))]
+    for name, i in vocabulary.items():
+        names[i] = name
+    of_absent = np.log(len(tokens) + 1)
+    frequencies = np.full(len(names), of_absent)
+    found = inverse_document_frequencies(tokens)[: len(names)]
+    frequencies[: len(found)] = found
+    prompts = [prompt for prompt in model.prompts.values() if prompt]
+    frequencies[[i for prompt in prompts for i in model.tokenizer(prompt, add_special_tokens=False)["input_ids"]]] = 0.0
+    weights = dict(zip(names, np.sqrt(frequencies).tolist(), strict=True))
+    return WordWeights(names, weights, float(np.sqrt(of_absent)))

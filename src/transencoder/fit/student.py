@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -105,6 +106,7 @@ def fit(
     started = time.monotonic()
     student.max_seq_length = config.max_length
     set_dropout(student, config.dropout)
+    mix = None if config.trained_share == 1.0 else _Mix(student, config.trained_share)
     adapters = None if config.lora_rank is None else _add_adapters(student, config, session.seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()
@@ -126,7 +128,7 @@ def fit(
         ),
         train_dataset=data,
         loss=loss_module,
-        evaluator=None if dev is None else _DevEvaluator(dev, keep),
+        evaluator=None if dev is None else _DevEvaluator(dev, keep, mix),
         data_collator=collator,
     )
     if isinstance(loss_module, Annealing):
@@ -135,6 +137,8 @@ def fit(
     run_trainer(trainer, keep, lengths, config, session)
     n_steps = trainer.state.global_step
     keep.load_best()
+    if mix is not None:
+        mix.apply(student)
     if adapters is not None:
         adapters.merge_and_unload().requires_grad_(True)  # a plain encoder again, all of it trainable
     student.eval()
@@ -200,17 +204,49 @@ def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
             trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
 
 
+class _Mix:
+    """Weights between those at the start of a training and those that it came to."""
+
+    def __init__(self, student: Encoder, trained_share: float) -> None:
+        if isinstance(student, CrossEncoder):
+            raise InputError(
+                f"trained_share is {trained_share}, and a cross-encoder's head starts from random weights; leave it out"
+            )
+        self.start = {name: tensor.detach().clone() for name, tensor in student.state_dict().items()}
+        self.trained_share = trained_share
+
+    def apply(self, encoder: Any) -> None:
+        """Put the weights between into an encoder that was trained from there."""
+        for name, tensor in encoder.state_dict().items():
+            if tensor.is_floating_point():
+                tensor.copy_(torch.lerp(self.start[name], tensor, self.trained_share))
+
+    @contextmanager
+    def applied(self, encoder: Any) -> Iterator[None]:
+        """Put them in for a while."""
+        own = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+        self.apply(encoder)
+        try:
+            yield
+        finally:
+            encoder.load_state_dict(own)
+
+
 class _DevEvaluator(BaseEvaluator):
     """An evaluator: metrics of the candidate that is best on dev, and which it is."""
 
-    def __init__(self, metrics: DevMetrics, keep: KeepBest) -> None:
+    def __init__(self, metrics: DevMetrics, keep: KeepBest, mix: _Mix | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.metrics = metrics
         self.keep = keep
+        self.mix = mix
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        found = [self.metrics(encoder) for encoder in self.keep.candidates]
+        found = []
+        for encoder in self.keep.candidates:
+            with nullcontext() if self.mix is None else self.mix.applied(encoder):
+                found.append(self.metrics(encoder))
         best = max(range(len(found)), key=lambda i: -math.inf if math.isnan(found[i]["dev"]) else found[i]["dev"])
         return found[best] | ({"candidate": float(best)} if len(found) > 1 else {})

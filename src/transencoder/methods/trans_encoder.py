@@ -106,9 +106,9 @@ class TransEncoder(configs.RunConfig):
     label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     bi_labels: configs.BiLabels = "cosine"
-    """What bi-encoders say of the pairs when they label: the `cosine` of both embeddings (paper), or from their
-    `tokens`: the mean of that cosine, the cosine of mean token embeddings weighted by inverse document frequency, and
-    late interaction (no paper's; `transencoder.token_scores`)."""
+    """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
+    that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no
+    paper's; `transencoder.token_scores`)."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
@@ -265,6 +265,11 @@ class TransEncoder(configs.RunConfig):
             yield "alternate_members learn each from the one before; take share_labels true"
         if self.alternate_members and self.initialisation == "sequential":
             yield "alternate_members changes the model from cycle to cycle; take initialisation refreshing"
+        if self.cross.trained_share < 1.0:
+            yield (
+                f"cross.trained_share is {self.cross.trained_share}, and a cross-encoder's head starts from random "
+                "weights; give bi.trained_share alone"
+            )
         if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in members}:
             yield (
                 "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may "
