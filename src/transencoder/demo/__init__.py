@@ -76,9 +76,9 @@ def next_steps(folder: Path) -> str:
     if which(command) is None:  # installed by make into an environment that is not active
         command = os.path.relpath(Path(sys.executable).with_name(command))
     train = f"{command} train trans-encoder --pairs your-pairs.tsv --start minilm --output runs/yours"
-    return f"""What was done: the bi-encoder learned its base model's own ranking of the pairs, spread evenly from 0 to 1.
-Its scores then follow shared words less. That helps where words mislead, as on this test; on most other text it
-costs up to six points. A hundred grades, ten minutes, tell which text yours is.
+    return f"""What was done: the bi-encoder learned its base model's own ranking of the pairs, spread evenly from 0
+to 1. Its scores then follow shared words less. That helps where words mislead, as on this test; on most other
+text it costs up to six points. A hundred grades, ten minutes, tell which text yours is.
 What to do next:
   score pairs of yours:     {command} score {folder}/bi-encoder --pairs your-pairs.tsv
   train on pairs of yours:  {train}
