@@ -199,7 +199,7 @@ def _show_result(result: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train on a small domain that comes along, in about three minutes."""
+    """Train on a small domain that comes along, in about two minutes."""
 
     output: str = "demo-run"
     """the run folder"""

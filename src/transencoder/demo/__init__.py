@@ -21,7 +21,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def demo_config(output: str) -> TransEncoder:
-    """Build the demo's settings: some three minutes on two cores.
+    """Build the demo's settings: about two minutes on two cores.
 
     The bi-encoder learns its base model's own ranking, and there is no cross-encoder: 1,500 pairs are too few for one.
     """
