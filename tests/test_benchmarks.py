@@ -163,6 +163,22 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
     ]
 
 
+def test_the_table_of_tokens_has_gains_of_each_set_their_means_and_the_worst(load, monkeypatch):
+    tokens = load("tokens")
+    monkeypatch.setattr(tokens, "DOMAINS", {"devices": None})
+    found = {"model": [(50.0, 1.0, -2.0), (60.0, 3.0, 4.0), (70.0, -1.0, 0.5)]}
+    lines = tokens.table(found, ["2012 a", "2013 b", "devices"]).splitlines()
+    assert [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]] == [
+        ["2012 a", "50.0", "+1.0", "-2.0"],
+        ["2013 b", "60.0", "+3.0", "+4.0"],
+        ["devices", "70.0", "-1.0", "+0.5"],
+        ["mean of genres", "55.0", "+2.0", "+1.0"],
+        ["worst of genres", "", "+1.0", "-2.0"],
+        ["mean of domains", "70.0", "-1.0", "+0.5"],
+        ["worst of domains", "", "-1.0", "+0.5"],
+    ]
+
+
 def test_a_cell_of_domains_that_has_its_line_is_not_trained_again(load, tmp_path, monkeypatch):
     domains, trained = load("domains"), []
 

@@ -14,6 +14,10 @@ from transencoder.errors import InputError
 from transencoder.scorers import BiScorer, finite
 from transencoder.tokens import Tokens, inverse_document_frequencies
 
+_SIDES = ("first ", "second ")
+"""How names of features begin: of the first texts, of the second."""
+_WEIGHTS = "token_weights"
+
 
 class TokenScorer(BiScorer):
     """The mean of three similarities of two texts by one bi-encoder, without training.
@@ -87,10 +91,6 @@ class TokenScorer(BiScorer):
         for module in others:
             features = module(features)
         return tokens, features["sentence_embedding"].float(), (tokens * weights[..., None]).sum(1)
-
-
-_SIDES = ("first ", "second ")
-_WEIGHTS = "token_weights"
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class FitConfig(Config):
     lora_alpha: float | None = None
     """Scale of what LoRA adds, by its rank; None: twice the rank."""
     trained_share: float = ranges.between(0.0, 1.0, 1.0, "it is a share, 0 to 1")
-    """Of a bi-encoder: how far what is kept, and measured on the way, lies from the base model's weights to the trained
-    ones (WiSE-FT, Wortsman et al., CVPR 2022). 0.5 keeps more of what the base model could elsewhere. Papers: 1."""
+    """Of a bi-encoder: evaluated and kept are the base model's weights plus this share of what training changed, 0 to
+    1 (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5 less is lost on other text. Papers: 1."""
     bucket_batches: int = ranges.at_least(1, 64)
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
