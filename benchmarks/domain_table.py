@@ -11,6 +11,9 @@ Line = Mapping[str, Any]
 Gain = tuple[float, float, float]
 """Points over the base model, and the 95 % interval of its bootstrap over the test's pairs."""
 
+FORMS = ("bi", "weighted bi", "cross")
+"""What a cell may end with: a bi-encoder, the same with its tokens weighted by the domain's texts, a cross-encoder."""
+
 _HOW = """\
 Points over the base model, Spearman's correlation or ROC-AUC times 100, with 95 % intervals over each test's pairs
 (paired bootstrap; of several seeds the means of gains and ends; of several domains taken for independent). Spread: the
@@ -37,7 +40,7 @@ def page(
         groups = {
             (way, form): [line for line in own if line["way"] == way and form in line["gains"]]
             for way in ways
-            for form in ("bi", "cross")
+            for form in FORMS
         }
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]

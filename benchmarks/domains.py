@@ -59,8 +59,8 @@ PRECISION = "fp32"
 N_ELSEWHERE = 200
 """So many pairs of every other domain's test show what is forgotten."""
 
-Models = Mapping[str, SentenceTransformer | CrossEncoder]
-"""By form."""
+Models = dict[str, SentenceTransformer | CrossEncoder]
+"""By form, one of `FORMS` of domain_table.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +74,8 @@ class Job:
     folder: Path
 
 
-def distil(job: Job, *, mines: bool = False, **settings: Any) -> Models:
-    """Train Trans-Encoder on the domain's pairs, or on pairs mined from its sentences."""
+def distil(job: Job, *, mines: bool = False, weights: bool = False, **settings: Any) -> Models:
+    """Train Trans-Encoder on the domain's pairs, or on pairs mined from its sentences; also weight what comes out."""
     text = job.text
     given = {"sentences": text.sentences, "documents": text.documents} if mines else {"pairs": text.pairs}
     config = TransEncoder(
@@ -87,7 +87,11 @@ def distil(job: Job, *, mines: bool = False, **settings: Any) -> Models:
         seed=job.seed,
         precision=PRECISION,
     )
-    return _models(train(config))
+    models = _models(train(config))
+    if weights:
+        weight_tokens(job.folder / "bi-encoder", text.texts, job.folder / "weighted")
+        models["weighted bi"] = _encoder(str(job.folder / "weighted"))
+    return models
 
 
 def learn_encoder(job: Job, *, method: type[SimCSE] | type[ContrastiveTension], **settings: Any) -> Models:
@@ -159,8 +163,10 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "bi-quantile-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="quantile"),
     "bi-clip": partial(distil, **_BI_FROM_BI, label_policy="clip"),
     "bi-clip-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip"),
-    "bi-tokens": partial(distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens"),
-    "bi-tokens-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens"),
+    "bi-tokens": partial(distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True),
+    "bi-tokens-sentences": partial(
+        distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens", weights=True
+    ),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
     "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
     "today": distil,
