@@ -325,6 +325,14 @@ class IntervalRecord(TypedDict):
     """Each model but the first -> of its points over the first, both measured on the same resamples."""
 
 
+class ChoiceRecord(TypedDict):
+    """A setting that was chosen for the user, and what by."""
+
+    setting: str
+    value: bool | float | str
+    because: str
+
+
 class Result(MemberRecord):
     """The content of result.json; of several members, what one has is that of `member`."""
 
@@ -360,6 +368,8 @@ class Result(MemberRecord):
     """Of a starting encoder's run: `start` and `bi` -> uniformity of training texts (Wang and Isola, ICML 2020)."""
     selection: NotRequired[SelectionRecord]
     """Where checkpoints were chosen without labels."""
+    choices: NotRequired[list[ChoiceRecord]]
+    """Of settings that the user left open, those that are not the paper's."""
     stages: list[StageSummary]
     seconds: float
     notes: list[str]

@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, refused, 
     ("typed", "preset"),
     [
         ("", "standard"),
-        ("--preset quick", "quick"),
+        ("--preset paper", "paper"),
         ("trans-encoder", None),
         ("--recipe recipe.toml", None),
     ],

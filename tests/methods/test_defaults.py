@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from transencoder.configs import FitConfig, Member
+from transencoder.configs import FitConfig, Member, PretrainingConfig
 from transencoder.methods import TransEncoder
 from transencoder.methods.trans_encoder import LARGE_PARAMETERS
 
@@ -39,14 +39,40 @@ def test_table_16(kind, n_parameters, cycles, cross_epochs, bi_epochs, bi_batch)
     assert cross.eval_steps == bi.eval_steps == 200
 
 
+def test_preset_standard_fills_what_is_left_open_and_says_why():
+    filled = config(preset="standard").prepared(BASE)
+    assert (filled.same_form, filled.bi_labels, filled.cycles, filled.max_length) == (True, "tokens", 1, "auto")
+    assert (filled.bi.learning_rate, filled.bi.batch_size, filled.bi.epochs) == (2e-5, 64, 4)
+    assert all(choice.because for choice in config(preset="standard").choices)
+    given = config(preset="standard", bi_labels="cosine", max_length=48, bi=FitConfig(epochs=7))
+    assert (given.prepared(BASE).bi_labels, given.prepared(BASE).bi.epochs) == ("cosine", 7)
+    assert {"bi_labels", "max_length", "bi.epochs"}.isdisjoint(choice.setting for choice in given.choices)
+
+
 @pytest.mark.parametrize(
-    ("preset", "cycles", "bi_epochs", "cross_epochs"), [("quick", 1, 2, 1), ("standard", 2, 15, 3), ("paper", 5, 15, 3)]
+    "asks",
+    [
+        {"same_form": False},
+        {"cross": FitConfig(epochs=2)},
+        {"pretraining": PretrainingConfig(epochs=1)},
+        {"members": (Member(start="x", cross_start="y"),)},
+    ],
 )
-def test_presets_fill_what_is_left_empty(preset, cycles, bi_epochs, cross_epochs):
-    filled = config(task_kind="binary", preset=preset).prepared(BASE)
-    assert (filled.cycles, filled.bi.epochs, filled.cross.epochs) == (cycles, bi_epochs, cross_epochs)
-    assert config(preset=preset, cycles=4, bi=FitConfig(epochs=7)).prepared(BASE).bi.epochs == 7
-    assert config(preset="paper").prepared(BASE) == dataclasses.replace(config().prepared(BASE), preset="paper")
+def test_preset_standard_makes_a_cross_encoder_where_a_setting_speaks_of_one(asks):
+    filled = TransEncoder(**{"pairs": "a.tsv", "members": (Member(start="x"),), "preset": "standard"} | asks).prepared(
+        BASE
+    )
+    assert (filled.same_form, filled.bi_labels, filled.cycles, filled.bi.epochs) == (False, "cosine", 2, 10)
+
+
+@pytest.mark.parametrize("preset", [None, "paper"])
+def test_other_presets_choose_nothing(preset):
+    given = config(task_kind="binary", preset=preset)
+    filled = given.prepared(BASE)
+    assert given.choices == () and filled == dataclasses.replace(
+        config(task_kind="binary").prepared(BASE), preset=preset
+    )
+    assert (filled.same_form, filled.bi_labels, filled.cycles, filled.cross.epochs) == (False, "cosine", 5, 3)
 
 
 def test_large_begins_between_bert_base_and_large():

@@ -150,18 +150,6 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     assert "mine 80 pairs" in str(plan(config(n_pairs=80)))
 
 
-@pytest.mark.parametrize("source", ["sentences", "pairs"])
-def test_quick_takes_so_many_rows_of_a_large_text_and_says_what_it_leaves_out(source, config, tiny_files, monkeypatch):
-    monkeypatch.setattr("transencoder.methods.trans_encoder._QUICK_ROWS", 50)
-    of_pairs = {"sentences": None, "pairs": str(tiny_files / "pairs.tsv")} if source == "pairs" else {}
-    found = plan(config(n_pairs=None, preset="quick", **of_pairs))
-    assert found.lines[0].startswith("preset quick, for a first look: at most 50 of the rows, one cycle")
-    assert any(line.startswith("50 pairs; 1 cycle;") for line in found.lines)
-    monkeypatch.setattr("transencoder.methods.trans_encoder._QUICK_ROWS", 5000)
-    larger = plan(config(n_pairs=None, preset="quick", **of_pairs))
-    assert any(line.startswith("600 pairs" if source == "sentences" else "96 pairs") for line in larger.lines)
-
-
 def test_a_line_of_mined_pairs_says_so(run):
     assert data_line(run[1].result["data"]["pairs"]).startswith("64 pairs mined from the 120 sentences of `")
 

@@ -383,7 +383,7 @@ def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"preset": "fast"}, "preset is 'fast'. It must be one of: quick, standard, paper"),
+        ({"preset": "fast"}, "preset is 'fast'. It must be one of: standard, paper"),
         ({"cycles": "2"}, "cycles is '2'; it must be at least 1"),
         ({"bi": {"epochs": 1.5}}, "bi.epochs is 1.5. It must be a whole number"),
         ({"seed": None}, "seed is None. It must be a whole number"),
@@ -402,4 +402,4 @@ def test_texts_without_a_name_are_no_config():
     with pytest.raises(
         InputError, match=r"\['a b', 'b c'\] is given in the place of a config; give texts by their name"
     ):
-        train(["a b", "b c"], preset="quick")
+        train(["a b", "b c"], preset="paper")

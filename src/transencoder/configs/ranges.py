@@ -104,6 +104,20 @@ def rising_pair(low: float, high: float) -> Any:
     )
 
 
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time such as `90s`, `20m` or `1.5h`; NaN of anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)", text)
+    return float(found[1]) * _SECONDS[found[2]] if found else math.nan
+
+
+def time_span(default: Any) -> Any:
+    """Declare a field of times, such as `20m`."""
+    return _checked(default, lambda value: 0 < seconds_of(value) < math.inf, "give a time such as 90s, 20m or 1.5h")
+
+
 NO_URL = "it is written on this machine: give a path, and copy what is there to the URL afterwards"
 
 

@@ -80,7 +80,9 @@ class CycleContext(Context[TransEncoder]):
                 both_orders=model.form == "cross" and bool(self.labels_both_orders),
                 max_length=None if model.cycle or model.only_teaches else self.max_length,
                 precision=self.config.precision,
-                bi_labels="cosine" if model.form == "cross" or model.only_teaches else self.config.bi_labels,
+                bi_labels="cosine"
+                if model.form == "cross" or model.only_teaches
+                else self.config.bi_labels or "cosine",
             )
             for model in models
         ]

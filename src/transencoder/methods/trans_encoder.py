@@ -13,13 +13,42 @@ from transencoder.models import MINILM
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Preset = Literal["quick", "standard", "paper"]
+Preset = Literal["standard", "paper"]
 
-_CYCLES = {"quick": 1, "standard": 2}
-_QUICK_ROWS = 1500
-_QUICK_CHECKPOINT_STEPS = 25
-"""Its stages have fewer steps than lie between two checkpoints of others."""
-"""Pairs are learned in both orders: 84 steps without those held out, where a cross-encoder with a new head needs 80."""
+_SHORT_CHECKPOINT_STEPS = 25
+"""A run of minutes has fewer steps than lie between two checkpoints of others."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that was chosen for the user."""
+
+    setting: str
+    value: Any
+    because: str
+
+
+_LENGTH = Choice("max_length", "auto", "32 tokens, the paper's, cost 3.0 points on one of ten domains, whose texts are longer")
+_STANDARD = (
+    Choice(
+        "same_form",
+        True,
+        "a few thousand pairs do not teach a cross-encoder: it was 17 points and more below its base model, and so were "
+        "bi-encoders that learned from it",
+    ),
+    Choice("cycles", 1, "two further cycles added 0.6 points and took three times as long"),
+    Choice(
+        "bi_labels",
+        "tokens",
+        "such labels gained 1.0 points on ten domains where no labels had trained the base model, cosines 0.0 on four",
+    ),
+    _LENGTH,
+    Choice("bi.learning_rate", 2e-5, "as on the ten domains: the paper's 5e-5 takes more from other text"),
+    Choice("bi.batch_size", 64, "as on the ten domains"),
+    Choice("bi.epochs", 4, "as on the ten domains"),
+)
+_STANDARD_WITH_CROSS = (Choice("cycles", 2, "later cycles add no more than another seed does"), _LENGTH)
+"""As the paper has it, but for these."""
 
 LARGE_PARAMETERS = 200_000_000
 """From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
@@ -71,9 +100,11 @@ class TransEncoder(configs.RunConfig):
     teachers: tuple[configs.OtherTeacher, ...] = ()
     """Other models, or columns of scores, that label the pairs beside the members, in every cycle. Paper: none."""
     preset: Preset | None = None
-    """How much is trained where other settings do not say. `quick`: one cycle on at most 1,500 pairs, in some
-    minutes on two cores; `standard`: two cycles, as later ones add no more than another seed does; `paper`, which None
-    is too: all there is to it (Table 16)."""
+    """What settings that are left out are taken from. `standard`: what has done best on ten domains of a few thousand
+    pairs, each with its reason in the report; `paper`, which None is too: Table 16."""
+    budget: str | None = configs.time_span(None)
+    """How long the run may take, such as `10m` or `1.5h`: a few steps are timed, then as many passes, cycles and pairs
+    are taken as fit, of those that no other setting says. The report tells what was left out."""
     share_labels: bool = True
     """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
     ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
@@ -95,8 +126,9 @@ class TransEncoder(configs.RunConfig):
     record_criteria: bool = False
     """Analysis mode: hold a tenth of the pairs out of training, at most 1,000, and record at every dev evaluation what
     each criterion of `transencoder.selection` says without labels. Nothing is chosen by it."""
-    same_form: bool = False
-    """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made."""
+    same_form: bool | None = None
+    """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made. None:
+    so in preset `standard`, unless a setting of cross-encoders is given."""
     cross_loss: configs.CrossLoss = "bce"
     """How a cross-encoder learns: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
     raw logit, which is then the score (Table 8: the student copies its teacher)."""
@@ -105,10 +137,10 @@ class TransEncoder(configs.RunConfig):
     (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: configs.LabelPolicy = "clip"
     """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
-    bi_labels: configs.BiLabels = "cosine"
+    bi_labels: configs.BiLabels | None = None
     """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
     that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no
-    paper's; `transencoder.token_scores`)."""
+    paper's; `transencoder.token_scores`). None: `tokens` in preset `standard`."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
@@ -148,24 +180,9 @@ class TransEncoder(configs.RunConfig):
         return replace(self, bi=replace(self.bi, max_length=text), cross=replace(self.cross, max_length=pair))
 
     @property
-    def most_rows(self) -> int | None:
-        """How many rows of each training text are drawn where no number is given; None: all."""
-        return _QUICK_ROWS if self.preset == "quick" else None
-
-    @property
-    def preset_in_words(self) -> str:
-        """What the preset leaves out, for plans; empty for the paper's settings."""
-        if self.preset == "quick":
-            return (
-                f"preset quick, for a first look: at most {_QUICK_ROWS:,} of the rows, one cycle, few epochs; it "
-                "leaves out the rest of the text and most of the training. preset standard has them"
-            )
-        if self.preset == "standard":
-            return (
-                "preset standard: two cycles on all of the text, without the paper's further ones, which add little; "
-                "preset quick takes some minutes"
-            )
-        return ""
+    def budget_seconds(self) -> float | None:
+        """The budget in seconds."""
+        return None if self.budget is None else configs.seconds_of(self.budget)
 
     def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
         """Return how a member's bi- or cross-encoders are trained."""
@@ -193,26 +210,50 @@ class TransEncoder(configs.RunConfig):
         is_binary = self.task_kind == "binary"
         cross = {"learning_rate": 2e-5, "batch_size": 32, "epochs": 3 if is_binary else 1, "max_length": 64}
         bi = {"learning_rate": 5e-5, "batch_size": 128, "epochs": 15 if is_binary else 10, "max_length": 32}
-        if self.preset == "quick":  # as the demo, whose 1,500 pairs they were chosen on
-            bi |= {"learning_rate": 2e-5, "batch_size": 64, "epochs": 2}
-            cross |= {"learning_rate": 1e-4, "epochs": 1}
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
-        cycles = self.cycles or _CYCLES.get(self.preset or "paper") or (5 if is_binary else 3)
+        own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
+        own |= {choice.setting: choice.value for choice in self.choices}
+        bi |= {name.removeprefix("bi."): own.pop(name) for name in [*own] if name.startswith("bi.")}
+        filled = configs.filled(self, own)
+        cycles = filled.cycles or 1
         if self.alternate_members and cycles < len(self.members):
             raise InputError(f"{cycles} cycles are too few for {len(self.members)} members in turn; give one for each")
         return replace(
-            self,
-            cycles=cycles,
+            filled,
             cross=self._fit(self.cross, cross | {"warmup_ratio": 0.1}),
             bi=self._fit(self.bi, bi | {"warmup_ratio": 0.0}),
         )
 
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What preset `standard` chooses of the settings that are left open; empty for the paper's."""
+        if self.preset != "standard":
+            return ()
+        chosen = _STANDARD if self._makes_no_cross else _STANDARD_WITH_CROSS
+        return tuple(choice for choice in chosen if self._is_open(choice.setting))
+
+    def _is_open(self, setting: str) -> bool:
+        form, _, name = setting.rpartition(".")
+        if setting == "max_length":
+            return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
+        return getattr(getattr(self, form) if form else self, name) is None
+
+    @property
+    def _makes_no_cross(self) -> bool:
+        """Whether no setting speaks of cross-encoders."""
+        asks = (
+            self.cross != configs.FitConfig(),
+            self.pretraining != configs.PretrainingConfig(),
+            any(member.cross_start is not None for member in self.members),
+        )
+        return not any(asks) if self.same_form is None else self.same_form
+
     def _fit(self, fit: configs.FitConfig, values: Mapping[str, Any]) -> configs.FitConfig:
         fit = configs.filled(fit, values)
-        if self.preset != "quick":
+        if self.preset != "standard":
             return fit
-        return replace(fit, checkpoint_steps=min(fit.checkpoint_steps, _QUICK_CHECKPOINT_STEPS))
+        return replace(fit, checkpoint_steps=min(fit.checkpoint_steps, _SHORT_CHECKPOINT_STEPS))
 
     def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""

@@ -295,7 +295,7 @@ class Change(NamedTuple):
     value: str
     default: str
     about: str
-    """The docstring of the field."""
+    """Why it was chosen for the user or, where the user gave it, the docstring of the field."""
 
 
 def changed_settings(result: Result) -> list[Change]:
@@ -304,7 +304,11 @@ def changed_settings(result: Result) -> list[Change]:
 
     config_class = METHODS.get(result["method"])
     values = {name: value for name, value in result["config"].items() if name != "pretraining" or name in result}
-    return [] if config_class is None else list(_changes(values, settings_of(config_class), ""))
+    if config_class is None:
+        return []
+    reasons = {each["setting"]: f"Chosen for you: {each['because']}." for each in result.get("choices", [])}
+    found = _changes(values, settings_of(config_class), "")
+    return [each._replace(about=reasons.get(each.name, each.about)) for each in found]
 
 
 def _changes(values: Mapping[str, Any], settings: Mapping[str, Setting], prefix: str) -> Iterator[Change]:

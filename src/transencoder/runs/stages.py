@@ -39,6 +39,7 @@ VERSIONS = {
     "TeacherLabels": 1,
     "TeacherScores": 5,
     "Texts": 1,
+    "Timing": 1,
     "Views": 3,
 }
 """The code version of every kind of stage: raised when a change of the code changes what such a stage computes."""

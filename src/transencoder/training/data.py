@@ -23,6 +23,8 @@ from transencoder.scripts import split_words
 from transencoder.training.gold import read_labelled_rows, read_scores, with_gold
 from transencoder.training.text import TrainingText, data_record, reading, source_name, where
 
+Limit = Callable[[Dataset], int | None]
+"""Training text to how many rows of it are drawn where the config does not say; None: all."""
 Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
 """Sentences, `text`, and documents, where they are paired with such, to pairs and how they were mined; None: they are
 only as many as would be."""
@@ -32,7 +34,9 @@ BAD_ROWS = "bad-rows.tsv"
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
 
 
-def read_pairs_data(config: TransEncoder, run_folder: Path | None, mine: Miner | None = None) -> Data:
+def read_pairs_data(
+    config: TransEncoder, run_folder: Path | None, mine: Miner | None = None, limit: Limit = lambda _: None
+) -> Data:
     """Read the data sets of a config that trains on pairs, and check them; mine the pairs where it has sentences.
 
     Raises:
@@ -42,11 +46,12 @@ def read_pairs_data(config: TransEncoder, run_folder: Path | None, mine: Miner |
     dev, tests = _labelled_sets(config)
     reader = _Reader(config, tests, run_folder)
     if config.pairs is None:
-        text = _mined(reader, config, mine)
+        text = _mined(reader, config, mine, limit)
     else:
-        text = _drawn_pairs(reader, config, config.pairs, "n_pairs")
+        text = _drawn(_pairs(reader, config, config.pairs), config, config.n_pairs, "n_pairs", limit)
     if config.extra_pairs is not None:
-        text = _together(text, _drawn_pairs(reader, config, config.extra_pairs, "n_extra_pairs", BAD_EXTRA_ROWS))
+        extra = _pairs(reader, config, config.extra_pairs, BAD_EXTRA_ROWS)
+        text = _together(text, _drawn(extra, config, config.n_extra_pairs, "n_extra_pairs"))
     gold: Gold | None = None
     if config.labelled is not None:
         labelled = reader.learnable(read_scores(config, reader.bad_rows(BAD_LABELLED)), config.n_labelled)
@@ -157,30 +162,29 @@ class _Reader:
             )
 
 
-def _drawn_pairs(
-    reader: _Reader, config: TransEncoder, source: str | Dataset, field: str, bad_rows: str = BAD_ROWS
+def _pairs(reader: _Reader, config: TransEncoder, source: str | Dataset, bad_rows: str = BAD_ROWS) -> TrainingText:
+    return reader.apart(reader.pairs(source, config.columns, bad_rows), reader.tests)
+
+
+def _drawn(
+    text: TrainingText, config: TransEncoder, n_rows: int | None, field: str, limit: Limit = lambda _: None
 ) -> TrainingText:
-    """Return the pairs of a source that are trained on, as many as a field of the config says."""
-    text = reader.apart(reader.pairs(source, config.columns, bad_rows), reader.tests)
-    return _drawn(text, config, getattr(config, field), field)
-
-
-def _drawn(text: TrainingText, config: TransEncoder, n_rows: int | None, field: str) -> TrainingText:
-    """Draw as many rows as a field says or, where it says none and there are more, as many as the preset has."""
-    if n_rows is None and config.most_rows is not None and config.most_rows < len(text.rows):
-        n_rows = config.most_rows
+    """Draw as many rows as a field says or, where it says none, at most as many as the limit."""
+    most = limit(text.rows)
+    if n_rows is None and most is not None and most < len(text.rows):
+        n_rows = most
     return text.drawn(n_rows, field, stage_seed(config.seed, field))
 
 
-def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None) -> TrainingText:
+def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None, limit: Limit) -> TrainingText:
     """Return the pairs that are mined from a config's sentences, or from these and its documents."""
     assert config.sentences is not None and mine is not None
     sentences = reader.apart(reader.texts(config.sentences, next(iter(config.columns), None)), reader.tests)
-    sentences = _drawn(sentences, config, config.n_sentences, "n_sentences")
+    sentences = _drawn(sentences, config, config.n_sentences, "n_sentences", limit)
     text, documents = sentences, None
     if config.documents is not None:
         documents = reader.texts(config.documents, config.document_column, BAD_DOCUMENTS)
-        documents = _drawn(reader.apart(documents, reader.tests), config, None, "documents")
+        documents = _drawn(reader.apart(documents, reader.tests), config, None, "documents", limit)
         text = text.noted(documents=documents.record, **_sums(sentences, documents))
     pairs, mined = mine(sentences.rows, None if documents is None else documents.rows)
     return text.replaced(pairs) if mined is None else text.replaced(pairs, mined=mined)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import Corpora, default_n_pairs, embed, mine_pairs
 from transencoder.models import warn_of_unused_prompts
 from transencoder.pairs import fingerprint
-from transencoder.records import MiningRecord, SelectionRecord
+from transencoder.records import ChoiceRecord, MiningRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner, Stage, made_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
+from transencoder.training.budget import Budget
 from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
@@ -65,6 +67,9 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
+        self.choices: list[ChoiceRecord] = [
+            {"setting": each.setting, "value": each.value, "because": each.because} for each in given.choices
+        ]
         for number, (member, both) in enumerate(zip(usable.members, folders, strict=True), 1):
             with _numbered(number, usable):
                 _check_lengths(member, *both, self.config)
@@ -73,16 +78,14 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
+        self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
-        if run_folder is not None and self.config.preset_in_words:
-            logger.info(self.config.preset_in_words)
+        mine = None if self.config.sentences is None else partial(self._mined, executor)
+        data = read_pairs_data(self.config, run_folder, mine, partial(self._limit, executor))
         if self.config.sentences is None:
-            data = read_pairs_data(self.config, run_folder, None)
             self._read_lengths(data.training)
-        else:
-            data = read_pairs_data(self.config, run_folder, lambda *texts: self._mined(executor, *texts))
         config = self.config
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
@@ -115,6 +118,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         sample = keep_sample(context, chain.models)
         context.make(neighbours(context, chain.start, chain.best["bi"]))
         details = _details(context, chain)
+        if self.choices:
+            details["choices"] = self.choices
         if context.data.dev is None and context.held_out is None:
             details["sample_agreement"] = sample.result.get("start_agreement", {})
         if ensemble is not None:
@@ -159,7 +164,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.append(_others(config))
         if isinstance(mining := stages.get(_MINING), Mining):
             lines.insert(0, mining.description)
-        return [*filter(None, [config.preset_in_words]), *lines]
+        lines += [f"{each['setting']} {each['value']}, because {each['because']}" for each in self.choices]
+        return lines
 
     def extra_cost(self, context: CycleContext, planner: Planner) -> Cost:
         """Return what the exported models, pairs and tokens take, and the comparison of neighbours."""
@@ -175,17 +181,37 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
         lengths = Lengths.of(self.members[0].bi.folder, *rows)
         limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
-        self.given, self.config = (lengths.settle(each, *limits) for each in (self.given, self.config))
+        self._settle(lambda config: lengths.settle(config, *limits))
+        self.cut = lengths.cut(self.config.bi.max_length)
+
+    def _settle(self, change: Callable[[TransEncoder], TransEncoder]) -> None:
+        """Change the config now that the text is known."""
+        self.given, self.config = change(self.given), change(self.config)
         self.members = tuple(
             replace(member, fits={form: self.config.fit_of(own, form) for form in member.fits})
             for member, own in zip(self.members, self.config.members, strict=True)
         )
-        self.cut = lengths.cut(self.config.bi.max_length)
 
-    def _most_mined(self, n_sentences: int) -> int | None:
-        """Return how many pairs the preset has mined; None: as many as usual."""
-        most = self.config.most_rows
-        return None if most is None else min(most, default_n_pairs(n_sentences))
+    def _limit(self, executor: Executor, rows: Dataset) -> int | None:
+        """Return how many rows of pairs or sentences the budget has time for; None: all."""
+        if self.budget is None:
+            return None
+        if not self.budget.pace:
+            self._read_lengths(rows)
+            self.budget.measure(executor, self.config, self.members, Rows(rows, fingerprint(rows)))
+        if self.config.sentences is not None:
+            return self.budget.most_texts
+        return self._fit_in(self.config.n_pairs or len(rows))
+
+    def _fit_in(self, n_pairs: int, n_texts: int = 0) -> int:
+        """Settle cycles, epochs and pairs by the budget, and return how many pairs that are."""
+        if self.budget is None:
+            return n_pairs
+        amount, choices = self.budget.fitted(self.config, n_pairs, n_texts)
+        settled = {each["setting"] for each in choices}
+        self.choices = [*(each for each in self.choices if each["setting"] not in settled), *choices]
+        self._settle(amount.settle)
+        return amount.n_pairs
 
     def _mined(
         self, executor: Executor, sentences: Dataset, documents: Dataset | None
@@ -193,11 +219,14 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         """Return pairs that are mined from sentences, and how; in a plan as many pairs, and none of them real."""
         texts = [each for each in (sentences, documents) if each is not None]
         self._read_lengths(*texts)
+        n_pairs = self.config.n_pairs
+        if self.budget is not None:
+            n_pairs = self._fit_in(n_pairs or default_n_pairs(len(sentences)), sum(map(len, texts)))
         stage = Mining(
             name=_MINING,
             texts=tuple(Rows(each, fingerprint(each)) for each in texts),
             model=self.members[0].bi,
-            n_pairs=self.config.n_pairs or self._most_mined(len(sentences)),
+            n_pairs=n_pairs,
             max_length=self.config.bi.max_length,
             precision=self.config.precision,
             seed=self.config.seed,

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -26,6 +25,7 @@ from transencoder.report.run_report import notebook_html
 from transencoder.report.verdict import verdict_of
 from transencoder.runs import Executor, Planner, Stage, warn_of_absent
 from transencoder.settings import check_values, method_name, nested_settings
+from transencoder.training.budget import operations_a_second
 from transencoder.training.encoder import EncoderPipeline
 from transencoder.training.executors import LocalExecutor, Workers, parts_of
 from transencoder.training.language_model import LanguageModelPipeline
@@ -98,7 +98,7 @@ class Trained:
     def _model(self, form: Any) -> Path:
         if form not in self.result["best"]:
             why = (
-                " (same_form); take its bi_encoder, or same_form false"
+                " (same_form); take its bi_encoder, or train with same_form false"
                 if self.result["config"].get("same_form")
                 else ""
             )
@@ -198,7 +198,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
         config=usable,
         lines=lines,
         stages={stage.name: stage for stage in planner.stages.values()},
-        seconds=cost.operations / _operations_a_second(usable),
+        seconds=cost.operations / operations_a_second(usable),
         disk_bytes=round(cost.disk_bytes + cost.scratch_bytes),
     )
 
@@ -224,11 +224,3 @@ def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
     config = config or TransEncoder(**{"preset": "standard", **settings})
     check_values(config)
     return config
-
-
-def _operations_a_second(config: RunConfig) -> float:
-    """Return roughly what a GPU, or the threads of a CPU, compute in a second; bf16 is fast where there is AMX."""
-    if str(config.device).startswith("cuda"):
-        return 1e14
-    is_fast = config.precision == "bf16" and torch.cpu._is_amx_tile_supported()
-    return torch.get_num_threads() * (1.25e11 if is_fast else 0.5e11)

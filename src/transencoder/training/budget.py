@@ -1,0 +1,252 @@
+"""As much training as fits into the time that a run is given: a few steps are timed, then passes and pairs follow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+
+from transencoder.configs import FitConfig, Form, Precision
+from transencoder.configs.run import RunConfig
+from transencoder.context import Model, Rows, Work, operations
+from transencoder.cycles import ContextMember
+from transencoder.encoders import load_bi, load_cross
+from transencoder.errors import InputError, plural
+from transencoder.fit import Session, TrainingData, fit
+from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.progress import duration
+from transencoder.records import ChoiceRecord
+from transencoder.runs import Cost, Executor, Stage, made_of, setting
+from transencoder.selection import LEAST_PAIRS
+
+logger = logging.getLogger(__name__)
+
+_FIRST_STEPS, _MORE_STEPS = 2, 8
+"""The first ones also load libraries and fill caches."""
+_RESERVE_SECONDS, _RESERVE_SHARE = 20.0, 0.07
+"""Of a budget, for what is no training: reading, mining, comparing, the report."""
+_EMBEDDING_SHARE = 0.2
+"""Of a budget, for the embeddings that pairs are mined by."""
+_SCORING = 1 / 3
+"""Of the time to train on a pair, what scoring it takes: there is no backward pass."""
+_EVALUATING = 0.05
+"""Of the time of a pass, what an evaluation takes: a tenth of the pairs is scored, with a view of each."""
+_FEWEST_EPOCHS = 2
+"""Passes are given up down to these; then pairs are."""
+
+Pace = Mapping[tuple[int, Form], float]
+"""Seconds to train on one pair, by member and form."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timing(Stage[Work]):
+    """The time that a member's bi- or cross-encoder takes to train on a pair here."""
+
+    rows: Rows = made_of()
+    """The training text."""
+    base: Model = made_of(reading=True)
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    precision: Precision
+    seed: int
+
+    def compute(self, work: Work) -> float:
+        """Train for a few steps, twice: what both have in common, such as the trainer's start, is not counted."""
+        few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
+        return max(more - few, 1e-9) / (_MORE_STEPS * (self.fit.batch_size or 1))
+
+    def write(self, work: Work, computed: float) -> dict[str, Any]:
+        """Return the seconds a pair."""
+        return {"seconds": computed}
+
+    def cost(self) -> Cost:
+        """Return the cost of the steps."""
+        n_steps = 2 * _FIRST_STEPS + _MORE_STEPS
+        return Cost(operations=operations(self.base.n_parameters, n_steps * (self.fit.batch_size or 1)))
+
+    def _trained_seconds(self, work: Work, n_steps: int) -> float:
+        kept = replace(self.fit, epochs=1, checkpoint_steps=10**6, warmup_ratio=self.fit.warmup_ratio or 0.0)
+        pairs = self._pairs(n_steps * (self.fit.batch_size or 1))
+        student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
+        session = Session(
+            folder=work.folder / "checkpoints" / str(n_steps),
+            seed=self.seed,
+            precision=self.precision,
+            cache=work.cache,
+        )
+        data = TrainingData(pairs=pairs, targets=np.full(len(pairs), 0.5, np.float32), prompts=self.base.prompts)
+        return fit(student, loss, data, None, kept, session).seconds
+
+    def _student(self, work: Work) -> Any:
+        where: dict[str, Any] = {"max_length": self.fit.max_length, "device": work.device}
+        if self.base.form == "cross":
+            return load_cross(self.base.folder, head="pooler", seed=self.seed, **where)
+        return load_bi(self.base.folder, pooling=self.base.pooling, prompts=self.base.prompts, **where)
+
+    def _pairs(self, n_pairs: int) -> Dataset:
+        """Return so many pairs of the text; where it has no pairs, of two texts that stand far from each other."""
+        data = self.rows.data
+        rows = np.random.default_rng(self.seed).integers(len(data), size=(2, n_pairs))
+        if "text" in data.column_names:
+            first, second = (data.select(each)["text"][:] for each in rows)
+            return Dataset.from_dict({"sentence1": first, "sentence2": second})
+        return data.select(rows[0]).select_columns(["sentence1", "sentence2"])
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is trained, and how long that takes."""
+
+    n_pairs: int
+    cycles: int
+    epochs: Mapping[Form, int]
+    seconds: float
+
+    def settle(self, config: TransEncoder) -> TransEncoder:
+        """Return the config with it."""
+        fits = {form: replace(getattr(config, form), epochs=n) for form, n in self.epochs.items()}
+        return replace(config, cycles=self.cycles, **fits)
+
+    def less_than(self, whole: Amount) -> dict[str, int]:
+        """Return the settings in which it is less than all that there is."""
+        settings = {"n_pairs": (self.n_pairs, whole.n_pairs), "cycles": (self.cycles, whole.cycles)}
+        settings |= {f"{form}.epochs": (self.epochs[form], whole.epochs[form]) for form in self.epochs}
+        return {name: own for name, (own, most) in settings.items() if own < most}
+
+
+@dataclass
+class Budget:
+    """The time that a run is given, and what fits into it."""
+
+    typed: TransEncoder
+    """The config as the user gave it: the numbers in it stay."""
+    n_workers: int
+    pace: Pace = field(default_factory=dict)
+    """Empty: not yet known."""
+
+    @property
+    def seconds(self) -> float:
+        """What there is for mining, labelling and training, of all workers together."""
+        given = self.typed.budget_seconds or 0.0
+        return self.n_workers * max(0.0, given * (1 - _RESERVE_SHARE) - _RESERVE_SECONDS)
+
+    def measure(self, executor: Executor, config: TransEncoder, members: Sequence[ContextMember], rows: Rows) -> None:
+        """Time every member's encoders; in a plan, where nothing is computed, estimate."""
+        forms: tuple[Form, ...] = ("bi",) if config.same_form else ("bi", "cross")
+        stages = {
+            (number, form): Timing(
+                name=f"{member.prefix}timing/{form}-encoder",
+                rows=rows,
+                base=member.bi if form == "bi" else member.cross,
+                fit=member.fits[form],
+                precision=config.precision,
+                seed=config.seed,
+            )
+            for number, member in enumerate(members)
+            for form in forms
+        }
+        records = executor.make([*stages.values()])
+        a_second = operations_a_second(config)
+        self.pace = {
+            which: record.result.get("seconds", operations(stage.base.n_parameters, 1) / a_second)
+            for (which, stage), record in zip(stages.items(), records, strict=True)
+        }
+
+    @property
+    def most_texts(self) -> int:
+        """How many texts can be embedded to mine pairs in the part of the budget that is for that."""
+        return max(2 * LEAST_PAIRS, int(_EMBEDDING_SHARE * self.seconds / self._seconds_a_text))
+
+    def fitted(self, config: TransEncoder, n_pairs: int, n_texts: int = 0) -> tuple[Amount, list[ChoiceRecord]]:
+        """Choose how much to train: all of it, else fewer cycles, then fewer passes, then fewer pairs.
+
+        Args:
+            config: With every field filled in.
+            n_pairs: Of all that there are, or that would be mined.
+            n_texts: That are embedded to mine them.
+
+        Returns:
+            What fits, and the settings in which it is less than all, with the reason.
+
+        Raises:
+            InputError: Not even a few hundred pairs fit.
+        """
+        seconds = self.seconds - n_texts * self._seconds_a_text
+        amounts = list(self._amounts(config, n_pairs))
+        whole, least = amounts[0], amounts[-1]
+        amount = next((each for each in amounts if each.seconds <= seconds), None)
+        if amount is None:
+            n_fitting = max(0, int(n_pairs * seconds / least.seconds))
+            fewest = n_pairs if self.typed.n_pairs is not None else min(n_pairs, LEAST_PAIRS)
+            if n_fitting < fewest:
+                raise self._too_little(fewest, least.seconds * fewest / n_pairs + n_texts * self._seconds_a_text)
+            amount = replace(least, n_pairs=n_fitting, seconds=least.seconds * n_fitting / n_pairs)
+        because = f"budget {self.typed.budget}: "
+        because += (
+            f"all {plural(n_pairs, 'pair')} in {plural(whole.cycles, 'cycle')} of {_epochs_in_words(whole)} would take "
+        )
+        because += f"about {duration(self._in_all(whole.seconds, n_texts))}"
+        less = amount.less_than(whole)
+        chosen = ", ".join(f"{name} {value:,}" for name, value in less.items()) or "all of it"
+        logger.info("%s; %s: about %s", because, chosen, duration(self._in_all(amount.seconds, n_texts)))
+        return amount, [{"setting": name, "value": value, "because": because} for name, value in less.items()]
+
+    def _amounts(self, full: TransEncoder, n_pairs: int) -> Iterator[Amount]:
+        """Yield how all pairs could be trained on, from the most to the least."""
+        most: dict[Form, int] = {"bi": full.bi.epochs or 1}
+        most |= {} if full.same_form else {"cross": full.cross.epochs or 1}
+        is_open = {"bi": self.typed.bi.epochs is None, "cross": self.typed.cross.epochs is None}
+        cycles = full.cycles or 1
+        least = (len(full.members) if full.alternate_members else 1) if self.typed.cycles is None else cycles
+        for n_cycles in range(cycles, least, -1):
+            yield self._amount(full, n_pairs, n_cycles, most)
+        for n_given_up in range(max(most.values())):
+            epochs = {
+                form: max(n - n_given_up, min(n, _FEWEST_EPOCHS)) if is_open[form] else n for form, n in most.items()
+            }
+            yield self._amount(full, n_pairs, least, epochs)
+
+    def _amount(self, full: TransEncoder, n_pairs: int, cycles: int, epochs: Mapping[Form, int]) -> Amount:
+        """Return what labelling and training take, of one member after the other."""
+        amount, seconds, n_orders = Amount(n_pairs, cycles, epochs, 0.0), 0.0, 2 if full.is_symmetric else 1
+        config = amount.settle(full)
+        n_cycles = cycles / len(full.members) if full.alternate_members else cycles
+        for (number, form), pace in self.pace.items():
+            member = config.members[number]
+            passes = float(config.fit_of(member, form).epochs or 1)
+            orders = n_orders if form == "cross" else 1
+            seconds += pace * n_pairs * n_cycles * (passes * (orders + _EVALUATING) + _SCORING)
+            if form == "cross":
+                seconds += pace * n_pairs * orders * config.pretraining_of(member).epochs
+        return replace(amount, seconds=seconds)
+
+    @property
+    def _seconds_a_text(self) -> float:
+        return self.pace[0, "bi"] * _SCORING / 2
+
+    def _in_all(self, seconds: float, n_texts: int) -> float:
+        """Return what a run takes by the clock, of which this is labelling and training."""
+        return (seconds + n_texts * self._seconds_a_text) / self.n_workers / (1 - _RESERVE_SHARE) + _RESERVE_SECONDS
+
+    def _too_little(self, n_pairs: int, seconds: float) -> InputError:
+        return InputError(
+            f"budget is {self.typed.budget}, and {plural(n_pairs, 'pair')}, the least, take about "
+            f"{duration(self._in_all(seconds, 0))} on this machine; give at least that, or a smaller base model"
+        )
+
+
+def _epochs_in_words(amount: Amount) -> str:
+    return " and ".join(f"{plural(n, 'epoch')} ({form})" for form, n in amount.epochs.items())
+
+
+def operations_a_second(config: RunConfig) -> float:
+    """Return roughly what a GPU, or the threads of a CPU, compute in a second; bf16 is fast where there is AMX."""
+    if str(config.device).startswith("cuda"):
+        return 1e14
+    is_fast = config.precision == "bf16" and torch.cpu._is_amx_tile_supported()
+    return torch.get_num_threads() * (1.25e11 if is_fast else 0.5e11)

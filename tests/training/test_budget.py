@@ -1,0 +1,142 @@
+"""`budget`: what fits into a given time, by the pace that was measured, and that a run keeps to what it chose."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from transencoder import FitConfig, Member, train
+from transencoder.errors import InputError
+from transencoder.training import budget, plan
+from transencoder.training.budget import Budget
+
+PACE = 0.01
+"""Seconds that each form takes to train on a pair."""
+
+
+@pytest.fixture
+def given(tiny_method):
+    """600 seconds, of which 20 and 7 % are for other things, leave 538."""
+
+    def make(**changes):
+        fields = {"budget": "10m", "bi": FitConfig(), "cross": FitConfig(), "cycles": None}
+        return tiny_method(**fields | changes)
+
+    return make
+
+
+def fitted(config, n_pairs, n_texts=0, n_workers=1):
+    full = config.prepared(10**6)
+    forms = ["bi"] if full.same_form else ["bi", "cross"]
+    pace = {(number, form): PACE for number in range(len(full.members)) for form in forms}
+    return Budget(config, n_workers, pace).fitted(full, n_pairs, n_texts)
+
+
+def seconds_of(amount, n_forms=2):
+    """Say again what labelling and training take: every epoch with an evaluation, every cycle with its labels."""
+    passes = sum(amount.epochs.values()) * 1.05 + n_forms / 3
+    return amount.cycles * amount.n_pairs * PACE * passes
+
+
+def test_all_of_it_is_trained_where_the_time_is_enough(given):
+    amount, choices = fitted(given(), 1000)
+    assert (amount.n_pairs, amount.cycles, amount.epochs) == (1000, 3, {"bi": 10, "cross": 1})
+    assert amount.seconds == pytest.approx(seconds_of(amount)) and choices == []
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "expected"),
+    [
+        (2000, (2000, 2, {"bi": 10, "cross": 1})),
+        (4000, (4000, 1, {"bi": 10, "cross": 1})),
+        (8000, (8000, 1, {"bi": 4, "cross": 1})),
+    ],
+)
+def test_cycles_go_first_and_epochs_next(given, n_pairs, expected):
+    amount, choices = fitted(given(), n_pairs)
+    assert (amount.n_pairs, amount.cycles, amount.epochs) == expected
+    assert seconds_of(amount) == pytest.approx(amount.seconds) and amount.seconds < 538
+    assert "cycles" in {each["setting"] for each in choices}
+    assert all("budget 10m: all" in each["because"] for each in choices)
+
+
+def test_pairs_go_last(given):
+    amount, choices = fitted(given(), 100_000)
+    assert amount.epochs == {"bi": 2, "cross": 1} and 13_000 < amount.n_pairs < 15_000
+    assert amount.seconds == pytest.approx(seconds_of(amount), rel=1e-3) and 537 < amount.seconds <= 538
+    assert {each["setting"]: each["value"] for each in choices} == {
+        "n_pairs": amount.n_pairs,
+        "cycles": 1,
+        "bi.epochs": 2,
+    }
+
+
+def test_numbers_that_the_user_gave_stay(given):
+    amount, choices = fitted(given(cycles=3, bi=FitConfig(epochs=5)), 100_000)
+    assert (amount.cycles, amount.epochs["bi"]) == (3, 5)
+    assert [each["setting"] for each in choices] == ["n_pairs"]
+    with pytest.raises(InputError, match=r"budget is 10m, and 100,000 pairs, the least, take about 1\.\d h"):
+        fitted(given(n_pairs=100_000), 100_000)
+
+
+def test_members_share_the_time_and_workers_multiply_it(given, tiny_bi_encoder):
+    two = given(members=(Member(start=tiny_bi_encoder), Member(start=tiny_bi_encoder)))
+    alone, both = fitted(given(), 100_000)[0], fitted(two, 100_000)[0]
+    assert both.n_pairs == pytest.approx(alone.n_pairs / 2, abs=1)
+    assert fitted(two, 100_000, n_workers=2)[0].n_pairs == pytest.approx(alone.n_pairs, abs=1)
+
+
+def test_embedding_the_texts_takes_its_part(given):
+    alone, mined = fitted(given(), 100_000)[0], fitted(given(), 100_000, n_texts=60_000)[0]
+    assert mined.n_pairs == pytest.approx(alone.n_pairs * (1 - 60_000 * PACE / 6 / 538), abs=1)
+
+
+def test_too_little_time_is_refused_with_what_is_needed(given):
+    with pytest.raises(InputError, match=r"budget is 30s, and 500 pairs, the least, take about 4\d\.\d s"):
+        fitted(given(budget="30s"), 100_000)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Every encoder takes a second for a pair."""
+    monkeypatch.setattr(budget.Timing, "compute", lambda *_: 1.0)
+    monkeypatch.setattr(budget, "LEAST_PAIRS", 20)
+
+
+def test_a_run_takes_what_fits_and_takes_the_same_again(given, slow, monkeypatch, caplog):
+    config = given(budget="3m", preset="standard")
+    with caplog.at_level(logging.INFO):
+        trained = train(config)
+    result = trained.result
+    assert result["data"]["pairs"]["rows"] == int((180 * 0.93 - 20) / (2 * 1.05 + 1 / 3)) == 60
+    assert result["config"]["bi"]["epochs"] == 2
+    settings = {each["setting"]: each["because"] for each in result["choices"]}
+    assert {"n_pairs", "bi.epochs", "same_form"} <= set(settings) and "would take about" in settings["bi.epochs"]
+    assert "n_pairs" in caplog.text and "about" in caplog.text
+    monkeypatch.setattr(budget.Timing, "compute", lambda *_: 0.001)  # a quicker machine later
+    again = train(config)
+    assert again.result["data"] == result["data"]
+    assert all(stage["reused"] for stage in again.result["stages"])
+
+
+def test_a_run_from_sentences_embeds_mines_and_trains_within_it(given, slow, tmp_path, tiny_pairs):
+    texts = [*tiny_pairs["sentence1"], *tiny_pairs["sentence2"]]
+    config = given(budget="5m", preset="standard", pairs=None, sentences=texts)
+    result = train(config).result
+    record = result["data"]["pairs"]
+    assert record["mined"]["sentences"]["rows"] < len(texts) and record["rows"] < 100
+
+
+def test_time_is_measured_by_training(given):
+    trained = train(given(preset="standard", budget="1h"))
+    (record,) = (Path(trained.folder) / "stages").glob("timing*")
+    assert trained.result["stages"][0]["name"] == "timing/bi-encoder" and record.is_dir()
+    assert not [each for each in trained.result["choices"] if "budget" in each["because"]]
+
+
+def test_a_plan_measures_nothing_and_estimates(given, monkeypatch):
+    monkeypatch.setattr(budget.Timing, "compute", lambda *_: pytest.fail("a plan trained"))
+    monkeypatch.setattr(budget, "operations_a_second", lambda _: 1e5)
+    found = plan(replace(given(), budget="20h"))
+    assert any("because budget 20h: all 96 pairs" in line for line in found.lines)
