@@ -98,6 +98,9 @@ def test_without_labels_a_run_is_seen_to_have_failed_and_never_to_have_succeeded
     assert verdict.startswith("Keep the base model: nothing was measured") and "rank 87.00 against 91.00" in verdict
     bare_result["criteria"]["bi"] = {"self_retrieval": 92.0}
     assert verdict_of(bare_result).startswith(unknown)
+    del bare_result["best"]["cross"]
+    alone = unknown.replace("these models are", "the bi-encoder is")
+    assert verdict_of(bare_result).startswith(alone)
 
 
 @pytest.mark.parametrize("agreement", [23.0, None])

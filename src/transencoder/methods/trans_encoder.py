@@ -28,12 +28,14 @@ class Choice:
     because: str
 
 
-_LENGTH = Choice("max_length", "auto", "32 tokens, the paper's, cost 3.0 points on one of ten domains, whose texts are longer")
+_LENGTH = Choice(
+    "max_length", "auto", "32 tokens, the paper's, cost 3.0 points on one of ten domains, whose texts are longer"
+)
 _STANDARD = (
     Choice(
         "same_form",
         True,
-        "a few thousand pairs do not teach a cross-encoder: it was 17 points and more below its base model, and so were "
+        "a few thousand pairs do not teach a cross-encoder: it was 17 points or more below its base model, as were "
         "bi-encoders that learned from it",
     ),
     Choice("cycles", 1, "two further cycles added 0.6 points and took three times as long"),

@@ -55,6 +55,7 @@ def verdict_of(result: Result) -> str:
     compared = {form: found[0] for form in results.forms_of(result) if (found := comparisons(result, form))}
     retrieval = retrieval_of(result)
     values = {
+        "forms": results.forms_of(result),
         "compared": compared,
         "better": [form for form, each in compared.items() if each.finding == "better"],
         "open_forms": [form for form, each in compared.items() if each.finding == "open"],
