@@ -1,5 +1,7 @@
 """The order of stages, what each starts from and learns; the fit itself is replaced where it does not matter."""
 
+import logging
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +22,7 @@ from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
 from transencoder.token_scores import TokenScorer
+from transencoder.training import plan
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=4, checkpoint_steps=4)
 
@@ -415,3 +418,15 @@ def test_patience_with_several_members(scripted, alternate, n_cycles):
     devs = [(5, 5), (4, 4), (4, 4), (9, 9)] if alternate else [(5, 5), (6, 6), (6, 6), (9, 9)]
     context, _ = scripted(devs, 1, n_members=2, alternate=alternate, handicap=0 if alternate else 4)
     assert len(distil(context, 4)) == n_cycles
+
+
+@pytest.mark.parametrize(("changes", "is_told"), [({}, True), ({"same_form": True}, False)])
+def test_the_model_that_a_card_names_is_told_of_where_a_cross_encoder_could_start_from_it(
+    changes, is_told, tiny_method, tiny_bi_encoder, tmp_path, caplog
+):
+    shutil.copytree(tiny_bi_encoder, tmp_path / "named")
+    (tmp_path / "named" / "README.md").write_text("---\nbase_model: google-bert/bert-base-uncased\n---\n# Model\n")
+    with caplog.at_level(logging.INFO, "transencoder"):
+        plan(tiny_method(members=(Member(start=str(tmp_path / "named")),), **changes))
+        plan(tiny_method(members=(Member(start=tiny_bi_encoder),)))
+    assert caplog.text.count("--cross-start google-bert/bert-base-uncased") == is_told

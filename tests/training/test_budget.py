@@ -110,7 +110,7 @@ def test_a_run_takes_what_fits_and_takes_the_same_again(given, slow, monkeypatch
         trained = train(config)
     result = trained.result
     assert result["data"]["pairs"]["rows"] == int((180 * 0.93 - 20) / (2 * 1.05 + 1 / 3)) == 60
-    assert result["config"]["bi"]["epochs"] == 2
+    assert (result["config"]["bi"]["epochs"], result["config"]["n_pairs"]) == (2, 60)
     settings = {each["setting"]: each["because"] for each in result["choices"]}
     assert {"n_pairs", "bi.epochs", "same_form"} <= set(settings) and "would take about" in settings["bi.epochs"]
     assert "n_pairs" in caplog.text and "about" in caplog.text

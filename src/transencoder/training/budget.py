@@ -44,81 +44,6 @@ Pace = Mapping[tuple[int, Form], float]
 """Seconds to train on one pair, by member and form."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Timing(Stage[Work]):
-    """The time that a member's bi- or cross-encoder takes to train on a pair here."""
-
-    rows: Rows = made_of()
-    """The training text."""
-    base: Model = made_of(reading=True)
-    fit: FitConfig = setting(lambda fit: fit.outcome)
-    precision: Precision
-    seed: int
-
-    def compute(self, work: Work) -> float:
-        """Train for a few steps, twice: what both have in common, such as the trainer's start, is not counted."""
-        few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
-        return max(more - few, 1e-9) / (_MORE_STEPS * (self.fit.batch_size or 1))
-
-    def write(self, work: Work, computed: float) -> dict[str, Any]:
-        """Return the seconds a pair."""
-        return {"seconds": computed}
-
-    def cost(self) -> Cost:
-        """Return the cost of the steps."""
-        n_steps = 2 * _FIRST_STEPS + _MORE_STEPS
-        return Cost(operations=operations(self.base.n_parameters, n_steps * (self.fit.batch_size or 1)))
-
-    def _trained_seconds(self, work: Work, n_steps: int) -> float:
-        kept = replace(self.fit, epochs=1, checkpoint_steps=10**6, warmup_ratio=self.fit.warmup_ratio or 0.0)
-        pairs = self._pairs(n_steps * (self.fit.batch_size or 1))
-        student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
-        session = Session(
-            folder=work.folder / "checkpoints" / str(n_steps),
-            seed=self.seed,
-            precision=self.precision,
-            cache=work.cache,
-        )
-        data = TrainingData(pairs=pairs, targets=np.full(len(pairs), 0.5, np.float32), prompts=self.base.prompts)
-        return fit(student, loss, data, None, kept, session).seconds
-
-    def _student(self, work: Work) -> Any:
-        where: dict[str, Any] = {"max_length": self.fit.max_length, "device": work.device}
-        if self.base.form == "cross":
-            return load_cross(self.base.folder, head="pooler", seed=self.seed, **where)
-        return load_bi(self.base.folder, pooling=self.base.pooling, prompts=self.base.prompts, **where)
-
-    def _pairs(self, n_pairs: int) -> Dataset:
-        """Return so many pairs of the text; where it has no pairs, of two texts that stand far from each other."""
-        data = self.rows.data
-        rows = np.random.default_rng(self.seed).integers(len(data), size=(2, n_pairs))
-        if "text" in data.column_names:
-            first, second = (data.select(each)["text"][:] for each in rows)
-            return Dataset.from_dict({"sentence1": first, "sentence2": second})
-        return data.select(rows[0]).select_columns(["sentence1", "sentence2"])
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much is trained, and how long that takes."""
-
-    n_pairs: int
-    cycles: int
-    epochs: Mapping[Form, int]
-    seconds: float
-
-    def settle(self, config: TransEncoder) -> TransEncoder:
-        """Return the config with it."""
-        fits = {form: replace(getattr(config, form), epochs=n) for form, n in self.epochs.items()}
-        return replace(config, cycles=self.cycles, **fits)
-
-    def less_than(self, whole: Amount) -> dict[str, int]:
-        """Return the settings in which it is less than all that there is."""
-        settings = {"n_pairs": (self.n_pairs, whole.n_pairs), "cycles": (self.cycles, whole.cycles)}
-        settings |= {f"{form}.epochs": (self.epochs[form], whole.epochs[form]) for form in self.epochs}
-        return {name: own for name, (own, most) in settings.items() if own < most}
-
-
 @dataclass
 class Budget:
     """The time that a run is given, and what fits into it."""
@@ -240,6 +165,27 @@ class Budget:
         )
 
 
+@dataclass(frozen=True)
+class Amount:
+    """How much is trained, and how long that takes."""
+
+    n_pairs: int
+    cycles: int
+    epochs: Mapping[Form, int]
+    seconds: float
+
+    def settle(self, config: TransEncoder) -> TransEncoder:
+        """Return the config with it."""
+        fits: dict[str, Any] = {form: replace(getattr(config, form), epochs=n) for form, n in self.epochs.items()}
+        return replace(config, cycles=self.cycles, **fits)
+
+    def less_than(self, whole: Amount) -> dict[str, int]:
+        """Return the settings in which it is less than all that there is."""
+        settings = {"n_pairs": (self.n_pairs, whole.n_pairs), "cycles": (self.cycles, whole.cycles)}
+        settings |= {f"{form}.epochs": (self.epochs[form], whole.epochs[form]) for form in self.epochs}
+        return {name: own for name, (own, most) in settings.items() if own < most}
+
+
 def _epochs_in_words(amount: Amount) -> str:
     return " and ".join(f"{plural(n, 'epoch')} ({form})" for form, n in amount.epochs.items())
 
@@ -250,3 +196,60 @@ def operations_a_second(config: RunConfig) -> float:
         return 1e14
     is_fast = config.precision == "bf16" and torch.cpu._is_amx_tile_supported()
     return torch.get_num_threads() * (1.25e11 if is_fast else 0.5e11)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Timing(Stage[Work]):
+    """The time that a member's bi- or cross-encoder takes to train on a pair here."""
+
+    rows: Rows = made_of()
+    """The training text."""
+    base: Model = made_of(reading=True)
+    fit: FitConfig = setting(lambda fit: fit.outcome)
+    precision: Precision
+    seed: int
+
+    def compute(self, work: Work) -> float:
+        """Train for a few steps, twice: what both have in common, such as the trainer's start, is not counted."""
+        few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
+        return max(more - few, 1e-9) / (_MORE_STEPS * self._batch)
+
+    def write(self, work: Work, computed: float) -> dict[str, Any]:
+        """Return the seconds a pair."""
+        return {"seconds": computed}
+
+    def cost(self) -> Cost:
+        """Return the cost of the steps."""
+        n_steps = 2 * _FIRST_STEPS + _MORE_STEPS
+        return Cost(operations=operations(self.base.n_parameters, n_steps * self._batch))
+
+    @property
+    def _batch(self) -> int:
+        return self.fit.batch_size or 1
+
+    def _trained_seconds(self, work: Work, n_steps: int) -> float:
+        pairs, once = self._pairs(n_steps * self._batch), replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1)
+        student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
+        session = Session(
+            folder=work.folder / "checkpoints" / str(n_steps),
+            seed=self.seed,
+            precision=self.precision,
+            cache=work.cache,
+        )
+        data = TrainingData(pairs=pairs, targets=np.full(len(pairs), 0.5, np.float32), prompts=self.base.prompts)
+        return fit(student, loss, data, None, once, session).seconds
+
+    def _student(self, work: Work) -> Any:
+        where: dict[str, Any] = {"max_length": self.fit.max_length, "device": work.device}
+        if self.base.form == "cross":
+            return load_cross(self.base.folder, head="pooler", seed=self.seed, **where)
+        return load_bi(self.base.folder, pooling=self.base.pooling, prompts=self.base.prompts, **where)
+
+    def _pairs(self, n_pairs: int) -> Dataset:
+        """Return so many pairs of the text; where it has no pairs, of two texts that stand far from each other."""
+        data = self.rows.data
+        rows = np.random.default_rng(self.seed).integers(len(data), size=(2, n_pairs))
+        if "text" in data.column_names:
+            first, second = (data.select(each)["text"][:] for each in rows)
+            return Dataset.from_dict({"sentence1": first, "sentence2": second})
+        return data.select(rows[0]).select_columns(["sentence1", "sentence2"])

@@ -76,6 +76,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
         self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
+        _tell_of_pretrained(self.config, self.members)
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
@@ -211,6 +212,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         settled = {each["setting"] for each in choices}
         self.choices = [*(each for each in self.choices if each["setting"] not in settled), *choices]
         self._settle(amount.settle)
+        if "n_pairs" in settled:
+            self._settle(lambda config: replace(config, n_pairs=amount.n_pairs))
         return amount.n_pairs
 
     def _mined(
@@ -329,6 +332,19 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
         weight=member.weight,
         policy=member.policy or config.label_policy,
     )
+
+
+def _tell_of_pretrained(config: TransEncoder, members: Iterable[ContextMember]) -> None:
+    """Say what a base model was made from, where its card names that and the cross-encoder could start from it."""
+    for own, member in zip(config.members, members, strict=True):
+        named = member.bi.card.get("base_model")
+        if own.cross_start is None and not config.same_form and isinstance(named, str):
+            logger.info(
+                "the cross-encoder starts from %s too; --cross-start %s, which its card names as its base model, would "
+                "be the paper's way",
+                own.start,
+                named,
+            )
 
 
 def _shortest(models: Iterable[Model]) -> int | None:
