@@ -10,7 +10,7 @@ from datasets import Dataset
 from transencoder import FitConfig, Member, mine, train
 from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
-from transencoder.training import pairs as mined_module
+from transencoder.training import mined as mined_module
 from transencoder.training import plan
 from transencoder.training.data import read_pairs_data
 

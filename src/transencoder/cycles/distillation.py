@@ -176,7 +176,8 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "prompts": member.bi.prompts,
     }
     if form == "bi":
-        return BiStudent(**shared, base=member.bi, pretrained=None, loss=config.bi_loss)
+        weight = member.weight_tokens
+        return BiStudent(**shared, base=member.bi, pretrained=None, loss=config.bi_loss, weight_tokens=weight)
     return CrossStudent(
         **shared,
         base=member.cross,

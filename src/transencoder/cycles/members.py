@@ -35,6 +35,8 @@ class ContextMember:
     """Share in labels and ensembles, above 0; they are normalised."""
     policy: LabelPolicy = "clip"
     """How its scores become targets."""
+    weight_tokens: bool = False
+    """Whether its bi-encoders are kept with weighted tokens."""
     pretrained: StageRecord | None = None
     """The stage that made the encoder of the cross-encoders' base model from `cross`, where there is one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import WordWeights
 from transformers import AutoModel
 
 from transencoder import losses
@@ -26,7 +28,15 @@ from transencoder.context import (
     metrics_of,
     operations,
 )
-from transencoder.encoders import as_logits, load_bi, load_cross, transplant
+from transencoder.encoders import (
+    add_weights,
+    as_logits,
+    load_bi,
+    load_cross,
+    token_weights,
+    transplant,
+    weighted,
+)
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine, score_on_ranks
 from transencoder.models import OWN_PROMPTS, Prompts
@@ -246,15 +256,20 @@ class Student(Training):
             references = {name: [each[self.held_out.rows] for each in them] for name, them in references.items()}
 
         def metrics(model: Encoder) -> dict[str, float]:
-            scorer = self._scorer(work, model)
-            found = metrics_of(scorer, self.dev, self.analysis)
-            if self.held_out is None:
-                return found
-            criteria = self.held_out.criteria(scorer, references)
+            with self._as_kept(work, model):
+                scorer = self._scorer(work, model)
+                found = metrics_of(scorer, self.dev, self.analysis)
+                if self.held_out is None:
+                    return found
+                criteria = self.held_out.criteria(scorer, references)
             chosen = {} if self.dev is not None else {"dev": criteria[str(self.chosen_by)]}
             return chosen | found | {f"criterion_{name}": value for name, value in criteria.items()}
 
         return metrics
+
+    def _as_kept(self, work: Work, model: Any) -> AbstractContextManager[None]:
+        """Give a model for a while what it is kept with."""
+        return nullcontext()
 
     def _scorer(self, work: Work, model: Encoder) -> Scorer:
         return work.scorer(model, self.precision, prompts=self.prompts)
@@ -280,6 +295,22 @@ class BiStudent(Student):
 
     base: Model = made_of(reading=True)
     loss: BiLoss = setting(default="mse")
+    weight_tokens: bool = setting(default=False)
+    """Whether it is kept with weighted tokens; it learns without."""
+
+    def compute(self, work: Work) -> tuple[Encoder, Fitted]:
+        """Train, and weight the tokens."""
+        student, fitted = super().compute(work)
+        if self.weight_tokens:
+            assert isinstance(student, SentenceTransformer), "it is a bi-encoder"
+            add_weights(student, self._weights(work, student))
+        return student, fitted
+
+    def _as_kept(self, work: Work, model: SentenceTransformer) -> AbstractContextManager[None]:
+        return weighted(model, self._weights(work, model)) if self.weight_tokens else nullcontext()
+
+    def _weights(self, work: Work, model: SentenceTransformer) -> WordWeights:
+        return token_weights(model, self.pairs.data.select_columns(["sentence1", "sentence2"]), work.cache)
 
     def _initialised(self, work: Work, seed: int) -> SentenceTransformer:
         return load_bi(

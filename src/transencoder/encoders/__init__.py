@@ -9,6 +9,7 @@ from transencoder.encoders.files import fetch as fetch
 from transencoder.encoders.files import is_classifier as is_classifier
 from transencoder.encoders.files import is_cross as is_cross
 from transencoder.encoders.files import weights_fingerprint as weights_fingerprint
+from transencoder.encoders.files import weights_tokens as weights_tokens
 from transencoder.encoders.files import write_checksums as write_checksums
 from transencoder.encoders.loading import as_logits as as_logits
 from transencoder.encoders.loading import backbone as backbone
@@ -34,4 +35,8 @@ from transencoder.encoders.small import fresh_masked as fresh_masked
 from transencoder.encoders.small import fresh_tokenizer as fresh_tokenizer
 from transencoder.encoders.small import prune_vocabulary as prune_vocabulary
 from transencoder.encoders.small import truncate as truncate
+from transencoder.encoders.weighting import add_weights as add_weights
+from transencoder.encoders.weighting import has_mean_pooling as has_mean_pooling
+from transencoder.encoders.weighting import token_weights as token_weights
 from transencoder.encoders.weighting import weight_tokens as weight_tokens
+from transencoder.encoders.weighting import weighted as weighted

@@ -1,5 +1,7 @@
 """Bi-encoders whose pooling weights each token by how rare it is: a better base model where no labels trained it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -39,14 +41,13 @@ def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
     if weights_tokens(folder):
         raise InputError(f"{folder} weights its tokens already; give the model that it was made of")
     model = load_bi(folder, device="cpu")
-    position = _mean_pooling(model, folder)
-    rows = sentences.select_columns(["text"]).rename_column("text", "sentence1")
-    tokens = TokenCache().sentences(model, rows, default_prompt(model)).tokens
-    if len(tokens) < 2:
+    if not has_mean_pooling(model):
         raise InputError(
-            "all sentences are the same, or there are none: no token is rarer than another; give more text"
+            f"{folder} has no mean pooling, whose tokens could be weighted; give a model that has (train it with "
+            "--pooling mean)"
         )
-    model.insert(position, _weights(model, tokens))
+    rows = sentences.select_columns(["text"]).rename_column("text", "sentence1")
+    add_weights(model, token_weights(model, rows, TokenCache()))
     try:
         with whole_folder(output) as made:
             save(model, made)
@@ -54,15 +55,53 @@ def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
         raise InputError(f"{output} cannot be written ({error.strerror}); give another output") from error
 
 
-def _mean_pooling(model: SentenceTransformer, folder: Path) -> int:
+def has_mean_pooling(model: SentenceTransformer) -> bool:
+    """Tell whether a bi-encoder averages its tokens, which can then be weighted."""
+    return _pooling_of(model) is not None
+
+
+def token_weights(model: SentenceTransformer, texts: Dataset, cache: TokenCache) -> WordWeights:
+    """Return the weights of a model's tokens: the root of their inverse document frequency.
+
+    Args:
+        model: A bi-encoder with mean pooling.
+        texts: Rows with `sentence1`, or pairs, whose distinct texts are the documents.
+        cache: Keeps their tokens.
+
+    Raises:
+        InputError: All texts are the same.
+    """
+    tokens = cache.sentences(model, texts, default_prompt(model)).tokens
+    if len(tokens) < 2:
+        raise InputError(
+            "all sentences are the same, or there are none: no token is rarer than another; give more text"
+        )
+    return _weights(model, tokens).to(model.device).requires_grad_(False)
+
+
+def add_weights(model: SentenceTransformer, weights: WordWeights) -> None:
+    """Put weights before a bi-encoder's mean pooling."""
+    position = _pooling_of(model)
+    assert position is not None, "only a mean can be weighted"
+    model.insert(position, weights)
+
+
+@contextmanager
+def weighted(model: SentenceTransformer, weights: WordWeights) -> Iterator[None]:
+    """Weight a bi-encoder's tokens for a while."""
+    add_weights(model, weights)
+    try:
+        yield
+    finally:
+        del model[next(i for i, module in enumerate(model) if module is weights)]
+
+
+def _pooling_of(model: SentenceTransformer) -> int | None:
     """Return which of a model's modules is its mean pooling."""
     for position, module in enumerate(model):
         if isinstance(module, Pooling) and module.pooling_mode == "mean":
             return position
-    raise InputError(
-        f"{folder} has no mean pooling, whose tokens could be weighted; give a model that has (train it with --pooling "
-        "mean)"
-    )
+    return None
 
 
 def _weights(model: SentenceTransformer, tokens: Tokens) -> WordWeights:

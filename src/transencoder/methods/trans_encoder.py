@@ -49,6 +49,7 @@ _STANDARD = (
     Choice("bi.batch_size", 64, "as on the ten domains"),
     Choice("bi.epochs", 4, "as on the ten domains"),
 )
+WEIGHTED_BECAUSE = "the base model looks as if no labels had trained it: its embeddings lie close together. TODO"
 _STANDARD_WITH_CROSS = (Choice("cycles", 2, "later cycles add no more than another seed does"), _LENGTH)
 """As the paper has it, but for these."""
 
@@ -143,6 +144,9 @@ class TransEncoder(configs.RunConfig):
     """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
     that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no
     paper's; `transencoder.token_scores`). None: `tokens` in preset `standard`."""
+    weight_tokens: bool | None = None
+    """Keep bi-encoders of mean pooling with each token weighted by how rare it is in the pairs, as `transencoder
+    weight` does (no paper's). None: so in preset `standard` where the base model looks as if no labels trained it."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
@@ -216,6 +220,7 @@ class TransEncoder(configs.RunConfig):
             bi["batch_size"] = 64
         own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
         own |= {choice.setting: choice.value for choice in self.choices}
+        own |= {} if self.preset == "standard" else {"weight_tokens": False}
         bi |= {name.removeprefix("bi."): own.pop(name) for name in [*own] if name.startswith("bi.")}
         filled = configs.filled(self, own)
         cycles = filled.cycles or 1

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
 
-from transencoder import distributed
-from transencoder.configs import Criterion, Form, Member, Precision
-from transencoder.context import Data, Model, Rows, Work, base_model, operations
-from transencoder.cycles import ContextMember, CycleContext, distil, warn_of_weak_bases, with_pretraining
+from transencoder.configs import Criterion, Form, Member
+from transencoder.context import Data, Model, Rows
+from transencoder.cycles import (
+    CycleContext,
+    base_criteria,
+    distil,
+    warn_of_weak_bases,
+    with_pretraining,
+)
 from transencoder.cycles.stages import Student
-from transencoder.encoders import check_length, count_parameters, fetch
+from transencoder.encoders import (
+    count_parameters,
+)
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
-from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.mining import Corpora, default_n_pairs, embed, mine_pairs
-from transencoder.models import warn_of_unused_prompts
+from transencoder.methods.trans_encoder import WEIGHTED_BECAUSE, TransEncoder
+from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
 from transencoder.records import ChoiceRecord, MiningRecord, SelectionRecord
-from transencoder.runs import Cost, Executor, Planner, Stage, made_of
-from transencoder.scorers import BiScorer
+from transencoder.results import looks_unlabelled
+from transencoder.runs import Cost, Executor, Planner
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
 from transencoder.training.budget import Budget
 from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
+from transencoder.training.members import can_be_weighted, fetch_bases, members_of
+from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
@@ -46,9 +52,6 @@ _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outsi
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
 _SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encoder learns from it."
 
-_SENTENCE_BYTES = 2000
-"""Of a sentence that pairs are mined from, while they are: its embedding and tokens."""
-
 
 class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
     """A run of Trans-Encoder.
@@ -60,23 +63,15 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def __init__(self, config: TransEncoder) -> None:
         given, usable = placed(config)
-        folders = []
-        for number, member in enumerate(usable.members, 1):
-            with _numbered(number, usable):
-                folders.append(_fetched(member, usable))
-            warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
+        folders = fetch_bases(usable)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
         self.choices: list[ChoiceRecord] = [
             {"setting": each.setting, "value": each.value, "because": each.because} for each in given.choices
         ]
-        for number, (member, both) in enumerate(zip(usable.members, folders, strict=True), 1):
-            with _numbered(number, usable):
-                _check_lengths(member, *both, self.config)
+        self.members = members_of(self.config, folders)
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
-        self.members = tuple(_context_member(self.config, i, both) for i, both in enumerate(folders))
-        _tell_of_pretrained(self.config, self.members)
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
@@ -91,7 +86,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
         is_held_out = config.record_criteria or any(criteria.values())
-        return CycleContext(
+        context = CycleContext(
             config=config,
             executor=executor,
             data=data,
@@ -102,6 +97,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
         )
+        return self._with_weights(context)
 
     def train(self, context: CycleContext) -> tuple[CycleContext, list[list[Model]]]:
         """Run the cycles."""
@@ -163,7 +159,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.insert(1, f"before the cycles: {plural(pretraining, 'step')} of masked language modelling")
         if config.teachers:
             lines.append(_others(config))
-        if isinstance(mining := stages.get(_MINING), Mining):
+        if isinstance(mining := stages.get(MINING), Mining):
             lines.insert(0, mining.description)
         lines += [f"{each['setting']} {each['value']}, because {each['because']}" for each in self.choices]
         return lines
@@ -192,6 +188,27 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             replace(member, fits={form: self.config.fit_of(own, form) for form in member.fits})
             for member, own in zip(self.members, self.config.members, strict=True)
         )
+
+    def _with_weights(self, context: CycleContext) -> CycleContext:
+        """Settle whose bi-encoders are kept with weighted tokens."""
+        wanted = [self.config.weight_tokens] * len(context.members)
+        if wanted[0] is None:
+            records = base_criteria(context, context.members)
+            wanted = [record is not None and looks_unlabelled(record.result) for record in records]
+        weighted = [
+            bool(each) and can_be_weighted(member.bi) for each, member in zip(wanted, context.members, strict=True)
+        ]
+        if self.config.weight_tokens and not all(weighted):
+            start = self.config.members[weighted.index(False)].start
+            raise InputError(
+                f"weight_tokens is true, but {start} has no mean pooling, or weights its tokens already; leave it out, "
+                "or give another base model"
+            )
+        if self.config.weight_tokens is None and any(weighted):
+            self.choices.append({"setting": "weight_tokens", "value": True, "because": WEIGHTED_BECAUSE})
+            self._settle(lambda config: replace(config, weight_tokens=True))
+        members = [replace(member, weight_tokens=each) for member, each in zip(context.members, weighted, strict=True)]
+        return replace(context, members=tuple(members))
 
     def _limit(self, executor: Executor, rows: Dataset) -> int | None:
         """Return how many rows of pairs or sentences the budget has time for; None: all."""
@@ -226,7 +243,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if self.budget is not None:
             n_pairs = self._fit_in(n_pairs or default_n_pairs(len(sentences)), sum(map(len, texts)))
         stage = Mining(
-            name=_MINING,
+            name=MINING,
             texts=tuple(Rows(each, fingerprint(each)) for each in texts),
             model=self.members[0].bi,
             n_pairs=n_pairs,
@@ -238,113 +255,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if isinstance(executor, Planner):
             return Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")}), None
         return Dataset.from_file(str(record.folder / record.result["file"])), record.result["record"]
-
-
-_MINING = "mining"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Mining(Stage[Work]):
-    """Training pairs, mined from sentences with the first member's base model, as it scores them when it labels."""
-
-    texts: tuple[Rows, ...] = made_of()
-    """Sentences; and documents, where these are what they are paired with."""
-    model: Model = made_of(reading=True)
-    n_pairs: int | None
-    """None: a number that follows from that of the sentences."""
-    max_length: int | None
-    precision: Precision
-    seed: int
-    n_processes: int = field(default_factory=distributed.world_size)
-
-    def compute(self, work: Work) -> Corpora:
-        """Embed the texts, each rank its share."""
-        scratch = work.folder / "checkpoints"
-        scratch.mkdir(exist_ok=True)
-        scorer = work.scorer_of(self.model, self.max_length, self.precision)
-        assert isinstance(scorer, BiScorer), "members start from bi-encoders"
-        documents = self.texts[1].data if len(self.texts) > 1 else None
-        return embed(self.texts[0].data, documents, scorer, scratch)
-
-    def write(self, work: Work, computed: Corpora) -> dict[str, Any]:
-        """Mine, write the pairs and their cosines, and return the pairs' file and how they were mined."""
-        mined = mine_pairs(computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
-        np.save(work.folder / "scores.npy", mined.scores)
-        return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
-
-    @property
-    def n_wanted(self) -> int:
-        """How many pairs are to be mined."""
-        return self.n_pairs or default_n_pairs(len(self.texts[0].data))
-
-    @property
-    def description(self) -> str:
-        """What it does, as a person reads it."""
-        mined = f"mine {plural(self.n_wanted, 'pair')} from {plural(len(self.texts[0].data), 'sentence')}"
-        if len(self.texts) > 1:
-            mined += f" and {plural(len(self.texts[1].data), 'document')}"
-        return f"{mined}, at most: fewer where sentences repeat or no more can be had"
-
-    def cost(self) -> Cost:
-        """Return the cost of encoding the texts."""
-        n_texts = sum(len(each.data) for each in self.texts)
-        return Cost(
-            operations=operations(self.model.n_parameters, 0, n_texts // 2), disk_bytes=_SENTENCE_BYTES * n_texts
-        )
-
-
-@contextmanager
-def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
-    """Say of which member an error is, where there are several."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
-
-
-def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:
-    """Return the folders of a member's base models, the bi-encoder's and the cross-encoder's."""
-    where = {"token": config.token, "cache_folder": config.cache_dir}
-    start = fetch(member.start, form="bi", revision=member.revision, **where)
-    if member.cross_start is None:
-        return start, start
-    return start, fetch(member.cross_start, form="cross", revision=member.cross_revision, **where)
-
-
-def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
-    check_length(start, config.bi.max_length, "bi.max_length", member.start)
-    if not config.same_form:
-        typed = member.cross_start or member.start
-        check_length(cross_start, config.cross.max_length, "cross.max_length", typed)
-        check_length(cross_start, config.cross_test_length, "cross_test_length", typed)
-
-
-def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Path]) -> ContextMember:
-    member = config.members[position]
-    prefix = f"member-{position + 1}/" if len(config.members) > 1 else ""
-    bi, cross = folders
-    return ContextMember(
-        prefix=prefix,
-        bi=base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position),
-        cross=base_model(cross, f"{prefix}cross-start", form="cross", member=position),
-        fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
-        pretraining=config.pretraining_of(member),
-        weight=member.weight,
-        policy=member.policy or config.label_policy,
-    )
-
-
-def _tell_of_pretrained(config: TransEncoder, members: Iterable[ContextMember]) -> None:
-    """Say what a base model was made from, where its card names that and the cross-encoder could start from it."""
-    for own, member in zip(config.members, members, strict=True):
-        named = member.bi.card.get("base_model")
-        if own.cross_start is None and not config.same_form and isinstance(named, str):
-            logger.info(
-                "the cross-encoder starts from %s too; --cross-start %s, which its card names as its base model, would "
-                "be the paper's way",
-                own.start,
-                named,
-            )
 
 
 def _shortest(models: Iterable[Model]) -> int | None:

@@ -1,0 +1,114 @@
+"""A run's members: their base models fetched and checked, and what each takes part with."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from transencoder.configs import Member
+from transencoder.context import Model, base_model
+from transencoder.cycles import ContextMember
+from transencoder.encoders import check_length, fetch, has_mean_pooling, load_bi, weights_tokens
+from transencoder.errors import InputError
+from transencoder.methods.trans_encoder import TransEncoder
+from transencoder.models import warn_of_unused_prompts
+
+logger = logging.getLogger(__name__)
+
+Folders = tuple[Path, Path]
+"""Of a member's base models, the bi-encoder's and the cross-encoder's."""
+
+
+def fetch_bases(config: TransEncoder) -> list[Folders]:
+    """Return where each member's base models lie, fetched where need be.
+
+    Raises:
+        InputError: One cannot be had; by its member's number where there are several.
+    """
+    folders = []
+    for number, member in enumerate(config.members, 1):
+        with _numbered(number, config):
+            folders.append(_fetched(member, config))
+        warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
+    return folders
+
+
+def members_of(config: TransEncoder, folders: Sequence[Folders]) -> tuple[ContextMember, ...]:
+    """Return what each member takes part with.
+
+    Args:
+        config: With every field filled in.
+        folders: Of each member's base models.
+
+    Raises:
+        InputError: A base model does not read as many tokens.
+    """
+    for number, (member, both) in enumerate(zip(config.members, folders, strict=True), 1):
+        with _numbered(number, config):
+            _check_lengths(member, *both, config)
+    members = tuple(_context_member(config, i, both) for i, both in enumerate(folders))
+    _tell_of_pretrained(config, members)
+    return members
+
+
+def can_be_weighted(base: Model) -> bool:
+    """Tell whether a base model averages its tokens, and all alike."""
+    if weights_tokens(base.folder):
+        return False
+    return has_mean_pooling(load_bi(base.folder, pooling=base.pooling, device="cpu"))
+
+
+@contextmanager
+def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
+    """Say of which member an error is, where there are several."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
+
+
+def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:
+    """Return the folders of a member's base models, the bi-encoder's and the cross-encoder's."""
+    where = {"token": config.token, "cache_folder": config.cache_dir}
+    start = fetch(member.start, form="bi", revision=member.revision, **where)
+    if member.cross_start is None:
+        return start, start
+    return start, fetch(member.cross_start, form="cross", revision=member.cross_revision, **where)
+
+
+def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
+    check_length(start, config.bi.max_length, "bi.max_length", member.start)
+    if not config.same_form:
+        typed = member.cross_start or member.start
+        check_length(cross_start, config.cross.max_length, "cross.max_length", typed)
+        check_length(cross_start, config.cross_test_length, "cross_test_length", typed)
+
+
+def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Path]) -> ContextMember:
+    member = config.members[position]
+    prefix = f"member-{position + 1}/" if len(config.members) > 1 else ""
+    bi, cross = folders
+    return ContextMember(
+        prefix=prefix,
+        bi=base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position),
+        cross=base_model(cross, f"{prefix}cross-start", form="cross", member=position),
+        fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
+        pretraining=config.pretraining_of(member),
+        weight=member.weight,
+        policy=member.policy or config.label_policy,
+    )
+
+
+def _tell_of_pretrained(config: TransEncoder, members: Iterable[ContextMember]) -> None:
+    """Say what a base model was made from, where its card names that and the cross-encoder could start from it."""
+    for own, member in zip(config.members, members, strict=True):
+        named = member.bi.card.get("base_model")
+        if own.cross_start is None and not config.same_form and isinstance(named, str):
+            logger.info(
+                "the cross-encoder starts from %s too; --cross-start %s, which its card names as its base model, would "
+                "be the paper's way",
+                own.start,
+                named,
+            )

@@ -1,0 +1,71 @@
+"""The stage that mines a run's pairs from sentences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from transencoder import distributed
+from transencoder.configs import Precision
+from transencoder.context import Model, Rows, Work, operations
+from transencoder.errors import plural
+from transencoder.mining import Corpora, default_n_pairs, embed, mine_pairs
+from transencoder.pairs import fingerprint
+from transencoder.runs import Cost, Stage, made_of
+from transencoder.scorers import BiScorer
+
+_SENTENCE_BYTES = 2000
+"""Of a sentence that pairs are mined from, while they are: its embedding and tokens."""
+MINING = "mining"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mining(Stage[Work]):
+    """Training pairs, mined from sentences with the first member's base model, as it scores them when it labels."""
+
+    texts: tuple[Rows, ...] = made_of()
+    """Sentences; and documents, where these are what they are paired with."""
+    model: Model = made_of(reading=True)
+    n_pairs: int | None
+    """None: a number that follows from that of the sentences."""
+    max_length: int | None
+    precision: Precision
+    seed: int
+    n_processes: int = field(default_factory=distributed.world_size)
+
+    def compute(self, work: Work) -> Corpora:
+        """Embed the texts, each rank its share."""
+        scratch = work.folder / "checkpoints"
+        scratch.mkdir(exist_ok=True)
+        scorer = work.scorer_of(self.model, self.max_length, self.precision)
+        assert isinstance(scorer, BiScorer), "members start from bi-encoders"
+        documents = self.texts[1].data if len(self.texts) > 1 else None
+        return embed(self.texts[0].data, documents, scorer, scratch)
+
+    def write(self, work: Work, computed: Corpora) -> dict[str, Any]:
+        """Mine, write the pairs and their cosines, and return the pairs' file and how they were mined."""
+        mined = mine_pairs(computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
+        np.save(work.folder / "scores.npy", mined.scores)
+        return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
+
+    @property
+    def n_wanted(self) -> int:
+        """How many pairs are to be mined."""
+        return self.n_pairs or default_n_pairs(len(self.texts[0].data))
+
+    @property
+    def description(self) -> str:
+        """What it does, as a person reads it."""
+        mined = f"mine {plural(self.n_wanted, 'pair')} from {plural(len(self.texts[0].data), 'sentence')}"
+        if len(self.texts) > 1:
+            mined += f" and {plural(len(self.texts[1].data), 'document')}"
+        return f"{mined}, at most: fewer where sentences repeat or no more can be had"
+
+    def cost(self) -> Cost:
+        """Return the cost of encoding the texts."""
+        n_texts = sum(len(each.data) for each in self.texts)
+        return Cost(
+            operations=operations(self.model.n_parameters, 0, n_texts // 2), disk_bytes=_SENTENCE_BYTES * n_texts
+        )
