@@ -123,6 +123,12 @@ def test_a_cross_encoder_that_did_not_learn_its_teachers_ranking_is_left(bare_re
     assert not any("looks weak" in each for each in notes_of(bare_result))
 
 
+def test_a_note_says_which_servers_leave_the_weights_of_tokens_out(result):
+    assert not any("weights its tokens" in note for note in notes_of(result))
+    result["config"]["weight_tokens"] = True
+    assert any("plain mean pooling alone leave the weights out" in note for note in notes_of(result))
+
+
 def test_notes_tell_of_skipped_rows_and_of_scores_in_both_orders(result):
     assert not any("bad rows" in note or "both orders" in note for note in notes_of(result))
     result["data"]["pairs"]["bad_rows"] = 1200
