@@ -15,12 +15,13 @@ from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, util
 
 from tests.rounding import model_rounding, rounding
-from transencoder import FitConfig, Member, PretrainingConfig, train
+from transencoder import BiScorer, FitConfig, Member, PretrainingConfig, train
 from transencoder.context import Data, Model
 from transencoder.cycles import ContextMember, CycleContext, distil
 from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
 from transencoder.fit import Fitted
+from transencoder.results import Evidence
 from transencoder.token_scores import TokenScorer
 from transencoder.training import plan
 
@@ -285,6 +286,16 @@ def test_bi_encoders_may_label_by_their_tokens(students, tiny_method, tiny_bi_en
     trained = SentenceTransformer(str(model), device="cpu")
     expected = TokenScorer(trained, precision="fp32").score(rows)
     np.testing.assert_allclose(again, expected, rtol=0, atol=10 * model_rounding(trained))
+
+
+def test_what_a_run_keeps_of_models_is_their_cosine_whatever_they_label_by(tiny_method, tiny_bi_encoder):
+    """Was: the base model's token scores stood for it in `grade` and in the report, and in agreement with it."""
+    run = train(tiny_method(bi_labels="tokens", same_form=True, cycles=2))
+    sample = Evidence(run.folder, run.result).sample()
+    pairs = Dataset.from_dict(dict(zip(("sentence1", "sentence2"), zip(*sample.texts, strict=True), strict=True)))
+    for name, model in (("start", SentenceTransformer(tiny_bi_encoder, device="cpu")), ("bi", run.bi_encoder)):
+        expected = BiScorer(model, precision="fp32").score(pairs)
+        np.testing.assert_allclose(sample.scores[name], expected, rtol=0, atol=10 * model_rounding(model))
 
 
 def test_raw_labels_may_leave_the_range_and_the_losses_are_told(students, tiny_method):

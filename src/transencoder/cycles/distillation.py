@@ -126,9 +126,10 @@ def _members_part(context: CycleContext, form: Form, teachers: Sequence[Model]) 
     if start_weight:
         models += [context.members[teacher.member].bi for teacher in teachers]
         weights += [start_weight * share for share in shares]
+    scores = context.scores_of(models, context.config.bi_labels or "cosine")
     return [
-        _Labeller(model.name, model.key, scores, context.members[model.member].policy, weight)
-        for model, scores, weight in zip(models, context.scores_of(models), weights, strict=True)
+        _Labeller(model.name, model.key, each, context.members[model.member].policy, weight)
+        for model, each, weight in zip(models, scores, weights, strict=True)
     ]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from transencoder.configs import Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
+from transencoder.configs import BiLabels, Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
 from transencoder.context import Context, GivenScores, Model
 from transencoder.cycles.stages import Criteria, KeptScores, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder
@@ -72,21 +72,20 @@ class CycleContext(Context[TransEncoder]):
         policies = {member.policy for member in self.members} | {teacher.policy for teacher in self.teachers}
         return "raw" in policies
 
-    def scores_of(self, models: Iterable[Model]) -> tuple[StageRecord, ...]:
-        """Return the stages of models' scores of the training pairs."""
+    def scores_of(self, models: Sequence[Model], bi_labels: BiLabels = "cosine") -> tuple[StageRecord, ...]:
+        """Return the stages of models' scores of the training pairs; of bi-encoders by what they label by."""
+        by = ["cosine" if model.form == "cross" or model.only_teaches else bi_labels for model in models]
         stages = [
             TeacherScores(
-                name=f"{model.name}/scores",
+                name=f"{model.name}/scores" if each == "cosine" else f"{model.name}/{each}-scores",
                 pairs=self.data.rows,
                 model=model,
                 both_orders=model.form == "cross" and bool(self.labels_both_orders),
                 max_length=None if model.cycle or model.only_teaches else self.max_length,
                 precision=self.config.precision,
-                bi_labels="cosine"
-                if model.form == "cross" or model.only_teaches
-                else self.config.bi_labels or "cosine",
+                bi_labels=each,
             )
-            for model in models
+            for model, each in zip(models, by, strict=True)
         ]
         return tuple(self.make_all(stages))
 

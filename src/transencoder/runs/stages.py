@@ -30,7 +30,7 @@ VERSIONS = {
     "Mining": 1,
     "Neighbours": 1,
     "Pretraining": 2,
-    "Sample": 1,
+    "Sample": 2,
     "Scores": 1,
     "Similarities": 1,
     "Sizes": 1,
