@@ -81,7 +81,7 @@ def test_short_help_has_what_is_required_examples_and_the_flags_that_people_chan
     assert out.startswith("usage: transencoder train [trans-encoder] (--sentences FILE | --pairs FILE) [SETTING ...]")
     assert "transencoder train --sentences sentences.txt" in out and "--help-all" in out
     flags = set(re.findall(r"^  (--[a-z.-]+)", out, re.M)) - {"--verbose", "--quiet", "--recipe", "--set", "--dry-run"}
-    assert {"--sentences", "--start", "--preset", "--output", "--dev"} <= flags and len(flags) < 16
+    assert {"--sentences", "--start", "--budget", "--preset", "--output", "--dev"} <= flags and len(flags) < 17
     everything = done("train", "--help-all")
     assert "--bi.epochs N, --cross.epochs N" in everything and "(default: bi 10, cross 1)" in everything
 

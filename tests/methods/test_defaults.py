@@ -56,6 +56,12 @@ def test_preset_standard_fills_what_is_left_open_and_says_why():
         {"cross": FitConfig(epochs=2)},
         {"pretraining": PretrainingConfig(epochs=1)},
         {"members": (Member(start="x", cross_start="y"),)},
+        {"members": (Member(start="x", cross_epochs=2),)},
+        {"members": (Member(start="x", pretraining_epochs=2),)},
+        {"cross_loss": "mse"},
+        {"head": "linear"},
+        {"label_both_orders": True},
+        {"cross_test_length": 128},
     ],
 )
 def test_preset_standard_makes_a_cross_encoder_where_a_setting_speaks_of_one(asks):

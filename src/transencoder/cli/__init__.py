@@ -163,7 +163,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-_DESCRIPTION = """Train a bi-encoder and a cross-encoder on your own sentence pairs, without labels.
+_DESCRIPTION = """Train a bi-encoder, or a cross-encoder too, on your own sentences or pairs, without labels.
 Each command has its own --help."""
 
 

@@ -28,14 +28,14 @@ _DETAILS = """Settings come from the recipe, then --set, then flags: the later w
 A setting whose default is none is chosen when the run starts, as its help says."""
 
 _USUAL = (
-    *("sentences", "pairs", "views", "columns", "teacher", "labelled", "dev", "tests", "output", "preset", "cycles"),
-    *("max_length", "n_sentences", "device"),
+    *("sentences", "pairs", "views", "columns", "teacher", "labelled", "dev", "tests", "output", "budget", "preset"),
+    *("cycles", "max_length", "n_sentences", "device"),
 )
 """Settings that `--help` shows; `--help-all` shows all."""
 
 _EXAMPLES = {"start": "minilm", "teacher": "minilm", "labelled": "labelled.tsv", "documents": "documents.txt"}
 _SHORTEST = """
-  transencoder train --sentences sentences.txt
+  transencoder train --sentences sentences.txt --budget 20m
   transencoder train --pairs pairs.csv --start all-mpnet-base-v2 --dev dev.tsv --output runs/mine
 
 `train` without a method is `train trans-encoder --preset standard`. Other methods, each with its own
@@ -96,8 +96,7 @@ def summary(config_class: type) -> str:
 def with_method(typed: Sequence[str]) -> list[str]:
     """Return what was typed with the method, and its preset, that `train` without a method has.
 
-    The preset is `standard`: who types the shortest command keeps its result, and the paper's further cycles cost as
-    much again and add no more than another seed does. A recipe says all itself.
+    The preset is `standard`, whose settings suit some thousand pairs. A recipe says all itself.
     """
     command, *others = typed or [""]
     if command != "train" or (others and not others[0].startswith("-")):

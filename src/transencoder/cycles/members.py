@@ -77,7 +77,7 @@ class CycleContext(Context[TransEncoder]):
         by = ["cosine" if model.form == "cross" or model.only_teaches else bi_labels for model in models]
         stages = [
             TeacherScores(
-                name=f"{model.name}/scores" if each == "cosine" else f"{model.name}/{each}-scores",
+                name=f"{model.name}/scores" if each == "cosine" else f"{model.name}/scores-by-{each}",
                 pairs=self.data.rows,
                 model=model,
                 both_orders=model.form == "cross" and bool(self.labels_both_orders),

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
@@ -76,7 +77,8 @@ def token_weights(model: SentenceTransformer, texts: Dataset, cache: TokenCache)
         raise InputError(
             "all sentences are the same, or there are none: no token is rarer than another; give more text"
         )
-    return _weights(model, tokens).to(model.device).requires_grad_(False)
+    with torch.random.fork_rng():  # the module draws values before it is given its own
+        return _weights(model, tokens).to(model.device).requires_grad_(False)
 
 
 def add_weights(model: SentenceTransformer, weights: WordWeights) -> None:

@@ -38,16 +38,16 @@ _STANDARD = (
         "a few thousand pairs do not teach a cross-encoder: on three domains it ended 17 to 75 points below its base "
         "model, and bi-encoders that learned from it up to 41",
     ),
-    Choice("cycles", 1, "two further cycles added 0.6 points and took three times as long"),
+    Choice("cycles", 1, "two further cycles added 0.6 points on STS and took three times as long"),
     Choice(
         "bi_labels",
         "tokens",
         "such labels gained 1.0 points on ten domains where no labels had trained the base model, cosines 0.0 on four",
     ),
     _LENGTH,
-    Choice("bi.learning_rate", 2e-5, "as on the ten domains"),
-    Choice("bi.batch_size", 64, "as on the ten domains"),
-    Choice("bi.epochs", 4, "as on the ten domains"),
+    Choice("bi.learning_rate", 2e-5, "the value used on the ten domains"),
+    Choice("bi.batch_size", 64, "the value used on the ten domains"),
+    Choice("bi.epochs", 4, "the value used on the ten domains"),
 )
 WEIGHTED_BECAUSE = (
     "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
@@ -55,6 +55,9 @@ WEIGHTED_BECAUSE = (
 )
 _STANDARD_WITH_CROSS = (Choice("cycles", 2, "later cycles add no more than another seed does"), _LENGTH)
 """As the paper has it, but for these."""
+
+_OF_CROSS = ("cross_start", "cross_revision", "cross_learning_rate", "cross_epochs", "pretraining_epochs")
+"""Settings of a member that speak of its cross-encoder."""
 
 LARGE_PARAMETERS = 200_000_000
 """From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
@@ -106,11 +109,11 @@ class TransEncoder(configs.RunConfig):
     teachers: tuple[configs.OtherTeacher, ...] = ()
     """Other models, or columns of scores, that label the pairs beside the members, in every cycle. Paper: none."""
     preset: Preset | None = None
-    """What settings that are left out are taken from. `standard`: what has done best on ten domains of a few thousand
-    pairs, each with its reason in the report; `paper`, which None is too: Table 16."""
+    """Where settings that are left out come from: `standard`, which did best on ten domains of 1,500 pairs from a base
+    model without labels, with its reasons in the report; or `paper`, which None is too."""
     budget: str | None = configs.time_span(None)
-    """How long the run may take, such as `10m` or `1.5h`: a few steps are timed, then as many passes, cycles and pairs
-    are taken as fit, of those that no other setting says. The report tells what was left out."""
+    """How long the run may take, such as `10m` or `1.5h`: it times a few steps, then takes as many cycles, epochs and
+    pairs as fit; numbers that you give stay. The report tells what was left out."""
     share_labels: bool = True
     """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
     ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
@@ -120,11 +123,11 @@ class TransEncoder(configs.RunConfig):
     workers: int | None = configs.at_least(1, None)
     """With several members: how many are trained at once, each in a process of its own, with the GPU of its number or
     its share of the threads; None: one for each GPU, in turn on one or on a CPU. Given equal threads, it changes no
-    result."""
+    result, but for what fits into a budget."""
     is_symmetric: bool = True
     """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
     cycles: int | None = configs.at_least(1, None)
-    """Cycles bi -> cross -> bi, as many as the preset says (paper, Table 16: 3 graded, 5 binary)."""
+    """Cycles bi -> cross -> bi, or bi -> bi, as many as the preset says (paper, Table 16: 3 graded, 5 binary)."""
     patience_cycles: int | None = configs.at_least(1, None)
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
@@ -253,9 +256,11 @@ class TransEncoder(configs.RunConfig):
     def _makes_no_cross(self) -> bool:
         """Whether no setting speaks of cross-encoders."""
         asks = (
-            self.cross != configs.FitConfig(),
+            replace(self.cross, max_length=None) != configs.FitConfig(),
             self.pretraining != configs.PretrainingConfig(),
-            any(member.cross_start is not None for member in self.members),
+            (self.head, self.cross_loss) != ("pooler", "bce"),
+            self.label_both_orders or self.cross_test_length is not None,
+            any(getattr(member, name) is not None for member in self.members for name in _OF_CROSS),
         )
         return not any(asks) if self.same_form is None else self.same_form
 
@@ -273,6 +278,7 @@ class TransEncoder(configs.RunConfig):
         yield from self._of_teachers()
         yield from self._of_selection()
         yield from self._of_pretraining()
+        yield from self._of_budget()
         yield from super().contradictions()
 
     def _of_text(self) -> configs.Contradictions:
@@ -370,6 +376,17 @@ class TransEncoder(configs.RunConfig):
         has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
         if self.patience_cycles is not None and not has_choice:
             yield "patience_cycles needs what to choose by; give dev, or another selection than last"
+
+    def _of_budget(self) -> configs.Contradictions:
+        if self.budget is None:
+            return
+        if self.budget == "auto":
+            yield "budget is 'auto'; give a time such as 90s, 20m or 1.5h"
+        for name in ("documents", "extra_pairs"):
+            if getattr(self, name) is not None:
+                yield f"budget does not count what {name} take; leave one of the two out"
+        if any(each.column is None for each in self.teachers):
+            yield "budget does not count the time of other teachers; leave one out, or give their scores as a column"
 
     def _of_pretraining(self) -> configs.Contradictions:
         epochs = max(self.pretraining_of(member).epochs for member in self.members)

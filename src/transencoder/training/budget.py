@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,14 +23,13 @@ from transencoder.fit import Session, TrainingData, fit
 from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.progress import duration
-from transencoder.records import ChoiceRecord
 from transencoder.runs import Cost, Executor, Stage, made_of, setting
 from transencoder.selection import LEAST_PAIRS
 
 logger = logging.getLogger(__name__)
 
 _FIRST_STEPS, _MORE_STEPS = 2, 8
-"""The first ones also load libraries and fill caches."""
+"""The time of the first is taken off that of all."""
 _RESERVE_SECONDS, _RESERVE_SHARE = 20.0, 0.07
 """Of a budget, for what is no training: reading, mining, comparing, the report."""
 _EMBEDDING_SHARE = 0.2
@@ -53,12 +54,19 @@ class Budget:
     n_workers: int
     pace: Pace = field(default_factory=dict)
     """Empty: not yet known."""
+    spent: float = 0.0
+    """Seconds that measuring it took."""
 
     @property
     def seconds(self) -> float:
-        """What there is for mining, labelling and training, of all workers together."""
-        given = self.typed.budget_seconds or 0.0
-        return self.n_workers * max(0.0, given * (1 - _RESERVE_SHARE) - _RESERVE_SECONDS)
+        """What there is by the clock for mining, labelling and training."""
+        return max(0.0, (self.typed.budget_seconds or 0.0) * (1 - _RESERVE_SHARE) - _RESERVE_SECONDS - self.spent)
+
+    @property
+    def n_at_once(self) -> float:
+        """How many members are trained at once, on average: with two workers three members take two turns."""
+        n_members = len(self.typed.members)
+        return n_members / math.ceil(n_members / self.n_workers)
 
     def measure(self, executor: Executor, config: TransEncoder, members: Sequence[ContextMember], rows: Rows) -> None:
         """Time every member's encoders; in a plan, where nothing is computed, estimate."""
@@ -81,45 +89,45 @@ class Budget:
             which: record.result.get("seconds", operations(stage.base.n_parameters, 1) / a_second)
             for (which, stage), record in zip(stages.items(), records, strict=True)
         }
+        self.spent = sum(record.result.get("spent", 0.0) for record in records) / self.n_at_once
 
     @property
     def most_texts(self) -> int:
         """How many texts can be embedded to mine pairs in the part of the budget that is for that."""
         return max(2 * LEAST_PAIRS, int(_EMBEDDING_SHARE * self.seconds / self._seconds_a_text))
 
-    def fitted(self, config: TransEncoder, n_pairs: int, n_texts: int = 0) -> tuple[Amount, list[ChoiceRecord]]:
-        """Choose how much to train: all of it, else fewer cycles, then fewer passes, then fewer pairs.
+    def fitted(self, config: TransEncoder, n_pairs: int, whole: int, n_texts: int = 0) -> Fits:
+        """Choose how much to train: all of it, else fewer cycles, then fewer epochs, then fewer pairs.
 
         Args:
             config: With every field filled in.
-            n_pairs: Of all that there are, or that would be mined.
+            n_pairs: Of all that there are, or that would be mined of the texts that there is time to embed.
+            whole: Those that would be mined of all texts.
             n_texts: That are embedded to mine them.
-
-        Returns:
-            What fits, and the settings in which it is less than all, with the reason.
 
         Raises:
             InputError: Not even a few hundred pairs fit.
         """
-        seconds = self.seconds - n_texts * self._seconds_a_text
+        mining = n_texts * self._seconds_a_text
+        seconds = (self.seconds - mining) * self.n_at_once
         amounts = list(self._amounts(config, n_pairs))
-        whole, least = amounts[0], amounts[-1]
+        least, most = amounts[-1], self._amount(config, whole, amounts[0].cycles, amounts[0].epochs)
         amount = next((each for each in amounts if each.seconds <= seconds), None)
         if amount is None:
             n_fitting = max(0, int(n_pairs * seconds / least.seconds))
             fewest = n_pairs if self.typed.n_pairs is not None else min(n_pairs, LEAST_PAIRS)
             if n_fitting < fewest:
-                raise self._too_little(fewest, least.seconds * fewest / n_pairs + n_texts * self._seconds_a_text)
+                raise self._too_little(fewest, least.seconds * fewest / n_pairs, is_mined=n_texts > 0)
             amount = replace(least, n_pairs=n_fitting, seconds=least.seconds * n_fitting / n_pairs)
-        because = f"budget {self.typed.budget}: "
-        because += (
-            f"all {plural(n_pairs, 'pair')} in {plural(whole.cycles, 'cycle')} of {_epochs_in_words(whole)} would take "
+        all_of_it = duration(self._in_all(most.seconds, mining * whole / n_pairs))
+        because = (
+            f"budget {self.typed.budget}; all {plural(whole, 'pair')} in {plural(most.cycles, 'cycle')} of "
+            f"{_epochs_in_words(most)} would take about {all_of_it}"
         )
-        because += f"about {duration(self._in_all(whole.seconds, n_texts))}"
-        less = amount.less_than(whole)
+        less = amount.less_than(most)
         chosen = ", ".join(f"{name} {value:,}" for name, value in less.items()) or "all of it"
-        logger.info("%s; %s: about %s", because, chosen, duration(self._in_all(amount.seconds, n_texts)))
-        return amount, [{"setting": name, "value": value, "because": because} for name, value in less.items()]
+        logger.info("%s; %s: about %s", because, chosen, duration(self._in_all(amount.seconds, mining)))
+        return Fits(amount, because, less)
 
     def _amounts(self, full: TransEncoder, n_pairs: int) -> Iterator[Amount]:
         """Yield how all pairs could be trained on, from the most to the least."""
@@ -154,15 +162,27 @@ class Budget:
     def _seconds_a_text(self) -> float:
         return self.pace[0, "bi"] * _SCORING / 2
 
-    def _in_all(self, seconds: float, n_texts: int) -> float:
-        """Return what a run takes by the clock, of which this is labelling and training."""
-        return (seconds + n_texts * self._seconds_a_text) / self.n_workers / (1 - _RESERVE_SHARE) + _RESERVE_SECONDS
+    def _in_all(self, training: float, mining: float) -> float:
+        """Return what a run takes by the clock, of which this is training with its labels, and mining."""
+        return (training / self.n_at_once + mining + self.spent + _RESERVE_SECONDS) / (1 - _RESERVE_SHARE)
 
-    def _too_little(self, n_pairs: int, seconds: float) -> InputError:
+    def _too_little(self, n_pairs: int, training: float, *, is_mined: bool) -> InputError:
+        mining = training / self.n_at_once * _EMBEDDING_SHARE / (1 - _EMBEDDING_SHARE) if is_mined else 0.0
+        minutes = math.ceil(self._in_all(training, mining) / 60 + 0.1)
         return InputError(
-            f"budget is {self.typed.budget}, and {plural(n_pairs, 'pair')}, the least, take about "
-            f"{duration(self._in_all(seconds, 0))} on this machine; give at least that, or a smaller base model"
+            f"budget is {self.typed.budget}, and {plural(n_pairs, 'pair')}, the least, take longer on this machine; "
+            f"give at least {minutes}m, or a smaller base model"
         )
+
+
+@dataclass(frozen=True)
+class Fits:
+    """What fits into a budget."""
+
+    amount: Amount
+    because: str
+    less: Mapping[str, int]
+    """The settings in which it is less than all that there is."""
 
 
 @dataclass(frozen=True)
@@ -209,18 +229,21 @@ class Timing(Stage[Work]):
     precision: Precision
     seed: int
 
-    def compute(self, work: Work) -> float:
+    def compute(self, work: Work) -> tuple[float, float]:
         """Train for a few steps, twice: what both have in common, such as the trainer's start, is not counted."""
+        started = time.monotonic()
+        self._trained_seconds(work, 1)  # loads libraries
         few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
-        return max(more - few, 1e-9) / (_MORE_STEPS * self._batch)
+        per_step = (more - few) / _MORE_STEPS if more > few else more / (_FIRST_STEPS + _MORE_STEPS)
+        return per_step / self._batch, time.monotonic() - started
 
-    def write(self, work: Work, computed: float) -> dict[str, Any]:
-        """Return the seconds a pair."""
-        return {"seconds": computed}
+    def write(self, work: Work, computed: tuple[float, float]) -> dict[str, Any]:
+        """Return the seconds a pair, and those that measuring took."""
+        return {"seconds": computed[0], "spent": computed[1]}
 
     def cost(self) -> Cost:
         """Return the cost of the steps."""
-        n_steps = 2 * _FIRST_STEPS + _MORE_STEPS
+        n_steps = 1 + 2 * _FIRST_STEPS + _MORE_STEPS
         return Cost(operations=operations(self.base.n_parameters, n_steps * self._batch))
 
     @property

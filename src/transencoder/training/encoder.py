@@ -65,6 +65,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             parts.pair_maker(usable, folder)  # what it needs is looked for before the text is read
         size = encoders.count_parameters(folder, usable.student_layers), distributed.world_size()
         self.given, self.config = given.prepared(*size), usable.prepared(*size)
+        self.recipe = self.given
 
     def open(self, executor: Executor, run_folder: Path | None) -> EncoderContext:
         """Read the data and cut the model that is trained."""

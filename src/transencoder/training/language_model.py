@@ -48,6 +48,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         default = 5e-4 if config.from_scratch else 5e-5
         rate = default if config.fit.learning_rate is None else config.fit.learning_rate
         self.given, self.config = placed(replace(config, fit=replace(config.fit, learning_rate=rate)))
+        self.recipe = self.given
         self.folder: Path | None = None
         if (usable := self.config).start is not None:
             self.folder = fetch(

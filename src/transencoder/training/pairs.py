@@ -75,6 +75,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
+        self.n_undrawn = 0  # sentences that there are; known with a budget
+        self.recipe = self.given if self.budget is None else given  # what a budget chooses is chosen again elsewhere
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
@@ -161,7 +163,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.append(_others(config))
         if isinstance(mining := stages.get(MINING), Mining):
             lines.insert(0, mining.description)
-        lines += [f"{each['setting']} {each['value']}, because {each['because']}" for each in self.choices]
+        lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
+        if config.weight_tokens is None:
+            lines.append("tokens are weighted where the base model looks as if no labels trained it: the run will see")
+        if self.budget is not None:
+            lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
 
     def extra_cost(self, context: CycleContext, planner: Planner) -> Cost:
@@ -176,10 +182,13 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def _read_lengths(self, *rows: Dataset) -> None:
         """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
+        self.cut = self._settle_lengths(*rows).cut(self.config.bi.max_length)
+
+    def _settle_lengths(self, *rows: Dataset) -> Lengths:
         lengths = Lengths.of(self.members[0].bi.folder, *rows)
         limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
         self._settle(lambda config: lengths.settle(config, *limits))
-        self.cut = lengths.cut(self.config.bi.max_length)
+        return lengths
 
     def _settle(self, change: Callable[[TransEncoder], TransEncoder]) -> None:
         """Change the config now that the text is known."""
@@ -206,7 +215,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             )
         if self.config.weight_tokens is None and any(weighted):
             self.choices.append({"setting": "weight_tokens", "value": True, "because": WEIGHTED_BECAUSE})
-            self._settle(lambda config: replace(config, weight_tokens=True))
+            if all(weighted):
+                self._settle(lambda config: replace(config, weight_tokens=True))
         members = [replace(member, weight_tokens=each) for member, each in zip(context.members, weighted, strict=True)]
         return replace(context, members=tuple(members))
 
@@ -214,24 +224,23 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         """Return how many rows of pairs or sentences the budget has time for; None: all."""
         if self.budget is None:
             return None
-        if not self.budget.pace:
-            self._read_lengths(rows)
-            self.budget.measure(executor, self.config, self.members, Rows(rows, fingerprint(rows)))
-        if self.config.sentences is not None:
-            return self.budget.most_texts
-        return self._fit_in(self.config.n_pairs or len(rows))
+        self._settle_lengths(rows)
+        self.budget.measure(executor, self.config, self.members, Rows(rows, fingerprint(rows)))
+        if self.config.sentences is None:
+            return self._fit_in(self.budget, self.config.n_pairs or len(rows), self.config.n_pairs or len(rows))
+        self.n_undrawn = self.config.n_sentences or len(rows)
+        return self.budget.most_texts
 
-    def _fit_in(self, n_pairs: int, n_texts: int = 0) -> int:
+    def _fit_in(self, budget: Budget, n_pairs: int, whole: int, n_texts: int = 0) -> int:
         """Settle cycles, epochs and pairs by the budget, and return how many pairs that are."""
-        if self.budget is None:
-            return n_pairs
-        amount, choices = self.budget.fitted(self.config, n_pairs, n_texts)
-        settled = {each["setting"] for each in choices}
-        self.choices = [*(each for each in self.choices if each["setting"] not in settled), *choices]
-        self._settle(amount.settle)
-        if "n_pairs" in settled:
-            self._settle(lambda config: replace(config, n_pairs=amount.n_pairs))
-        return amount.n_pairs
+        fits = budget.fitted(self.config, n_pairs, whole, n_texts)
+        less = {**fits.less, **({"n_sentences": n_texts} if 0 < n_texts < self.n_undrawn else {})}
+        self.choices = [each for each in self.choices if each["setting"] not in less]
+        self.choices += [{"setting": name, "value": value, "because": fits.because} for name, value in less.items()]
+        self._settle(fits.amount.settle)
+        rows: dict[str, Any] = {name: less[name] for name in ("n_pairs", "n_sentences") if name in less}
+        self._settle(lambda config: replace(config, **rows))
+        return fits.amount.n_pairs
 
     def _mined(
         self, executor: Executor, sentences: Dataset, documents: Dataset | None
@@ -241,7 +250,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self._read_lengths(*texts)
         n_pairs = self.config.n_pairs
         if self.budget is not None:
-            n_pairs = self._fit_in(n_pairs or default_n_pairs(len(sentences)), sum(map(len, texts)))
+            of_these, of_all = (n_pairs or default_n_pairs(n) for n in (len(sentences), self.n_undrawn))
+            n_pairs = self._fit_in(self.budget, of_these, of_all, len(sentences))
         stage = Mining(
             name=MINING,
             texts=tuple(Rows(each, fingerprint(each)) for each in texts),

@@ -32,6 +32,8 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     """The config with every default written out."""
     config: ConfigT
     """The same with its variables filled in, and its device."""
+    recipe: ConfigT
+    """What the run folder's recipe holds: the first, but for what is chosen once the run has begun."""
     n_workers: int = 1
     """How many processes train."""
     cut: str = ""

@@ -154,7 +154,7 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
     pipeline = _PIPELINES[config.pipeline](config)
     usable = pipeline.config
     with ExitStack() as stack:
-        run = stack.enter_context(open_run(pipeline.given, usable))
+        run = stack.enter_context(open_run(pipeline.recipe, usable))
         local = LocalExecutor(run, str(usable.device), usable.report_to)
         executor: Executor = local
         if pipeline.n_workers > 1:
