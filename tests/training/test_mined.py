@@ -150,6 +150,14 @@ def test_a_plan_counts_pairs_without_mining_them(config, monkeypatch):
     assert "mine 80 pairs" in str(plan(config(n_pairs=80)))
 
 
+@pytest.mark.parametrize("max_length", [None, 32, "auto"])
+def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, config):
+    """Was: `--max-length 64` set a length of the cross-encoder too, which then counted as asked for."""
+    found = plan(config(preset="standard", cross=FitConfig(), max_length=max_length))
+    assert found.config.same_form and not any("cross-encoder" in name for name in found.stages)
+    assert any(line.startswith("tokens are weighted where the base model looks") for line in found.lines)
+
+
 def test_a_line_of_mined_pairs_says_so(run):
     assert data_line(run[1].result["data"]["pairs"]).startswith("64 pairs mined from the 120 sentences of `")
 
