@@ -38,6 +38,8 @@ _SCORING = 1 / 3
 """Of the time to train on a pair, what scoring it takes: there is no backward pass."""
 _EVALUATING = 0.05
 """Of the time of a pass, what an evaluation takes: a tenth of the pairs is scored, with a view of each."""
+_KEPT_PAIRS = 0.8
+"""Up to a fifth of the pairs is given up before a cycle or an epoch, so that little of the time is left over."""
 _FEWEST_EPOCHS = 2
 """Passes are given up down to these; then pairs are."""
 
@@ -99,6 +101,8 @@ class Budget:
     def fitted(self, config: TransEncoder, n_pairs: int, whole: int, n_texts: int = 0) -> Fits:
         """Choose how much to train: all of it, else fewer cycles, then fewer epochs, then fewer pairs.
 
+        Where a fifth fewer pairs are enough they go first.
+
         Args:
             config: With every field filled in.
             n_pairs: Of all that there are, or that would be mined of the texts that there is time to embed.
@@ -112,13 +116,14 @@ class Budget:
         seconds = (self.seconds - mining) * self.n_at_once
         amounts = list(self._amounts(config, n_pairs))
         least, most = amounts[-1], self._amount(config, whole, amounts[0].cycles, amounts[0].epochs)
-        amount = next((each for each in amounts if each.seconds <= seconds), None)
+        kept = _KEPT_PAIRS if self.typed.n_pairs is None else 1.0
+        amount = next((each.within(seconds) for each in amounts if kept * each.seconds <= seconds), None)
         if amount is None:
             n_fitting = max(0, int(n_pairs * seconds / least.seconds))
             fewest = n_pairs if self.typed.n_pairs is not None else min(n_pairs, LEAST_PAIRS)
             if n_fitting < fewest:
                 raise self._too_little(fewest, least.seconds * fewest / n_pairs, is_mined=n_texts > 0)
-            amount = replace(least, n_pairs=n_fitting, seconds=least.seconds * n_fitting / n_pairs)
+            amount = least.within(seconds)
         all_of_it = duration(self._in_all(most.seconds, mining * whole / n_pairs))
         because = (
             f"budget {self.typed.budget}; all {plural(whole, 'pair')} in {plural(most.cycles, 'cycle')} of "
@@ -198,6 +203,13 @@ class Amount:
         """Return the config with it."""
         fits: dict[str, Any] = {form: replace(getattr(config, form), epochs=n) for form, n in self.epochs.items()}
         return replace(config, cycles=self.cycles, **fits)
+
+    def within(self, seconds: float) -> Amount:
+        """Return it with as many of its pairs as there is time for."""
+        if self.seconds <= seconds:
+            return self
+        n_pairs = int(self.n_pairs * seconds / self.seconds)
+        return replace(self, n_pairs=n_pairs, seconds=self.seconds * n_pairs / self.n_pairs)
 
     def less_than(self, whole: Amount) -> dict[str, int]:
         """Return the settings in which it is less than all that there is."""
