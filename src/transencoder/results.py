@@ -29,10 +29,6 @@ _CLOSE_TOGETHER = -2.0
 """Uniformity above which a start is taken to be weak. Of six starts on STS pairs the three above had 62.7 to 66.9 on
 STS-B's dev set, the three below 71.4 to 86.6 (LOG.md, 2026-11-22)."""
 
-_LESS_EVEN = -3.25
-"""Uniformity above which a base model looks as if no labels had trained it. On ten domains' pairs two such models had
--1.9 to -3.1, all-MiniLM-L6-v2 -3.4 to -3.8 (LOG.md, 2026-11-25)."""
-
 ENOUGH_AGREEMENT = 60.0
 """Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs. Of runs that had a dev set
 all 24 cross-encoders below it were worse than their start, and 15 of the 24 bi-encoders that learned from them."""
@@ -188,16 +184,6 @@ def looks_weak(cross: Mapping[str, float | None]) -> bool:
     """
     agreement = cross.get("teacher_agreement", ENOUGH_AGREEMENT)
     return agreement is None or agreement < ENOUGH_AGREEMENT
-
-
-def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool:
-    """Tell whether a base model looks as if no labels had trained it.
-
-    Args:
-        criteria: What held-out pairs say of it without labels.
-    """
-    evenness = criteria.get("uniformity")
-    return evenness is not None and -evenness > _LESS_EVEN
 
 
 def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:

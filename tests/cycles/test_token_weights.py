@@ -13,7 +13,7 @@ from transencoder.encoders import weight_tokens
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
 from transencoder.pairs import read_pairs
-from transencoder.results import looks_unlabelled
+from transencoder.training.members import looks_unlabelled
 
 FIT = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=100, checkpoint_steps=4)
 

@@ -126,6 +126,7 @@ class TeacherScores(Stage[Work]):
     max_length: int | None
     precision: Precision
     bi_labels: BiLabels = setting(default="cosine")
+    """What a bi-encoder compares the texts by."""
 
     def compute(self, work: Work) -> np.ndarray:
         """Score the pairs, each rank its share."""

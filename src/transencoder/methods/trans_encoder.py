@@ -7,6 +7,7 @@ from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from transencoder import configs
+from transencoder.configs.choices import STANDARD, STANDARD_WITH_CROSS, Choice
 from transencoder.errors import InputError
 from transencoder.models import MINILM
 
@@ -18,44 +19,6 @@ Preset = Literal["standard", "paper"]
 _SHORT_CHECKPOINT_STEPS = 25
 """A run of minutes has fewer steps than lie between two checkpoints of others."""
 
-
-@dataclass(frozen=True)
-class Choice:
-    """A setting that was chosen for the user."""
-
-    setting: str
-    value: Any
-    because: str
-
-
-_LENGTH = Choice(
-    "max_length", "auto", "32 tokens, the paper's, cost 3.0 points on one of ten domains, whose texts are longer"
-)
-_STANDARD = (
-    Choice(
-        "same_form",
-        True,
-        "a few thousand pairs do not teach a cross-encoder: on three domains it ended 17 to 75 points below its base "
-        "model, and bi-encoders that learned from it up to 41",
-    ),
-    Choice("cycles", 1, "two further cycles added 0.6 points on STS and took three times as long"),
-    Choice(
-        "bi_labels",
-        "tokens",
-        "such labels gained 1.0 points on ten domains where no labels had trained the base model, where cosines gained "
-        "none, and took 0.1 from all-MiniLM-L6-v2",
-    ),
-    _LENGTH,
-    Choice("bi.learning_rate", 2e-5, "the value used on the ten domains"),
-    Choice("bi.batch_size", 64, "the value used on the ten domains"),
-    Choice("bi.epochs", 4, "the value used on the ten domains"),
-)
-WEIGHTED_BECAUSE = (
-    "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
-    "2.5 points with weighted tokens, 1.0 without"
-)
-_STANDARD_WITH_CROSS = (Choice("cycles", 2, "later cycles add no more than another seed does"), _LENGTH)
-"""As the paper has it, but for these."""
 
 _OF_CROSS = ("cross_start", "cross_revision", "cross_learning_rate", "cross_epochs", "pretraining_epochs")
 """Settings of a member that speak of its cross-encoder."""
@@ -244,7 +207,7 @@ class TransEncoder(configs.RunConfig):
         """What preset `standard` chooses of the settings that are left open; empty for the paper's."""
         if self.preset != "standard":
             return ()
-        chosen = _STANDARD if self._makes_no_cross else _STANDARD_WITH_CROSS
+        chosen = STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS
         return tuple(choice for choice in chosen if self._is_open(choice.setting))
 
     def _is_open(self, setting: str) -> bool:

@@ -184,7 +184,7 @@ def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None, limit: Lim
     text, documents = sentences, None
     if config.documents is not None:
         documents = reader.texts(config.documents, config.document_column, BAD_DOCUMENTS)
-        documents = _drawn(reader.apart(documents, reader.tests), config, None, "documents", limit)
+        documents = reader.apart(documents, reader.tests)
         text = text.noted(documents=documents.record, **_sums(sentences, documents))
     pairs, mined = mine(sentences.rows, None if documents is None else documents.rows)
     return text.replaced(pairs) if mined is None else text.replaced(pairs, mined=mined)

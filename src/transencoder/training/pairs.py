@@ -12,6 +12,7 @@ from typing import Any
 from datasets import Dataset
 
 from transencoder.configs import Criterion, Form, Member
+from transencoder.configs.choices import WEIGHTED_BECAUSE
 from transencoder.context import Data, Model, Rows
 from transencoder.cycles import (
     CycleContext,
@@ -26,11 +27,10 @@ from transencoder.encoders import (
 )
 from transencoder.errors import InputError, plural
 from transencoder.fit import check_lora
-from transencoder.methods.trans_encoder import WEIGHTED_BECAUSE, TransEncoder
+from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
 from transencoder.records import ChoiceRecord, MiningRecord, SelectionRecord
-from transencoder.results import looks_unlabelled
 from transencoder.runs import Cost, Executor, Planner
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
 from transencoder.training.budget import Budget
@@ -38,7 +38,7 @@ from transencoder.training.chains import Chain, best_chain, ensemble_of, measure
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
-from transencoder.training.members import can_be_weighted, fetch_bases, members_of
+from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of
 from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
