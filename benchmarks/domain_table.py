@@ -11,8 +11,9 @@ Line = Mapping[str, Any]
 Gain = tuple[float, float, float]
 """Points over the base model, and the 95 % interval of its bootstrap over the test's pairs."""
 
-FORMS = ("bi", "weighted bi", "cross")
-"""What a cell may end with: a bi-encoder, the same with its tokens weighted by the domain's texts, a cross-encoder."""
+FORMS = ("bi", "half bi", "weighted bi", "cross")
+"""What a cell may end with: a bi-encoder, with weights halfway between the base model's and its own, with its tokens
+weighted by the domain's texts, a cross-encoder."""
 
 _HOW = """\
 Points over the base model, Spearman's correlation or ROC-AUC times 100, with 95 % intervals over each test's pairs

@@ -89,9 +89,17 @@ def distil(job: Job, *, mines: bool = False, weights: bool = False, **settings: 
     )
     models = _models(train(config))
     if weights:
+        models["half bi"] = halfway(job.start, str(job.folder / "bi-encoder"))
         weight_tokens(job.folder / "bi-encoder", text.texts, job.folder / "weighted")
         models["weighted bi"] = _encoder(str(job.folder / "weighted"))
     return models
+
+
+def halfway(start: str, trained: str) -> SentenceTransformer:
+    """Return the model between two of one shape, as `--bi.trained-share 0.5` keeps it."""
+    model, before = _encoder(trained), _encoder(start).state_dict()
+    model.load_state_dict({name: torch.lerp(before[name], own, 0.5) for name, own in model.state_dict().items()})
+    return model
 
 
 def learn_encoder(job: Job, *, method: type[SimCSE] | type[ContrastiveTension], **settings: Any) -> Models:
@@ -167,6 +175,9 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "bi-tokens-sentences": partial(
         distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens", weights=True
     ),
+    "teacher": partial(
+        distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True, teachers=(MINILM,)
+    ),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
     "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
     "today": distil,
@@ -175,7 +186,8 @@ WAYS: dict[str, Callable[[Job], Models]] = {
 """Those of sentences see three passes over up to 3,000 texts, twice each; bi from bi 6,000 pairs in all, from the
 domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
 task, its last checkpoints; `today` what `train trans-encoder` does by itself: the same in 3 or 5 cycles, with
-checkpoints chosen without labels."""
+checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
+base model."""
 
 
 def run(options: argparse.Namespace) -> None:
