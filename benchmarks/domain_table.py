@@ -25,7 +25,11 @@ training one, on one core. Mean over fewer domains than there are: their number 
 
 
 def page(
-    lines: Sequence[Line], development: Mapping[str, bool], metrics: Mapping[str, str], ways: Iterable[str]
+    lines: Sequence[Line],
+    development: Mapping[str, bool],
+    metrics: Mapping[str, str],
+    ways: Iterable[str],
+    chosen: Mapping[str, tuple[str, str]],
 ) -> str:
     """Return the Markdown page.
 
@@ -34,6 +38,7 @@ def page(
         development: Domain -> whether settings are chosen on it.
         metrics: Domain -> the metric of its test.
         ways: In the order of the tables.
+        chosen: Base model -> the way and the form that `transencoder train` ends with by itself.
     """
     parts = ["# Ten domains, without labels", _HOW]
     for base in dict.fromkeys(line["base"] for line in lines):
@@ -45,6 +50,8 @@ def page(
         }
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
+        if chosen[base] in found:
+            parts.append(regret(found, chosen[base]))
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"
 
@@ -89,6 +96,24 @@ def gains_table(
         ]
         rows.append((domain, metric, base.get(domain, ABSENT), *cells))
     return "\n".join(markdown_table(header, rows))
+
+
+def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: tuple[str, str]) -> str:
+    """Say how far what is chosen without labels is from the best of everything measured, the base model included."""
+    gains = {
+        name: {domain: mean_gain(line["gains"][name[1]][domain] for line in each)[0] for domain, each in by_domain}
+        for name, group in groups.items()
+        if (by_domain := _by_domain(group))
+    }
+    own = gains[chosen]
+    best = {domain: max([0.0, *(each[domain] for each in gains.values() if domain in each)]) for domain in own}
+    lost = {domain: best[domain] - gain for domain, gain in own.items()}
+    worst = max(lost, key=lambda domain: lost[domain])
+    return (
+        f"`transencoder train` ends with {' '.join(chosen)}: {statistics.mean(own.values()):+.1f} on average, where "
+        f"each domain's best, found with the tests' labels, has {statistics.mean(best.values()):+.1f}: a regret of "
+        f"{statistics.mean(lost.values()):.1f}, at most {lost[worst]:.1f} ({worst})."
+    )
 
 
 def mean_gain(gains: Iterable[Sequence[float]]) -> Gain:

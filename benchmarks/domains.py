@@ -189,6 +189,9 @@ task, its last checkpoints; `today` what `train trans-encoder` does by itself: t
 checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
 base model."""
 
+CHOSEN = {"minilm": ("bi-tokens", "bi"), "unsupervised": ("bi-tokens", "weighted bi")}
+"""The way and form that `transencoder train` ends with from each base model: preset `standard`."""
+
 
 def run(options: argparse.Namespace) -> None:
     """Train and score what is asked for and has no line yet."""
@@ -298,7 +301,7 @@ def write_table(options: argparse.Namespace) -> None:
     """Write and print the table of all lines."""
     development = {name: domain.is_development for name, domain in DOMAINS.items()}
     metrics = {name: domain.metric for name, domain in DOMAINS.items()}
-    text = page(read_lines(options.results), development, metrics, WAYS)
+    text = page(read_lines(options.results), development, metrics, WAYS, CHOSEN)
     (options.results / "domains.md").write_text(text)
     print(text)
 

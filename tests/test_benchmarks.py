@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 SIZES = {
@@ -149,9 +151,8 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         of_cell("two", "way", 1, {"one": [0.0, 0.0, 0.0], "two": [-3.0, -7.0, -1.0]}),
         of_cell("one", "other", 1, {"one": [1.0, 0.5, 2.0], "two": [0.5, 0.0, 1.0]}, "cross"),
     ]
-    page = load("domain_table").page(
-        lines, {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}, ("other", "way")
-    )
+    development, metrics = {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}
+    page = load("domain_table").page(lines, development, metrics, ("other", "way"), {"minilm": ("way", "bi")})
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     assert rows[2:4] == [
         ["other", "cross", "+1.0 [+0.5, +2.0] (1)", "–", "–", "one +1.0", "1, 0 of 1", "+0.50", "1.5"],
@@ -161,6 +162,20 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         ["one", "spearman", "50.0", "+1.0 [+0.5, +2.0]", "+3.0 [+0.0, +6.0]"],
         ["two", "roc_auc", "50.0", "–", "-3.0 [-7.0, -1.0]"],
     ]
+    assert "ends with way bi: +0.0 on average" in page and "has +1.5: a regret of 1.5, at most 3.0 (two)." in page
+
+
+def test_half_of_a_training_has_the_weights_between(load, tiny_bi_encoder, tmp_path):
+    trained = SentenceTransformer(tiny_bi_encoder, device="cpu")
+    before = {name: tensor.clone() for name, tensor in trained.state_dict().items()}
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter += 1.0
+    trained.save(str(tmp_path / "trained"))
+    half = load("domains").halfway(tiny_bi_encoder, str(tmp_path / "trained")).state_dict()
+    moved = {name for name, tensor in half.items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name, _ in trained.named_parameters()}
+    assert all(torch.allclose(half[name], before[name] + 0.5, atol=1e-6) for name in moved)
 
 
 def test_the_table_of_tokens_has_gains_of_each_set_their_means_and_the_worst(load, monkeypatch):
