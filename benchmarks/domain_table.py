@@ -29,7 +29,7 @@ def page(
     development: Mapping[str, bool],
     metrics: Mapping[str, str],
     ways: Iterable[str],
-    chosen: Mapping[str, tuple[str, str]],
+    chosen: Mapping[str, Mapping[str, tuple[str, str]]],
 ) -> str:
     """Return the Markdown page.
 
@@ -38,7 +38,7 @@ def page(
         development: Domain -> whether settings are chosen on it.
         metrics: Domain -> the metric of its test.
         ways: In the order of the tables.
-        chosen: Base model -> the way and the form that `transencoder train` ends with by itself.
+        chosen: Base model -> domain -> the way and the form that `transencoder train` ends with by itself.
     """
     parts = ["# Ten domains, without labels", _HOW]
     for base in dict.fromkeys(line["base"] for line in lines):
@@ -50,8 +50,7 @@ def page(
         }
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
-        if chosen[base] in found:
-            parts.append(regret(found, chosen[base]))
+        parts.append(regret(found, chosen[base]))
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"
 
@@ -98,21 +97,30 @@ def gains_table(
     return "\n".join(markdown_table(header, rows))
 
 
-def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: tuple[str, str]) -> str:
+def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: Mapping[str, tuple[str, str]]) -> str:
     """Say how far what is chosen without labels is from the best of everything measured, the base model included."""
     gains = {
-        name: {domain: mean_gain(line["gains"][name[1]][domain] for line in each)[0] for domain, each in by_domain}
+        name: {domain: mean_gain(line["gains"][name[1]][domain] for line in each) for domain, each in _by_domain(group)}
         for name, group in groups.items()
-        if (by_domain := _by_domain(group))
     }
-    own = gains[chosen]
-    best = {domain: max([0.0, *(each[domain] for each in gains.values() if domain in each)]) for domain in own}
-    lost = {domain: best[domain] - gain for domain, gain in own.items()}
-    worst = max(lost, key=lambda domain: lost[domain])
+    own = {domain: gains[name][domain] for domain, name in chosen.items() if domain in gains.get(name, {})}
+    if not own:
+        return ""
+    lost_elsewhere = statistics.mean(
+        elsewhere(line, name[1])
+        for domain, name in chosen.items()
+        for line in groups.get(name, ())
+        if line["domain"] == domain
+    )
+    best = {domain: max(0.0, *(each[domain][0] for each in gains.values() if domain in each)) for domain in own}
+    regrets = {domain: best[domain] - gain[0] for domain, gain in own.items()}
+    least, worst = min(own, key=lambda each: own[each][0]), max(regrets, key=lambda each: regrets[each])
+    means = statistics.mean(best.values()), statistics.mean(regrets.values())
     return (
-        f"`transencoder train` ends with {' '.join(chosen)}: {statistics.mean(own.values()):+.1f} on average, where "
-        f"each domain's best, found with the tests' labels, has {statistics.mean(best.values()):+.1f}: a regret of "
-        f"{statistics.mean(lost.values()):.1f}, at most {lost[worst]:.1f} ({worst})."
+        f"What `transencoder train` ends with by itself, over {len(own)} domains: "
+        f"{_shown(mean_of_domains([*own.values()]))}, worst {least} {own[least][0]:+.1f}, elsewhere "
+        f"{lost_elsewhere:+.2f}. The best of all rows in each domain, found with the tests' labels: {means[0]:+.1f}; "
+        f"so the regret is {means[1]:.1f}, at most {regrets[worst]:.1f} ({worst})."
     )
 
 

@@ -152,7 +152,8 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         of_cell("one", "other", 1, {"one": [1.0, 0.5, 2.0], "two": [0.5, 0.0, 1.0]}, "cross"),
     ]
     development, metrics = {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}
-    page = load("domain_table").page(lines, development, metrics, ("other", "way"), {"minilm": ("way", "bi")})
+    chosen = {"minilm": {"one": ("way", "bi"), "two": ("way", "bi"), "three": ("way", "bi")}}
+    page = load("domain_table").page(lines, development, metrics, ("other", "way"), chosen)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     assert rows[2:4] == [
         ["other", "cross", "+1.0 [+0.5, +2.0] (1)", "–", "–", "one +1.0", "1, 0 of 1", "+0.50", "1.5"],
@@ -162,7 +163,8 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         ["one", "spearman", "50.0", "+1.0 [+0.5, +2.0]", "+3.0 [+0.0, +6.0]"],
         ["two", "roc_auc", "50.0", "–", "-3.0 [-7.0, -1.0]"],
     ]
-    assert "ends with way bi: +0.0 on average" in page and "has +1.5: a regret of 1.5, at most 3.0 (two)." in page
+    assert "over 2 domains: +0.0 [-2.5, +1.8], worst two -3.0, elsewhere -1.00." in page
+    assert "labels: +1.5; so the regret is 1.5, at most 3.0 (two)." in page
 
 
 def test_half_of_a_training_has_the_weights_between(load, tiny_bi_encoder, tmp_path):
