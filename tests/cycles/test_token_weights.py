@@ -2,19 +2,18 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from datasets import Dataset, concatenate_datasets
+from datasets import concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
 from transencoder import BiScorer, FitConfig, train
-from transencoder.encoders import load_bi, weight_tokens
+from transencoder.encoders import weight_tokens
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
 from transencoder.pairs import read_pairs
-from transencoder.training.members import looks_labelled
+from transencoder.training.members import looks_unlabelled
 
 FIT = FitConfig(learning_rate=1e-3, batch_size=16, epochs=1, eval_steps=100, checkpoint_steps=4)
 
@@ -59,7 +58,9 @@ def test_the_next_cycle_learns_from_the_weighted_model(tiny_method):
 
 
 @pytest.mark.parametrize(("uniformity", "is_weighted"), [(1.9, True), (3.1, True), (3.4, False)])
-def test_preset_standard_weights_where_the_base_model_looks_labelled(uniformity, is_weighted, tiny_method, monkeypatch):
+def test_preset_standard_weights_where_the_base_model_looks_unlabelled(
+    uniformity, is_weighted, tiny_method, monkeypatch
+):
     """Criteria are higher for what is better: the negative uniformity."""
     monkeypatch.setattr("transencoder.cycles.members.LEAST_PAIRS", 90)
     monkeypatch.setattr("transencoder.selection.HeldOut.criteria", lambda *_: {"uniformity": uniformity})
@@ -70,36 +71,9 @@ def test_preset_standard_weights_where_the_base_model_looks_labelled(uniformity,
     assert len(chosen) == is_weighted
 
 
-@pytest.mark.parametrize(
-    ("given", "uniformity", "short", "labels"),
-    [
-        ({}, 3.4, 17.0, "cosine"),
-        ({}, 3.4, 3.0, "tokens"),
-        ({}, 3.1, 17.0, "tokens"),
-        ({"bi_labels": "tokens"}, 3.4, 17.0, "tokens"),
-    ],
-    ids=["short", "long", "unlabelled", "given"],
-)
-def test_preset_standard_labels_short_texts_by_cosines_where_the_base_model_looks_labelled(
-    given, uniformity, short, labels, tiny_method, tiny_bi_encoder, monkeypatch, caplog
-):
-    monkeypatch.setattr("transencoder.cycles.members.LEAST_PAIRS", 90)
-    monkeypatch.setattr("transencoder.selection.HeldOut.criteria", lambda *_: {"uniformity": uniformity})
-    monkeypatch.setattr("transencoder.training.pairs.SHORT", short)
-    trained = train(tiny_method(preset="standard", same_form=True, **given))
-    assert trained.result["config"]["bi_labels"] == labels
-    chosen = [each["value"] for each in trained.result["choices"] if each["setting"] == "bi_labels"]
-    assert chosen == ([] if given else [labels])
-    assert ("it will stay much as it is" in caplog.text) == (labels == "cosine")
-    (path,) = trained.folder.glob("stages/cycle-1-labels-*/labels.parquet")
-    made = Dataset.from_parquet(str(path))
-    cosines = BiScorer(load_bi(tiny_bi_encoder, device="cpu")).score(made.select_columns(["sentence1", "sentence2"]))
-    assert np.allclose(made["label"], cosines, atol=0.01) == (labels == "cosine")
-
-
 def test_few_pairs_say_nothing_of_the_base_model():
-    assert looks_labelled({}) is None
-    assert looks_labelled({"uniformity": None}) is None
+    assert not looks_unlabelled({})
+    assert not looks_unlabelled({"uniformity": None})
 
 
 def test_a_model_that_cannot_be_weighted_is_refused_and_left_alone_by_preset(

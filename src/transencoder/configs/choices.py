@@ -35,16 +35,6 @@ STANDARD = (
     Choice("bi.batch_size", 64, "the value used on the ten domains"),
     Choice("bi.epochs", 4, "the value used on the ten domains"),
 )
-SHORT = 17.0
-"""Tokens of a text on average, special ones included, below which texts are short."""
-OF_SHORT_TEXTS = Choice(
-    "bi_labels",
-    "cosine",
-    "labels seem to have trained the base model, and the texts are short: on six such domains labels by tokens took "
-    "0.8 points; cosines keep the model much as it was",
-)
-"""In the place of tokens; chosen on 24 genres of STS, where tokens rank worse than all-MiniLM-L6-v2's cosine in 8 of
-17 of short texts and in 1 of 7 of longer ones (benchmarks/results/tokens.md)."""
 WEIGHTED_BECAUSE = (
     "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
     "2.5 points with weighted tokens, 1.0 without"

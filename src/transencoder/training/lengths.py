@@ -60,11 +60,6 @@ class Lengths:
         text, pair = (int(np.percentile(each, _WHOLE, method="higher")) for each in (self.texts, self.pairs))
         return text, pair
 
-    @property
-    def mean(self) -> float:
-        """Tokens of a text on average."""
-        return float(self.texts.mean())
-
     def settle(self, config: ConfigT, *limits: int | None) -> ConfigT:
         """Return the config with what `auto` comes to as its encoders' lengths, if it has that.
 

@@ -64,14 +64,14 @@ def can_be_weighted(base: Model) -> bool:
     return has_mean_pooling(load_bi(base.folder, pooling=base.pooling, device="cpu"))
 
 
-def looks_labelled(criteria: Mapping[str, float | None]) -> bool | None:
-    """Tell whether a base model looks as if labels had trained it; None: unknown.
+def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool:
+    """Tell whether a base model looks as if no labels had trained it.
 
     Args:
         criteria: What held-out pairs say of it without labels.
     """
     evenness = criteria.get("uniformity")
-    return None if evenness is None else -evenness <= _LESS_EVEN
+    return evenness is not None and -evenness > _LESS_EVEN
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from datasets import Dataset
 
 from transencoder.configs import Criterion, Form, Member
-from transencoder.configs.choices import OF_SHORT_TEXTS, SHORT, WEIGHTED_BECAUSE, Choice
+from transencoder.configs.choices import WEIGHTED_BECAUSE
 from transencoder.context import Data, Model, Rows
 from transencoder.cycles import (
     CycleContext,
@@ -38,7 +38,7 @@ from transencoder.training.chains import Chain, best_chain, ensemble_of, measure
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
-from transencoder.training.members import can_be_weighted, fetch_bases, looks_labelled, members_of
+from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of
 from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
@@ -50,10 +50,6 @@ logger = logging.getLogger(__name__)
 
 _RAW_NOTE = "Label policy `raw` follows the released code: targets may lie outside [0, 1]."
 _LOGIT_NOTE = "The cross-encoder learned its labels as they are: its raw output is the score, without a sigmoid."
-_STAYS = (
-    "the texts are short, and labels seem to have trained the base model: it will stay much as it is. "
-    "--label-policy quantile moves it further, for better or worse: grade a hundred pairs afterwards"
-)
 _SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encoder learns from it."
 
 
@@ -70,14 +66,15 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         folders = fetch_bases(usable)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
-        self.choices = [_as_record(each) for each in given.choices]
+        self.choices: list[ChoiceRecord] = [
+            {"setting": each.setting, "value": each.value, "because": each.because} for each in given.choices
+        ]
         self.members = members_of(self.config, folders)
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
-        self.n_tokens = 0.0  # of a text on average; known once the texts are read
         self.n_undrawn = 0  # sentences that there are; known with a budget
         self.recipe = self.given if self.budget is None else given  # what a budget chooses is chosen again elsewhere
 
@@ -102,7 +99,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
         )
-        return self._settled_by_bases(context)
+        return self._with_weights(context)
 
     def train(self, context: CycleContext) -> tuple[CycleContext, list[list[Model]]]:
         """Run the cycles."""
@@ -169,8 +166,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
         if config.weight_tokens is None:
             lines.append("tokens are weighted where the base model looks as if no labels trained it: the run will see")
-            if self._may_label_by_cosines:
-                lines.append("where labels seem to have trained it, bi_labels is cosine: these texts are short")
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
@@ -193,7 +188,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         lengths = Lengths.of(self.members[0].bi.folder, *rows)
         limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
         self._settle(lambda config: lengths.settle(config, *limits))
-        self.n_tokens = lengths.mean
         return lengths
 
     def _settle(self, change: Callable[[TransEncoder], TransEncoder]) -> None:
@@ -204,39 +198,22 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             for member, own in zip(self.members, self.config.members, strict=True)
         )
 
-    def _settled_by_bases(self, context: CycleContext) -> CycleContext:
-        """Settle what depends on how the base models were trained: what they label by, and weighted tokens."""
-        are_labelled: list[bool | None] = [None] * len(context.members)
-        if self._may_label_by_cosines or self.config.weight_tokens is None:
+    def _with_weights(self, context: CycleContext) -> CycleContext:
+        """Settle whose bi-encoders are kept with weighted tokens."""
+        wanted = [self.config.weight_tokens] * len(context.members)
+        if wanted[0] is None:
             records = base_criteria(context, context.members)
-            are_labelled = [None if record is None else looks_labelled(record.result) for record in records]
-        if self._may_label_by_cosines and all(are_labelled):
-            self.choices = [
-                _as_record(OF_SHORT_TEXTS) if each["setting"] == OF_SHORT_TEXTS.setting else each
-                for each in self.choices
-            ]
-            self._settle(lambda config: replace(config, bi_labels=OF_SHORT_TEXTS.value))
-            logger.warning(_STAYS)
-        return self._with_weights(replace(context, config=self.config), are_labelled)
-
-    @property
-    def _may_label_by_cosines(self) -> bool:
-        """Whether the texts are short, and the user does not say what labels are made by."""
-        return self.n_tokens < SHORT and any(each["setting"] == OF_SHORT_TEXTS.setting for each in self.choices)
-
-    def _with_weights(self, context: CycleContext, are_labelled: list[bool | None]) -> CycleContext:
-        wanted = self.config.weight_tokens
+            wanted = [record is not None and looks_unlabelled(record.result) for record in records]
         weighted = [
-            (is_labelled is False if wanted is None else wanted) and can_be_weighted(member.bi)
-            for is_labelled, member in zip(are_labelled, context.members, strict=True)
+            bool(each) and can_be_weighted(member.bi) for each, member in zip(wanted, context.members, strict=True)
         ]
-        if wanted and not all(weighted):
+        if self.config.weight_tokens and not all(weighted):
             start = self.config.members[weighted.index(False)].start
             raise InputError(
                 f"weight_tokens is true, but {start} has no mean pooling, or weights its tokens already; leave it out, "
                 "or give another base model"
             )
-        if wanted is None and any(weighted):
+        if self.config.weight_tokens is None and any(weighted):
             self.choices.append({"setting": "weight_tokens", "value": True, "because": WEIGHTED_BECAUSE})
             if all(weighted):
                 self._settle(lambda config: replace(config, weight_tokens=True))
@@ -288,10 +265,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if isinstance(executor, Planner):
             return Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")}), None
         return Dataset.from_file(str(record.folder / record.result["file"])), record.result["record"]
-
-
-def _as_record(choice: Choice) -> ChoiceRecord:
-    return {"setting": choice.setting, "value": choice.value, "because": choice.because}
 
 
 def _shortest(models: Iterable[Model]) -> int | None:
