@@ -189,11 +189,9 @@ task, its last checkpoints; `today` what `train trans-encoder` does by itself: t
 checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
 base model."""
 
-_LONG = ("mnli", "qnli", "mrpc", "answers")
-"""Whose texts have 17 tokens and more on average."""
 CHOSEN = {
-    "minilm": {name: ("bi-tokens" if name in _LONG else "bi-clip", "bi") for name in DOMAINS},
-    "unsupervised": {name: ("bi-tokens", "weighted bi") for name in DOMAINS},
+    "minilm": dict.fromkeys(DOMAINS, ("bi-tokens", "bi")),
+    "unsupervised": dict.fromkeys(DOMAINS, ("bi-tokens", "weighted bi")),
 }
 """The way and form that `transencoder train` ends with: preset `standard`."""
 
