@@ -47,7 +47,7 @@ from transencoder import (
 from transencoder.encoders import weight_tokens
 from transencoder.metrics import METRICS, metric_draws, row_intervals
 from transencoder.models import MINILM, resolve_model
-from transencoder.recipes import load_recipe
+from transencoder.recipes import find_recipe, load_recipe
 from transencoder.runs.log import source_commit
 
 RESULTS = Path(__file__).parent / "results"
@@ -281,15 +281,15 @@ def base_scores(start: str, data: Path) -> dict[str, np.ndarray]:
 def general_cross(base: str, output: Path, data: Path) -> str:
     """Return a cross-encoder that learned a base model's labels of 90,000 general pairs, in half an hour of bf16.
 
-    Recipe trans-encoder/general, here of sentences that no test has.
+    Recipe trans-encoder/minilm-general, here of sentences that no test has.
     """
     folder = output / f"general-{base}"
-    texts = [" ".join(text.split()) for text in general_text(40_000, data)["text"]]
-    recipe = load_recipe("trans-encoder/general")
+    texts = [" ".join(text.split()) for text in general_text(40_000, data)["text"] if 8 < len(text) < 400]
+    recipe = load_recipe(find_recipe("trans-encoder/minilm-general"))
     assert isinstance(recipe, TransEncoder)
     config = replace(
         recipe,
-        sentences=Dataset.from_dict({"text": [text for text in texts if 8 < len(text) < 400]}),
+        sentences=Dataset.from_dict({"text": texts}),
         n_sentences=None,
         members=(Member(start=base_model(base, output, data)),),
         output=str(folder),

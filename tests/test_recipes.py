@@ -206,8 +206,8 @@ def test_each_recipe_runs_two_steps_of_a_tiny_model(
             "n_pairs": 40 if config.extra_pairs else None,
             "extra_pairs": tiny_pairs.select(range(64, 96)) if config.extra_pairs else None,
             "n_extra_pairs": 24 if config.extra_pairs else None,
-            "bi": replace(config.bi, batch_size=32, **small),
-            "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, **small),
+            "bi": replace(config.bi, batch_size=32, selection="auto", **small),
+            "cross": replace(config.cross, batch_size=64 if config.is_symmetric else 32, selection="auto", **small),
         }
         if config.sentences:
             more |= {"pairs": None, "sentences": tiny_sentences.select(range(64)), "n_sentences": 48, "n_pairs": 64}

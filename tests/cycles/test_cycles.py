@@ -441,3 +441,15 @@ def test_the_model_that_a_card_names_is_told_of_where_a_cross_encoder_could_star
         plan(tiny_method(members=(Member(start=str(tmp_path / "named")),), **changes))
         plan(tiny_method(members=(Member(start=tiny_bi_encoder),)))
     assert caplog.text.count("--cross-start google-bert/bert-base-uncased") == is_told
+
+
+@pytest.mark.parametrize(("changes", "n_warned"), [({}, 1), ({"same_form": True}, 0)])
+def test_a_cross_encoder_that_few_pairs_cannot_teach_is_warned_of(
+    changes, n_warned, students, tiny_method, tmp_path, caplog
+):
+    trained = train(tiny_method(**changes))
+    assert caplog.text.count("needed some 40,000") == n_warned
+    if n_warned:
+        member = replace(tiny_method().members[0], cross_start=str(trained.folder / "cross-encoder"))
+        train(tiny_method(members=(member,), output=str(tmp_path / "next")))
+        assert caplog.text.count("needed some 40,000") == 1

@@ -68,7 +68,8 @@ def test_preset_standard_makes_a_cross_encoder_where_a_setting_speaks_of_one(ask
     filled = TransEncoder(**{"pairs": "a.tsv", "members": (Member(start="x"),), "preset": "standard"} | asks).prepared(
         BASE
     )
-    assert (filled.same_form, filled.bi_labels, filled.cycles, filled.bi.epochs) == (False, "cosine", 2, 10)
+    assert (filled.same_form, filled.bi_labels, filled.cycles, filled.bi.epochs) == (False, "tokens", 1, 4)
+    assert (filled.label_policy, filled.cross.epochs) == ("affine", asks.get("cross", FitConfig(epochs=2)).epochs)
 
 
 @pytest.mark.parametrize("preset", [None, "paper"])
@@ -79,6 +80,7 @@ def test_other_presets_choose_nothing(preset):
         config(task_kind="binary").prepared(BASE), preset=preset
     )
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.cross.epochs) == (False, "cosine", 5, 3)
+    assert filled.label_policy == "clip"
 
 
 def test_large_begins_between_bert_base_and_large():

@@ -144,7 +144,7 @@ def _warn_of_narrow(labels: StageRecord) -> None:
     if high - low < _NARROW:
         logger.warning(
             "nine of ten labels lie between %.2f and %.2f: the teachers hardly tell these pairs apart, and "
-            "the cross-encoder will learn slowly. Mix in more and less alike pairs, or take label_policy quantile",
+            "what learns from them learns slowly. Mix in more and less alike pairs, or take label_policy quantile",
             low,
             high,
         )

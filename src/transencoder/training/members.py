@@ -10,8 +10,8 @@ from pathlib import Path
 from transencoder.configs import Member
 from transencoder.context import Model, base_model
 from transencoder.cycles import ContextMember
-from transencoder.encoders import check_length, fetch, has_mean_pooling, load_bi, weights_tokens
-from transencoder.errors import InputError
+from transencoder.encoders import check_length, fetch, has_mean_pooling, is_cross, load_bi, weights_tokens
+from transencoder.errors import InputError, plural
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.models import warn_of_unused_prompts
 
@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 _LESS_EVEN = -3.25
 """Uniformity above which a base model looks as if no labels had trained it. On ten domains' pairs two such models had
 -1.9 to -3.1, all-MiniLM-L6-v2 -3.4 to -3.8 (LOG.md, 2026-11-25)."""
+
+_TEACHES_TO_COMPARE = 40_000
+"""Pairs, read in one order, that a cross-encoder of three layers had learned after; at 25,000 it had not (LOG.md,
+2026-11-25)."""
 
 Folders = tuple[Path, Path]
 """Of a member's base models, the bi-encoder's and the cross-encoder's."""
@@ -62,6 +66,20 @@ def can_be_weighted(base: Model) -> bool:
     if weights_tokens(base.folder):
         return False
     return has_mean_pooling(load_bi(base.folder, pooling=base.pooling, device="cpu"))
+
+
+def warn_of_untaught(config: TransEncoder, members: Iterable[ContextMember], n_pairs: int) -> None:
+    """Warn where a cross-encoder starts from a model that is none, and the pairs are too few to teach it to compare."""
+    if config.same_form:
+        return
+    for own, member in zip(config.members, members, strict=True):
+        n_read = n_pairs * (member.fits["cross"].epochs or 1) * (2 if config.is_symmetric else 1)
+        if n_read < _TEACHES_TO_COMPARE and not is_cross(member.cross.folder):
+            logger.warning(
+                "the cross-encoder starts from %s, which is none yet, and reads %s; small models needed some %s to "
+                "learn to compare two texts. Give one that can: --cross-start, docs/trans-encoder.md#small-domains",
+                *(own.cross_start or own.start, plural(n_read, "pair"), f"{_TEACHES_TO_COMPARE:,}"),
+            )
 
 
 def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool:
@@ -111,7 +129,7 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
         fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
         pretraining=config.pretraining_of(member),
         weight=member.weight,
-        policy=member.policy or config.label_policy,
+        policy=member.policy or config.label_policy or "clip",
     )
 
 

@@ -38,7 +38,7 @@ from transencoder.training.chains import Chain, best_chain, ensemble_of, measure
 from transencoder.training.data import read_pairs_data
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
-from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of
+from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of, warn_of_untaught
 from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
@@ -85,6 +85,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if self.config.sentences is None:
             self._read_lengths(data.training)
         config = self.config
+        warn_of_untaught(config, self.members, len(data.training))
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
         is_held_out = config.record_criteria or any(criteria.values())
