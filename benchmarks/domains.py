@@ -165,7 +165,7 @@ _BI = FitConfig(batch_size=64, learning_rate=2e-5, epochs=4, max_length=64, sele
 _BI_FROM_BI: dict[str, Any] = {"same_form": True, "cycles": 1, "bi": _BI, "cross": _LAST}
 _MINED: dict[str, Any] = {"mines": True, "n_pairs": 3000, "bi": replace(_BI, epochs=2)}
 _WARMED: dict[str, Any] = {
-    **{"same_form": False, "cycles": 1, "label_policy": "affine", "precision": "bf16", "bi": _BI},
+    **{"warmed": True, "same_form": False, "cycles": 1, "bi_labels": "tokens", "precision": "bf16", "bi": _BI},
     "cross": FitConfig(batch_size=64, learning_rate=5e-5, epochs=2, dropout=0.0, max_length=128, selection="last"),
 }
 
@@ -187,7 +187,8 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "teacher": partial(
         distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True, teachers=(MINILM,)
     ),
-    "warmed": partial(distil, **_WARMED, bi_labels="tokens", warmed=True),
+    "warmed": partial(distil, **_WARMED, label_policy="affine"),
+    "warmed-clip": partial(distil, **_WARMED, label_policy="clip"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
     "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
     "today": distil,
@@ -290,7 +291,6 @@ def general_cross(base: str, output: Path, data: Path) -> str:
     config = replace(
         recipe,
         sentences=Dataset.from_dict({"text": texts}),
-        n_sentences=None,
         members=(Member(start=base_model(base, output, data)),),
         output=str(folder),
         precision="bf16",
