@@ -175,7 +175,12 @@ def write_files(folder, rows, sentences):
     for name, lines in tables.items():
         mark = "," if name.endswith(".csv") else "\t"
         (folder / name).write_text("".join(mark.join(line) + "\n" for line in lines))
-    texts = {"sentences.txt": sentences, "corpus.txt": sentences, "questions.txt": sentences[:4]}
+    texts = {
+        "sentences.txt": sentences,
+        "general.txt": sentences,
+        "corpus.txt": sentences,
+        "questions.txt": sentences[:4],
+    }
     texts |= {"documents.txt": [" ".join(sentences)] * 8, "queries.txt": [pair[0] for pair in pairs[:32]]}
     for name, lines in texts.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines))
