@@ -17,7 +17,7 @@ def train_tsdae(sentences: Sequence[str], start: str, folder: Path, seed: int) -
 
     Rate and schedule are those of the paper; batches are of 16 in the place of 8, pooling is the base model's own.
     """
-    model = SentenceTransformer(start, device="cpu")
+    model = SentenceTransformer(start)
     model.max_seq_length = 64
     draw = random.Random(seed)
     rows = Dataset.from_dict({"noisy": [_noisy(text, draw) for text in sentences], "text": list(sentences)})
@@ -29,7 +29,6 @@ def train_tsdae(sentences: Sequence[str], start: str, folder: Path, seed: int) -
         lr_scheduler_type="constant",
         weight_decay=0.0,
         seed=seed,
-        use_cpu=True,
         save_strategy="no",
         report_to=[],
         disable_tqdm=True,

@@ -188,7 +188,7 @@ def test_parity_is_the_released_code_in_a_folder_of_its_own(done, training, reci
     done("recipes", "run", recipe)
     done("recipes", "run", recipe, "--parity")
     done("recipes", "run", recipe, "--parity", "--vary", "seed=1,2", "--output", "o")
-    assert [config.label_policy for config in training.seen] == [None, "raw", "raw", "raw"]
+    assert [config.label_policy for config in training.seen] == ["clip", "raw", "raw", "raw"]
     assert training.seen[1].cross_test_length == 512
     assert [config.output for config in training.seen] == ["run", "run-parity", "o-parity-seed-1", "o-parity-seed-2"]
 

@@ -69,7 +69,7 @@ def test_preset_standard_makes_a_cross_encoder_where_a_setting_speaks_of_one(ask
         BASE
     )
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.bi.epochs) == (False, "tokens", 1, 4)
-    assert (filled.label_policy, filled.cross.epochs) == ("affine", asks.get("cross", FitConfig(epochs=2)).epochs)
+    assert (filled.cross.learning_rate, filled.cross.batch_size, filled.cross.epochs) == (5e-5, 64, 2)
 
 
 @pytest.mark.parametrize("preset", [None, "paper"])
@@ -80,7 +80,6 @@ def test_other_presets_choose_nothing(preset):
         config(task_kind="binary").prepared(BASE), preset=preset
     )
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.cross.epochs) == (False, "cosine", 5, 3)
-    assert filled.label_policy == "clip"
 
 
 def test_large_begins_between_bert_base_and_large():

@@ -51,7 +51,7 @@ def test_a_fit_that_cannot_be_is_refused(field, value):
 
 def test_the_defaults_are_the_papers():
     config = TransEncoder(**FIELDS)
-    assert (config.initialisation, config.prepared(1).label_policy, config.start_weight) == ("refreshing", "clip", 0.0)
+    assert (config.initialisation, config.label_policy, config.start_weight) == ("refreshing", "clip", 0.0)
     assert (config.is_symmetric, config.head, config.seed, config.tests) == (True, "pooler", 2021, ())
 
 

@@ -46,7 +46,6 @@ WEIGHTED_BECAUSE = (
 STANDARD_WITH_CROSS = (
     Choice("cycles", 1, "later cycles added no more than another seed does"),
     _TOKENS,
-    Choice("label_policy", "affine", "a cross-encoder learned stretched labels better on the domains it was chosen on"),
     _LENGTH,
     Choice("cross.learning_rate", 5e-5, "the value used on the ten domains"),
     Choice("cross.batch_size", 64, "the value used on the ten domains"),

@@ -108,10 +108,8 @@ class TransEncoder(configs.RunConfig):
     bi_loss: configs.BiLoss = "mse"
     """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or a cross-entropy
     (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
-    label_policy: configs.LabelPolicy | None = None
-    """How raw scores become targets: `clip`, cut to [0, 1]; `affine` and `quantile` spread them over it; `raw` is what
-    the released code does: targets may then leave [0, 1]. None: `clip`, but `affine` where preset `standard` makes a
-    cross-encoder."""
+    label_policy: configs.LabelPolicy = "clip"
+    """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
     bi_labels: configs.BiLabels | None = None
     """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
     that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no
@@ -190,8 +188,7 @@ class TransEncoder(configs.RunConfig):
         bi = {"learning_rate": 5e-5, "batch_size": 128, "epochs": 15 if is_binary else 10, "max_length": 32}
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
-        own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "label_policy": "clip"}
-        own["cycles"] = 5 if is_binary else 3
+        own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
         own |= {choice.setting: choice.value for choice in self.choices}
         own |= {} if self.preset == "standard" else {"weight_tokens": False}
         for form, values in (("bi.", bi), ("cross.", cross)):

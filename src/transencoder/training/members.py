@@ -22,8 +22,8 @@ _LESS_EVEN = -3.25
 -1.9 to -3.1, all-MiniLM-L6-v2 -3.4 to -3.8 (LOG.md, 2026-11-25)."""
 
 _TEACHES_TO_COMPARE = 40_000
-"""Pairs, read in one order, that a cross-encoder of three layers had learned after; at 25,000 it had not (LOG.md,
-2026-11-25)."""
+"""After reading so many pairs, each order counted, a cross-encoder of three layers had learned to compare; after 25,000
+it had not (LOG.md, 2026-11-25)."""
 
 Folders = tuple[Path, Path]
 """Of a member's base models, the bi-encoder's and the cross-encoder's."""
@@ -69,16 +69,23 @@ def can_be_weighted(base: Model) -> bool:
 
 
 def warn_of_untaught(config: TransEncoder, members: Iterable[ContextMember], n_pairs: int) -> None:
-    """Warn where a cross-encoder starts from a model that is none, and the pairs are too few to teach it to compare."""
+    """Warn where a cross-encoder starts from a model that is none, and the pairs are too few to teach it to compare.
+
+    Args:
+        config: With every field filled in.
+        members: In the config's order.
+        n_pairs: That each trains on, each counted once.
+    """
     if config.same_form:
         return
     for own, member in zip(config.members, members, strict=True):
         n_read = n_pairs * (member.fits["cross"].epochs or 1) * (2 if config.is_symmetric else 1)
         if n_read < _TEACHES_TO_COMPARE and not is_cross(member.cross.folder):
             logger.warning(
-                "the cross-encoder starts from %s, which is none yet, and reads %s; small models needed some %s to "
-                "learn to compare two texts. Give one that can: --cross-start, docs/trans-encoder.md#small-domains",
-                *(own.cross_start or own.start, plural(n_read, "pair"), f"{_TEACHES_TO_COMPARE:,}"),
+                "the cross-encoder starts from %s, which is no cross-encoder, and reads %s; small models needed some "
+                "%s to learn to compare two texts. Train one on general text first, `transencoder train --recipe "
+                "trans-encoder/minilm-general --sentences FILE --start %s --output RUN`, and give --cross-start RUN",
+                *(own.cross_start or own.start, plural(n_read, "pair"), f"{_TEACHES_TO_COMPARE:,}", own.start),
             )
 
 
@@ -129,7 +136,7 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
         fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
         pretraining=config.pretraining_of(member),
         weight=member.weight,
-        policy=member.policy or config.label_policy or "clip",
+        policy=member.policy or config.label_policy,
     )
 
 

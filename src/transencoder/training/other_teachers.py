@@ -70,7 +70,7 @@ def teachers_of(config: TransEncoder, folders: Mapping[str, Path], pairs: Datase
             if each.column is not None
             else _model(folders[each.teacher], f"teacher-{number}", each.prompts),
             weight=each.teacher_weight,
-            policy=each.teacher_policy or config.label_policy or "clip",
+            policy=each.teacher_policy or config.label_policy,
         )
         for number, each in enumerate(config.teachers, 1)
     )
