@@ -20,8 +20,8 @@ Points over the base model, Spearman's correlation or ROC-AUC times 100, with 95
 (paired bootstrap; of several seeds the means of gains and ends; of several domains taken for independent). Spread: the
 standard deviation over seeds of the mean over domains. Worst: the lowest domain. Better, worse: domains whose interval
 is above 0, below 0. Elsewhere: the mean over the other domains' tests. Minutes: the median of the processor time of
-training one, on one core. Mean over fewer domains than there are: their number behind it. A way's settings are in
-`benchmarks/domains.py`."""
+training one, on one core, of cells that no GPU trained. Mean over fewer domains than there are: their number behind it.
+A way's settings are in `benchmarks/domains.py`."""
 
 
 def page(
@@ -74,7 +74,7 @@ def summary(groups: Mapping[tuple[str, str], Sequence[Line]], development: Mappi
                 f"{worst} {gains[worst][0]:+.1f}",
                 f"{sides[0]}, {sides[1]} of {len(gains)}",
                 f"{statistics.mean(elsewhere(line, form) for line in group):+.2f}",
-                f"{statistics.median(line['processor_seconds'] for line in group) / 60:.1f}",
+                _minutes(group),
             )
         )
     return "\n".join(markdown_table(header, rows))
@@ -147,6 +147,12 @@ def _over(gains: Mapping[str, Gain], domains: Sequence[str]) -> str:
     if not found:
         return ABSENT
     return _shown(mean_of_domains(found)) + (f" ({len(found)})" if len(found) < len(domains) else "")
+
+
+def _minutes(group: Sequence[Line]) -> str:
+    """Of what was trained on a CPU; lines from before they named their device were."""
+    seconds = [line["processor_seconds"] for line in group if line.get("device", "cpu") == "cpu"]
+    return f"{statistics.median(seconds) / 60:.1f}" if seconds else ABSENT
 
 
 def _spread(group: Sequence[Line], form: str) -> str:

@@ -242,6 +242,7 @@ def measured(domain: str, way: str, base: str, seed: int, options: argparse.Name
         "n_sentences": len(text.texts),
         **judged(models, start, domain, options.data),
         "commit": source_commit(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
     }
     shutil.rmtree(folder, ignore_errors=True)
     return line
