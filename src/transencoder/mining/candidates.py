@@ -6,6 +6,7 @@ corpora and anchors in, which are rows of the first corpus, int (n,); pairs of r
 
 import logging
 import math
+import os
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import Any
 
 import faiss
 import numpy as np
-from bm25s import BM25
 from datasets import Dataset
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
@@ -240,6 +240,9 @@ def _without_frequent(counted: csr_matrix) -> csr_matrix:
 
 def _weights(counted: csr_matrix) -> csr_matrix:
     """Compute what each term of each text adds to the text's score, (terms, texts)."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    from bm25s import BM25  # it starts JAX where that is installed, which would take three quarters of a GPU's memory
+
     made = BM25().build_index_from_ids(range(counted.shape[1]), _Rows(counted), show_progress=False)
     return csc_matrix((made["data"], made["indices"], made["indptr"]), counted.shape).T
 
