@@ -109,7 +109,8 @@ class TransEncoder(configs.RunConfig):
     """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or a cross-entropy
     (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: configs.LabelPolicy = "clip"
-    """How raw scores become targets. `raw` is what the released code does: targets may then leave [0, 1]."""
+    """How raw scores become targets: `clip`, cut to [0, 1]; `affine` and `quantile` spread them over it; `raw` is what
+    the released code does: targets may then leave [0, 1]."""
     bi_labels: configs.BiLabels | None = None
     """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
     that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no

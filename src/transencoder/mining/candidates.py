@@ -240,8 +240,9 @@ def _without_frequent(counted: csr_matrix) -> csr_matrix:
 
 def _weights(counted: csr_matrix) -> csr_matrix:
     """Compute what each term of each text adds to the text's score, (terms, texts)."""
+    # Loading bm25s starts JAX, where that is installed, which takes three quarters of a GPU unless told not to.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    from bm25s import BM25  # it starts JAX where that is installed, which would take three quarters of a GPU's memory
+    from bm25s import BM25
 
     made = BM25().build_index_from_ids(range(counted.shape[1]), _Rows(counted), show_progress=False)
     return csc_matrix((made["data"], made["indices"], made["indptr"]), counted.shape).T
