@@ -194,23 +194,6 @@ def quantile(scores: np.ndarray) -> np.ndarray:
     return ((ranks - 0.5) / len(scores)).astype(np.float32)
 
 
-def disagreement(raw: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> np.ndarray:
-    """Tell how far teachers differ on each pair: the weighted standard deviation of the ranks that they give it.
-
-    Args:
-        raw: Each teacher's scores, float32 (n,), in any range.
-        weights: Each teacher's, above 0.
-
-    Returns:
-        float64 (n,), as a share of n, in [0, 0.5).
-    """
-    ranks = np.stack([rankdata(scores) for scores in raw.values()])
-    shares = np.array([weights[name] for name in raw])
-    mean = np.average(ranks, axis=0, weights=shares)
-    differences: np.ndarray = np.sqrt(np.average((ranks - mean) ** 2, axis=0, weights=shares)) / ranks.shape[1]
-    return differences
-
-
 POLICIES: dict[LabelPolicy, Callable[[np.ndarray], np.ndarray]] = {
     "clip": clip,
     "affine": affine,

@@ -42,7 +42,6 @@ from transencoder.configs.ranges import rising_pair as rising_pair
 from transencoder.configs.ranges import seconds_of as seconds_of
 from transencoder.configs.ranges import share as share
 from transencoder.configs.ranges import share_above_zero as share_above_zero
-from transencoder.configs.ranges import share_to_one as share_to_one
 from transencoder.configs.ranges import source as source
 from transencoder.configs.ranges import time_span as time_span
 from transencoder.configs.ranges import with_values as with_values

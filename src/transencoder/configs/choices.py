@@ -39,16 +39,6 @@ STANDARD = (
     _LENGTH,
     *_BI,
 )
-BESIDE_TEACHERS = (
-    Choice(
-        "disputed_share",
-        0.5,
-        "where a better teacher stood beside a base model that no labels had trained, the half of the pairs on which "
-        "the two differ most taught more than all of them, on each of ten domains",
-    ),
-    Choice("bi.epochs", 8, "as many steps as all pairs have in 4"),
-)
-"""Instead, or besides, where there are teachers that are no members."""
 WEIGHTED_BECAUSE = (
     "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
     "2.5 points with weighted tokens, 1.0 without"

@@ -90,11 +90,6 @@ def share_above_zero(default: Any, of: str) -> Any:
     return _checked(default, lambda value: 0 < value < 1, f"it is a share{of}, above 0 and below 1")
 
 
-def share_to_one(default: Any, of: str) -> Any:
-    """Declare a field of shares above 0, up to 1, which is all."""
-    return _checked(default, lambda value: 0 < value <= 1, f"it is a share{of}, above 0 and at most 1, which is all")
-
-
 def between(low: float, high: float, default: Any, words: str) -> Any:
     """Declare a field of numbers from `low` to `high`; `words` are the message's: `it is a cosine, from -1 to 1`."""
     return _checked(default, lambda value: low <= value <= high, words)

@@ -172,7 +172,6 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "allow_outside": context.may_leave_range,
         "held_out": context.held_out,
         "chosen_by": context.criteria.get(form),
-        "disputed_share": config.disputed_share,
         "pairs": data.rows,
         "references": _references(context, member, [*teachers, *supervision.other_teachers]),
         "prompts": member.bi.prompts,

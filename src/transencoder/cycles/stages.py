@@ -38,7 +38,7 @@ from transencoder.encoders import (
     weighted,
 )
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
-from transencoder.labels import combine, disagreement, score_on_ranks
+from transencoder.labels import combine, score_on_ranks
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.scorers import Scorer
@@ -217,8 +217,6 @@ class Student(Training):
     """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
     chosen_by: Criterion | None = setting(default=None)
     """By which of these the checkpoint is chosen."""
-    disputed_share: float = setting(default=1.0)
-    """Share of the other pairs that it learns: those on which the teachers of the labels differ most."""
     pairs: Rows = implied()
     references: Mapping[str, tuple[StageRecord, ...]] = implied()
     """Stages with scores that criteria compare the student's with, by whose they are: `start`, `member`."""
@@ -232,10 +230,11 @@ class Student(Training):
         if self.teacher is not None:
             transplant(work.load(self.teacher), student)
         labels = read_targets(self.labels.folder / "labels.parquet")
+        n_pairs = len(self.pairs.data)
         training_data = TrainingData(
             pairs=self.pairs.data,
             targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
-            rows=self._rows(),
+            rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.rows),
             both_orders=self._in_both_orders,
             prompts=self.prompts,
         )
@@ -245,26 +244,7 @@ class Student(Training):
     @property
     def n_trained(self) -> int:
         """Pairs."""
-        return self._n_learned * (2 if self._in_both_orders else 1)
-
-    @property
-    def _n_learned(self) -> int:
-        n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
-        return max(1, round(self.disputed_share * (len(self.pairs.data) - n_held_out)))
-
-    def _rows(self) -> np.ndarray:
-        """Return which pairs it learns, in their order; those with gold scores count as the most disputed."""
-        rows = np.arange(len(self.pairs.data))
-        if self.held_out is not None:
-            rows = np.delete(rows, self.held_out.rows)
-        if self.disputed_share == 1.0:
-            return rows
-        weights = {each["teacher"]: each["weight"] for each in self.labels.result["teachers"]}
-        differences = disagreement(read_raw_scores(self.labels.folder / "raw.parquet"), weights)
-        if self.gold is not None:
-            differences[~np.isnan(self.gold.scores)] = np.inf
-        order = np.argsort(-differences[rows], kind="stable")
-        return np.sort(rows[order[: self._n_learned]])
+        return len(self.pairs.data) * (2 if self._in_both_orders else 1)
 
     def cost(self) -> Cost:
         """Return the cost of the training and of dev evaluations."""
@@ -386,9 +366,3 @@ def read_targets(path: Path) -> np.ndarray:
     """Return the targets of a labels file, float32 (n,)."""
     targets: np.ndarray = pq.read_table(path, columns=["label"])["label"].to_numpy()
     return targets
-
-
-def read_raw_scores(path: Path) -> dict[str, np.ndarray]:
-    """Return the raw scores beside a labels file by teacher, float32 (n,) each."""
-    table = pq.read_table(path)
-    return {name: table[name].to_numpy() for name in table.column_names}

@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from transencoder import configs
-from transencoder.configs.choices import BESIDE_TEACHERS, STANDARD, STANDARD_WITH_CROSS, Choice
+from transencoder.configs.choices import STANDARD, STANDARD_WITH_CROSS, Choice
 from transencoder.errors import InputError
 from transencoder.models import MINILM
 
@@ -120,9 +120,6 @@ class TransEncoder(configs.RunConfig):
     weight` does (no paper's). None: so in preset `standard` where the base model looks as if no labels trained it."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
-    disputed_share: float | None = configs.share_to_one(None, " of the pairs")
-    """Share of the pairs that students learn: those on which the teachers differ most, by the ranks that each gives
-    them; labelled pairs all stay (no paper's). None: 0.5 in preset `standard` where there are teachers, else 1."""
     label_both_orders: bool = False
     """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
     cross_test_length: int | None = configs.at_least(1, None)
@@ -193,7 +190,6 @@ class TransEncoder(configs.RunConfig):
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
         own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
-        own |= {"disputed_share": 1.0}
         own |= {choice.setting: choice.value for choice in self.choices}
         own |= {} if self.preset == "standard" else {"weight_tokens": False}
         for form, values in (("bi.", bi), ("cross.", cross)):
@@ -213,10 +209,8 @@ class TransEncoder(configs.RunConfig):
         """What preset `standard` chooses of the settings that are left open; empty for the paper's."""
         if self.preset != "standard":
             return ()
-        chosen = (STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS) + (
-            BESIDE_TEACHERS if self.teachers else ()
-        )
-        return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
+        chosen = STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS
+        return tuple(choice for choice in chosen if self._is_open(choice.setting))
 
     def _is_open(self, setting: str) -> bool:
         form, _, name = setting.rpartition(".")
@@ -328,12 +322,6 @@ class TransEncoder(configs.RunConfig):
                 yield f"bi_loss is bce_clipped, and the policy of {each.teacher} is raw; take another teacher_policy"
         if self.teachers and not self.share_labels:
             yield "teachers label for all members, and share_labels is false; leave one of them out"
-        has_several = len(self.members) > 1 and self.share_labels and not self.alternate_members
-        if (self.disputed_share or 1.0) < 1.0 and not (self.teachers or has_several):
-            yield (
-                f"disputed_share is {self.disputed_share}, and a single teacher has nobody to differ from; give "
-                "another teacher, or members that share labels, or leave it out"
-            )
 
     def _of_selection(self) -> configs.Contradictions:
         if self.record_criteria and self.dev is None:

@@ -158,8 +158,7 @@ class Budget:
             member = config.members[number]
             passes = float(config.fit_of(member, form).epochs or 1)
             orders = n_orders if form == "cross" else 1
-            learned = orders * (config.disputed_share or 1.0)
-            seconds += pace * n_pairs * n_cycles * (passes * (learned + _EVALUATING) + _SCORING)
+            seconds += pace * n_pairs * n_cycles * (passes * (orders + _EVALUATING) + _SCORING)
             if form == "cross":
                 seconds += pace * n_pairs * orders * config.pretraining_of(member).epochs
         return replace(amount, seconds=seconds)

@@ -317,9 +317,6 @@ def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
         details["start_member"] = chain.start.member + 1
     if config.teachers:
         about = f"{about} {_others(config)}"
-    if config.disputed_share is not None and config.disputed_share < 1.0:
-        share = f"{100 * config.disputed_share:g} %"
-        about = f"{about} Students learn {share} of the pairs, those on which their teachers differ most."
     return details | {"about": about}
 
 
