@@ -187,6 +187,14 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "teacher": partial(
         distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True, teachers=(MINILM,)
     ),
+    "teacher-longer": partial(
+        distil,
+        **_BI_FROM_BI | {"bi": replace(_BI, learning_rate=5e-5, epochs=8)},
+        label_policy="clip",
+        bi_labels="tokens",
+        weights=True,
+        teachers=(MINILM,),
+    ),
     "warmed": partial(distil, **_WARMED, label_policy="affine"),
     "warmed-clip": partial(distil, **_WARMED, label_policy="clip"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
@@ -198,7 +206,7 @@ WAYS: dict[str, Callable[[Job], Models]] = {
 domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
 task, its last checkpoints; `today` what `train trans-encoder` does by itself: the same in 3 or 5 cycles, with
 checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
-base model; `warmed` has a cross-encoder, which starts from `general_cross`."""
+base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a cross-encoder, which starts from `general_cross`."""
 
 CHOSEN = {
     "minilm": dict.fromkeys(DOMAINS, ("bi-tokens", "bi")),

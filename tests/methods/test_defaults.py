@@ -44,6 +44,9 @@ def test_preset_standard_fills_what_is_left_open_and_says_why():
     assert (filled.same_form, filled.bi_labels, filled.cycles, filled.max_length) == (True, "tokens", 1, "auto")
     assert (filled.bi.learning_rate, filled.bi.batch_size, filled.bi.epochs) == (2e-5, 64, 4)
     assert all(choice.because for choice in config(preset="standard").choices)
+    taught = config(preset="standard", teachers="y")
+    assert (taught.prepared(BASE).bi.learning_rate, taught.prepared(BASE).bi.epochs) == (5e-5, 8)
+    assert len({choice.setting for choice in taught.choices}) == len(taught.choices), "one reason for each"
     given = config(preset="standard", bi_labels="cosine", max_length=48, bi=FitConfig(epochs=7))
     assert (given.prepared(BASE).bi_labels, given.prepared(BASE).bi.epochs) == ("cosine", 7)
     assert {"bi_labels", "max_length", "bi.epochs"}.isdisjoint(choice.setting for choice in given.choices)

@@ -243,8 +243,9 @@ class Student(Training):
 
     @property
     def n_trained(self) -> int:
-        """Pairs."""
-        return len(self.pairs.data) * (2 if self._in_both_orders else 1)
+        """Pairs that are not held out."""
+        n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
+        return (len(self.pairs.data) - n_held_out) * (2 if self._in_both_orders else 1)
 
     def cost(self) -> Cost:
         """Return the cost of the training and of dev evaluations."""

@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from transencoder import configs
-from transencoder.configs.choices import STANDARD, STANDARD_WITH_CROSS, Choice
+from transencoder.configs.choices import BESIDE_TEACHERS, STANDARD, STANDARD_WITH_CROSS, Choice
 from transencoder.errors import InputError
 from transencoder.models import MINILM
 
@@ -210,7 +210,8 @@ class TransEncoder(configs.RunConfig):
         if self.preset != "standard":
             return ()
         chosen = STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS
-        return tuple(choice for choice in chosen if self._is_open(choice.setting))
+        chosen += BESIDE_TEACHERS if self.teachers else ()
+        return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
 
     def _is_open(self, setting: str) -> bool:
         form, _, name = setting.rpartition(".")
