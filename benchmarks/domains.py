@@ -206,7 +206,8 @@ WAYS: dict[str, Callable[[Job], Models]] = {
 domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
 task, its last checkpoints; `today` what `train trans-encoder` does by itself: the same in 3 or 5 cycles, with
 checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
-base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a cross-encoder, which starts from `general_cross`."""
+base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a cross-encoder, which starts
+from `general_cross`."""
 
 CHOSEN = {
     "minilm": dict.fromkeys(DOMAINS, ("bi-tokens", "bi")),

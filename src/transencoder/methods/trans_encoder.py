@@ -209,8 +209,9 @@ class TransEncoder(configs.RunConfig):
         """What preset `standard` chooses of the settings that are left open; empty for the paper's."""
         if self.preset != "standard":
             return ()
-        chosen = STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS
-        chosen += BESIDE_TEACHERS if self.teachers else ()
+        chosen = [*(STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS)]
+        if self.teachers:
+            chosen += BESIDE_TEACHERS
         return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
 
     def _is_open(self, setting: str) -> bool:
