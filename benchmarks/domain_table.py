@@ -50,7 +50,8 @@ def page(
         }
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
-        parts.append(regret(found, chosen[base]))
+        alone = {name: group for name, group in found.items() if not name[0].startswith("teacher")}
+        parts.append(regret(alone, chosen[base]))
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"
 
@@ -119,7 +120,8 @@ def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: Mapping[str
     return (
         f"What `transencoder train` ends with by itself, over {len(own)} domains: "
         f"{_shown(mean_of_domains([*own.values()]))}, worst {least} {own[least][0]:+.1f}, elsewhere "
-        f"{lost_elsewhere:+.2f}. The best of all rows in each domain, found with the tests' labels: {means[0]:+.1f}; "
+        f"{lost_elsewhere:+.2f}. The best of all rows without a teacher in each domain, found with the tests' labels: "
+        f"{means[0]:+.1f}; "
         f"so the regret is {means[1]:.1f}, at most {regrets[worst]:.1f} ({worst})."
     )
 

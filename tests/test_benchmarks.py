@@ -151,18 +151,19 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         of_cell("two", "way", 1, {"one": [0.0, 0.0, 0.0], "two": [-3.0, -7.0, -1.0]}),
         of_cell("one", "other", 1, {"one": [1.0, 0.5, 2.0], "two": [0.5, 0.0, 1.0]}, "cross")
         | {"device": "NVIDIA H200"},
+        of_cell("one", "teacher", 1, {"one": [9.0, 8.0, 10.0], "two": [0.0, 0.0, 0.0]}),
     ]
     development, metrics = {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}
     chosen = {"minilm": {"one": ("way", "bi"), "two": ("way", "bi"), "three": ("way", "bi")}}
-    page = load("domain_table").page(lines, development, metrics, ("other", "way"), chosen)
+    page = load("domain_table").page(lines, development, metrics, ("other", "way", "teacher"), chosen)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     assert rows[2:4] == [
         ["other", "cross", "+1.0 [+0.5, +2.0] (1)", "–", "–", "one +1.0", "1, 0 of 1", "+0.50", "–"],
         ["way", "bi", "+0.0 [-2.5, +1.8]", "–", "–", "two -3.0", "0, 1 of 2", "-1.00", "1.5"],
     ]
     assert rows[-2:] == [
-        ["one", "spearman", "50.0", "+1.0 [+0.5, +2.0]", "+3.0 [+0.0, +6.0]"],
-        ["two", "roc_auc", "50.0", "–", "-3.0 [-7.0, -1.0]"],
+        ["one", "spearman", "50.0", "+1.0 [+0.5, +2.0]", "+3.0 [+0.0, +6.0]", "+9.0 [+8.0, +10.0]"],
+        ["two", "roc_auc", "50.0", "–", "-3.0 [-7.0, -1.0]", "–"],
     ]
     assert "over 2 domains: +0.0 [-2.5, +1.8], worst two -3.0, elsewhere -1.00." in page
     assert "labels: +1.5; so the regret is 1.5, at most 3.0 (two)." in page
