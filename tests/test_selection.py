@@ -274,10 +274,22 @@ def test_without_enough_pairs_or_where_it_is_said_the_last_is_kept(without_dev, 
         monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
 
 
+def test_preset_standard_keeps_the_last_checkpoint_and_records_what_held_out_pairs_say(without_dev, monkeypatch):
+    result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
+    (bi,) = (cycle["bi"] for cycle in result["cycles"])
+    steps = [step for step, _ in bi["criteria"]]
+    assert len(steps) > 1 and "step" not in bi, "no checkpoint was chosen"
+    assert result["data"]["pairs"]["held_out_rows"] == 20 and "selection" not in result and result["dev"] is None
+    assert result["criteria"]["bi"] == bi["criteria"][-1][1] != result["criteria"]["start"]
+    assert {each["setting"] for each in result["choices"]} >= {"bi.selection", "record_criteria"}
+    assert "There was no dev set: the last checkpoint was kept." in notes_of(result)
+    monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
+    result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
+    assert "held_out_rows" not in result["data"]["pairs"] and "criteria" not in result
+
+
 def test_a_criterion_beside_a_dev_set_or_of_what_a_cross_encoder_has_not_is_refused(tiny_method):
     config = tiny_method()
-    with pytest.raises(InputError, match="record_criteria needs a dev set"):
-        replace(config, dev=None, record_criteria=True)
     with pytest.raises(InputError, match="bi.selection is uniformity, but dev chooses"):
         replace(config, bi=replace(config.bi, selection="uniformity"))
     with pytest.raises(InputError, match="cross.selection is member_agreement, but no two members"):

@@ -238,7 +238,8 @@ class Student(Training):
             both_orders=self._in_both_orders,
             prompts=self.prompts,
         )
-        evaluate = self._evaluation(work, labels) if self.dev is not None or self.chosen_by is not None else None
+        is_evaluated = self.dev is not None or self.held_out is not None
+        evaluate = self._evaluation(work, labels) if is_evaluated else None
         return student, fit(student, self._loss, training_data, evaluate, self.fit, session)
 
     @property
@@ -264,7 +265,7 @@ class Student(Training):
                 if self.held_out is None:
                     return found
                 criteria = self.held_out.criteria(scorer, references)
-            chosen = {} if self.dev is not None else {"dev": criteria[str(self.chosen_by)]}
+            chosen = {} if self.dev is not None else {"dev": criteria.get(str(self.chosen_by), np.nan)}
             return chosen | found | {f"criterion_{name}": value for name, value in criteria.items()}
 
         return metrics

@@ -96,9 +96,10 @@ class TransEncoder(configs.RunConfig):
     """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
-    record_criteria: bool = False
-    """Analysis mode: hold a tenth of the pairs out of training, at most 1,000, and record at every dev evaluation what
-    each criterion of `transencoder.selection` says without labels. Nothing is chosen by it."""
+    record_criteria: bool | None = None
+    """Hold a tenth of the pairs out of training, at most 1,000, without dev of fewer than 500 none, and record at every
+    evaluation what each criterion of `transencoder.selection` says without labels. Nothing is chosen by it. None: so in
+    preset `standard` without dev."""
     same_form: bool | None = None
     """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made. None:
     so in preset `standard`, unless a setting of cross-encoders is given."""
@@ -190,6 +191,7 @@ class TransEncoder(configs.RunConfig):
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
         own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
+        own |= {"record_criteria": False}
         own |= {choice.setting: choice.value for choice in self.choices}
         own |= {} if self.preset == "standard" else {"weight_tokens": False}
         for form, values in (("bi.", bi), ("cross.", cross)):
@@ -218,7 +220,9 @@ class TransEncoder(configs.RunConfig):
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
             return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
-        return getattr(getattr(self, form) if form else self, name) is None
+        if name in ("selection", "record_criteria") and self.dev is not None:
+            return False
+        return getattr(getattr(self, form) if form else self, name) in (None, "auto")
 
     @property
     def _makes_no_cross(self) -> bool:
@@ -233,7 +237,7 @@ class TransEncoder(configs.RunConfig):
         return not any(asks) if self.same_form is None else self.same_form
 
     def _fit(self, fit: configs.FitConfig, values: Mapping[str, Any]) -> configs.FitConfig:
-        fit = configs.filled(fit, values)
+        fit = replace(configs.filled(fit, values), selection=values.get("selection", fit.selection))
         if self.preset != "standard":
             return fit
         return replace(fit, checkpoint_steps=min(fit.checkpoint_steps, _SHORT_CHECKPOINT_STEPS))
@@ -326,8 +330,6 @@ class TransEncoder(configs.RunConfig):
             yield "teachers label for all members, and share_labels is false; leave one of them out"
 
     def _of_selection(self) -> configs.Contradictions:
-        if self.record_criteria and self.dev is None:
-            yield "record_criteria needs a dev set to compare with; give dev, or leave record_criteria out"
         for form, selection in (("bi", self.bi.selection), ("cross", self.cross.selection)):
             if self.dev is not None and selection != "auto":
                 yield f"{form}.selection is {selection}, but dev chooses; leave one of the two out"

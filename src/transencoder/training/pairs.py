@@ -88,7 +88,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         warn_of_untaught(config, self.members, len(data.training))
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
-        is_held_out = config.record_criteria or any(criteria.values())
+        can_be_held_out = data.dev is not None or bool(criteria)
+        is_held_out = (config.record_criteria and can_be_held_out) or any(criteria.values())
         context = CycleContext(
             config=config,
             executor=executor,
@@ -282,10 +283,8 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
     n_pairs = len(data.training)
     criteria: dict[Form, Criterion | None] = {}
     if data.dev is None and n_pairs >= LEAST_PAIRS:
-        criteria = {
-            "bi": criterion_of("bi", config.bi.selection),
-            "cross": criterion_of("cross", config.cross.selection),
-        }
+        criteria = {"bi": criterion_of("bi", config.bi.selection)}
+        criteria |= {} if config.same_form else {"cross": criterion_of("cross", config.cross.selection)}
     if config.test_every_eval and data.dev is None and not criteria:
         raise InputError(
             f"test_every_eval needs evaluations, and without dev there are none: of {n_pairs} pairs, fewer "
