@@ -13,6 +13,7 @@ from transencoder.cycles import distillation
 from transencoder.errors import InputError
 from transencoder.fit import student
 from transencoder.metrics import spearman
+from transencoder.report.plots import curve_plots
 from transencoder.report.verdict import notes_of
 from transencoder.scorers import BiScorer
 from transencoder.selection import criterion_of, hold_out, regrets_of
@@ -283,6 +284,9 @@ def test_preset_standard_keeps_the_last_checkpoint_and_records_what_held_out_pai
     assert result["criteria"]["bi"] == bi["criteria"][-1][1] != result["criteria"]["start"]
     assert {each["setting"] for each in result["choices"]} >= {"bi.selection", "record_criteria"}
     assert "There was no dev set: the last checkpoint was kept." in notes_of(result)
+    (plot,) = curve_plots(result)
+    assert plot.title == "Bi-encoder, self retrieval on held-out pairs by step"
+    assert [step for step, _ in plot.lines[0].points] == steps
     monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
     result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
     assert "held_out_rows" not in result["data"]["pairs"] and "criteria" not in result

@@ -4,6 +4,7 @@ import csv
 import fcntl
 import os
 import pty
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 
 import pytest
 
+from transencoder import train
 from transencoder.cli import main
 from transencoder.cli.grading_sheet import Sheet
 from transencoder.errors import InputError
@@ -163,6 +165,24 @@ def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, 
     assert "1 grade of pairs that this run does not keep" in " ".join(capsys.readouterr().out.split())
     assert graded(run / "dev.tsv")[0] == ("old", "pair", "3")
     assert len(graded(run / "dev.tsv")) == 13
+
+
+def test_the_next_commands_run_after_a_run_of_preset_standard(tiny_method, tmp_path, capsys):
+    """Its recipe says that the last checkpoint is kept, and the grades are to choose."""
+    run = train(tiny_method(dev=None, preset="standard", same_form=True)).folder
+    pairs = choose(ScoredPairs.of_run(run), 12)
+    with (tmp_path / "graded.csv").open("w") as file:
+        csv.writer(file).writerows(
+            [("sentence1", "sentence2", "score"), *((*pair, i % 6) for i, pair in enumerate(pairs))]
+        )
+    capsys.readouterr()
+    assert main(["grade", str(run), "--n-pairs", "12", "--import", str(tmp_path / "graded.csv")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    commands = [shlex.split(line) for line in shown if line.startswith("  transencoder recipes run")]
+    assert len(commands) == 2
+    for number, (_, *command) in enumerate(commands):
+        new = str(tmp_path / str(number))
+        assert main([new if word == "NEW_FOLDER" else word for word in command]) == 0, capsys.readouterr().err
 
 
 def test_texts_only_are_shown_and_cannot_be_mistaken_for_each_other(tmp_path):

@@ -27,6 +27,9 @@ _NAME_LENGTH = 22
 _N_BINS = 25
 _N_GROUPS = 10
 
+_BY_DEFAULT = {"bi": "self_retrieval", "cross": "start_agreement"}
+"""What chooses checkpoints where nothing is said; shown too where the last one is kept."""
+
 
 def curve_plots(result: Result) -> Iterator[Plot]:
     """Make the plots of a run's curves, as far as it recorded any.
@@ -138,10 +141,10 @@ def _lines_of_cycles(
 
 
 def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
-    """Make the plot of what chose a form's checkpoints where there was no dev set."""
+    """Make the plot of what chose a form's checkpoints where there was no dev set, or would have by default."""
     parts = [cycle[form] for cycle in result["cycles"] if form in cycle]
-    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), None)
-    if criterion is None:
+    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), _BY_DEFAULT.get(form))
+    if criterion is None or result["data"]["dev"] is not None:
         return
     lines = _lines_of_cycles(
         result, form, lambda part: [(step, found.get(criterion)) for step, found in part.get("criteria", ())]
