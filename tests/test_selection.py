@@ -13,6 +13,7 @@ from transencoder.cycles import distillation
 from transencoder.errors import InputError
 from transencoder.fit import student
 from transencoder.metrics import spearman
+from transencoder.report.figures import Line
 from transencoder.report.plots import curve_plots
 from transencoder.report.verdict import notes_of
 from transencoder.scorers import BiScorer
@@ -286,7 +287,7 @@ def test_preset_standard_keeps_the_last_checkpoint_and_records_what_held_out_pai
     assert "There was no dev set: the last checkpoint was kept." in notes_of(result)
     (plot,) = curve_plots(result)
     assert plot.title == "Bi-encoder, self retrieval on held-out pairs by step"
-    assert [step for step, _ in plot.lines[0].points] == steps
+    assert [step for mark in plot.marks if isinstance(mark, Line) for step, _ in mark.points] == steps
     monkeypatch.setattr(pairs, "LEAST_PAIRS", 201)
     result = train(without_dev("auto", "auto", preset="standard", same_form=True)).result
     assert "held_out_rows" not in result["data"]["pairs"] and "criteria" not in result

@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import json
 import os
 import pty
 import shlex
@@ -183,6 +184,7 @@ def test_the_next_commands_run_after_a_run_of_preset_standard(tiny_method, tmp_p
     for number, (_, *command) in enumerate(commands):
         new = str(tmp_path / str(number))
         assert main([new if word == "NEW_FOLDER" else word for word in command]) == 0, capsys.readouterr().err
+        assert "held_out_rows" not in json.loads((tmp_path / new / "result.json").read_text())["data"]["pairs"]
 
 
 def test_texts_only_are_shown_and_cannot_be_mistaken_for_each_other(tmp_path):

@@ -47,6 +47,10 @@ def test_preset_standard_fills_what_is_left_open_and_says_why():
     taught = config(preset="standard", teachers="y")
     assert (taught.prepared(BASE).bi.learning_rate, taught.prepared(BASE).bi.epochs) == (5e-5, 8)
     assert len({choice.setting for choice in taught.choices}) == len(taught.choices), "one reason for each"
+    assert (filled.bi.selection, filled.record_criteria) == ("last", True)
+    for chosen in ({"dev": "stsb"}, {"patience_cycles": 1}, {"test_every_eval": True, "tests": ("stsb",)}):
+        by_others = config(preset="standard", **chosen).prepared(BASE)
+        assert (by_others.bi.selection, by_others.record_criteria) == ("auto", False)
     given = config(preset="standard", bi_labels="cosine", max_length=48, bi=FitConfig(epochs=7))
     assert (given.prepared(BASE).bi_labels, given.prepared(BASE).bi.epochs) == ("cosine", 7)
     assert {"bi_labels", "max_length", "bi.epochs"}.isdisjoint(choice.setting for choice in given.choices)

@@ -144,9 +144,7 @@ class Grade(Config):
         if any(isinstance(value, str) and value.endswith(HELD_ROWS) for value in config.values()):
             commands[f"{chosen}, in Python"] = f"train(..., dev={graded!r})"
         else:
-            settled = [form for form in ("bi", "cross") if config.get(form, {}).get("selection", "auto") != "auto"]
-            others = "".join(f" --set {form}.selection=auto" for form in settled)
-            commands[chosen] = f"{again} {shlex.quote(f'dev={graded}')}{others}"
+            commands[chosen] = f"{again} {shlex.quote(f'dev={graded}')}"
             commands["or learning from them"] = f"{again} {shlex.quote(f'labelled={graded}')}{scale}"
         show("\nNext:")
         for what, command in commands.items():

@@ -54,7 +54,8 @@ class FitConfig(Config):
     """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
     """What chooses the checkpoint where there is no dev set (Trans-Encoder alone): the last one, or a criterion that
-    needs no labels, on pairs that are held out; `auto`: the one that cost least on runs that had a dev set."""
+    needs no labels, on pairs that are held out; `auto`: the one that cost least on runs that had a dev set, but in
+    preset `standard` the last."""
 
     def contradictions(self) -> Contradictions:
         """Yield what fields say against each other."""

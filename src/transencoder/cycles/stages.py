@@ -244,7 +244,7 @@ class Student(Training):
 
     @property
     def n_trained(self) -> int:
-        """Pairs that are not held out."""
+        """Pairs, without those that are held out."""
         n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
         return (len(self.pairs.data) - n_held_out) * (2 if self._in_both_orders else 1)
 

@@ -97,9 +97,9 @@ class TransEncoder(configs.RunConfig):
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
     """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
     record_criteria: bool | None = None
-    """Hold a tenth of the pairs out of training, at most 1,000, without dev of fewer than 500 none, and record at every
-    evaluation what each criterion of `transencoder.selection` says without labels. Nothing is chosen by it. None: so in
-    preset `standard` without dev."""
+    """Hold a tenth of the pairs out of training, at most 1,000, and record at every evaluation what each criterion of
+    `transencoder.selection` says without labels; nothing is chosen by it. Without dev and with fewer than 500 pairs
+    none are held out. None: so in preset `standard` without dev."""
     same_form: bool | None = None
     """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made. None:
     so in preset `standard`, unless a setting of cross-encoders is given."""
@@ -220,7 +220,8 @@ class TransEncoder(configs.RunConfig):
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
             return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
-        if name in ("selection", "record_criteria") and self.dev is not None:
+        is_chosen_by = self.dev is not None or self.test_every_eval or self.patience_cycles is not None
+        if name in ("selection", "record_criteria") and is_chosen_by:
             return False
         return getattr(getattr(self, form) if form else self, name) in (None, "auto")
 
@@ -332,7 +333,7 @@ class TransEncoder(configs.RunConfig):
     def _of_selection(self) -> configs.Contradictions:
         for form, selection in (("bi", self.bi.selection), ("cross", self.cross.selection)):
             if self.dev is not None and selection != "auto":
-                yield f"{form}.selection is {selection}, but dev chooses; leave one of the two out"
+                yield f"{form}.selection is {selection}, but dev chooses; leave one of the two out, or set it to auto"
             if selection == "member_agreement" and (len(self.members) < 2 or self.alternate_members):
                 yield (
                     f"{form}.selection is member_agreement, but no two members learn side by side; give two, or take "

@@ -76,7 +76,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
         self.n_undrawn = 0  # sentences that there are; known with a budget
-        self.recipe = self.given if self.budget is None else given  # what a budget chooses is chosen again elsewhere
+        self.recipe = _recipe(given, self.given)
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
@@ -90,6 +90,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         gold = None if data.gold is None else data.gold.scores
         can_be_held_out = data.dev is not None or bool(criteria)
         is_held_out = (config.record_criteria and can_be_held_out) or any(criteria.values())
+        if not is_held_out:
+            self.choices = [each for each in self.choices if each["setting"] != "record_criteria"]
         context = CycleContext(
             config=config,
             executor=executor,
@@ -272,6 +274,16 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 def _shortest(models: Iterable[Model]) -> int | None:
     """Return the tokens that all of the models read of a text; None: any number."""
     return min((model.max_length for model in models if model.max_length is not None), default=None)
+
+
+def _recipe(given: TransEncoder, prepared: TransEncoder) -> TransEncoder:
+    """Return what another run of the recipe is to have: what hangs on a budget, or on a dev set, is chosen anew."""
+    if given.budget is not None:
+        return given
+    fits = {
+        form: replace(getattr(prepared, form), selection=getattr(given, form).selection) for form in ("bi", "cross")
+    }
+    return replace(prepared, record_criteria=given.record_criteria, bi=fits["bi"], cross=fits["cross"])
 
 
 def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
