@@ -143,8 +143,9 @@ def _lines_of_cycles(
 def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
     """Make the plot of what chose a form's checkpoints where there was no dev set, or would have by default."""
     parts = [cycle[form] for cycle in result["cycles"] if form in cycle]
-    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), _BY_DEFAULT.get(form))
-    if criterion is None or result["data"]["dev"] is not None:
+    by_default = _BY_DEFAULT.get(form) if result["data"]["dev"] is None else None
+    criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), by_default)
+    if criterion is None:
         return
     lines = _lines_of_cycles(
         result, form, lambda part: [(step, found.get(criterion)) for step, found in part.get("criteria", ())]
