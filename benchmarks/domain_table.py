@@ -121,8 +121,7 @@ def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: Mapping[str
         f"What `transencoder train` ends with by itself, over {len(own)} domains: "
         f"{_shown(mean_of_domains([*own.values()]))}, worst {least} {own[least][0]:+.1f}, elsewhere "
         f"{lost_elsewhere:+.2f}. The best of all rows without a teacher in each domain, found with the tests' labels: "
-        f"{means[0]:+.1f}; "
-        f"so the regret is {means[1]:.1f}, at most {regrets[worst]:.1f} ({worst})."
+        f"{means[0]:+.1f}; so the regret is {means[1]:.1f}, at most {regrets[worst]:.1f} ({worst})."
     )
 
 

@@ -164,6 +164,10 @@ _LAST = FitConfig(selection="last")
 _BI = FitConfig(batch_size=64, learning_rate=2e-5, epochs=4, max_length=64, selection="last")
 _BI_FROM_BI: dict[str, Any] = {"same_form": True, "cycles": 1, "bi": _BI, "cross": _LAST}
 _MINED: dict[str, Any] = {"mines": True, "n_pairs": 3000, "bi": replace(_BI, epochs=2)}
+_TAUGHT: dict[str, Any] = {
+    **_BI_FROM_BI,
+    **{"label_policy": "clip", "bi_labels": "tokens", "weights": True, "teachers": (MINILM,)},
+}
 _WARMED: dict[str, Any] = {
     **{"warmed": True, "same_form": False, "cycles": 1, "bi_labels": "tokens", "precision": "bf16", "bi": _BI},
     "cross": FitConfig(batch_size=64, learning_rate=5e-5, epochs=2, dropout=0.0, max_length=128, selection="last"),
@@ -184,17 +188,8 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "bi-tokens-sentences": partial(
         distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens", weights=True
     ),
-    "teacher": partial(
-        distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True, teachers=(MINILM,)
-    ),
-    "teacher-longer": partial(
-        distil,
-        **_BI_FROM_BI | {"bi": replace(_BI, learning_rate=5e-5, epochs=8)},
-        label_policy="clip",
-        bi_labels="tokens",
-        weights=True,
-        teachers=(MINILM,),
-    ),
+    "teacher": partial(distil, **_TAUGHT),
+    "teacher-longer": partial(distil, **_TAUGHT | {"bi": replace(_BI, learning_rate=5e-5, epochs=8)}),
     "warmed": partial(distil, **_WARMED, label_policy="affine"),
     "warmed-clip": partial(distil, **_WARMED, label_policy="clip"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),

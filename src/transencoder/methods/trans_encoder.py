@@ -190,8 +190,8 @@ class TransEncoder(configs.RunConfig):
         bi = {"learning_rate": 5e-5, "batch_size": 128, "epochs": 15 if is_binary else 10, "max_length": 32}
         if n_parameters >= LARGE_PARAMETERS:
             bi["batch_size"] = 64
-        own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "cycles": 5 if is_binary else 3}
-        own |= {"record_criteria": False}
+        own: dict[str, Any] = {"same_form": False, "bi_labels": "cosine", "record_criteria": False}
+        own["cycles"] = 5 if is_binary else 3
         own |= {choice.setting: choice.value for choice in self.choices}
         own |= {} if self.preset == "standard" else {"weight_tokens": False}
         for form, values in (("bi.", bi), ("cross.", cross)):
@@ -220,8 +220,8 @@ class TransEncoder(configs.RunConfig):
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
             return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
-        is_chosen_by = self.dev is not None or self.test_every_eval or self.patience_cycles is not None
-        if name in ("selection", "record_criteria") and is_chosen_by:
+        needs_choice = self.dev is not None or self.test_every_eval or self.patience_cycles is not None
+        if needs_choice and name in ("selection", "record_criteria"):
             return False
         return getattr(getattr(self, form) if form else self, name) in (None, "auto")
 
