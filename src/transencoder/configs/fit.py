@@ -15,6 +15,9 @@ class FitConfig(Config):
 
     learning_rate: float | None = ranges.finite_from_zero(None)
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
+    head_learning_rate: float | None = ranges.above_zero(None)
+    """Peak learning rate of what is trained around the pretrained transformer: a classifier, a projector, a dense
+    layer, a temperature. New ones need a higher rate in a short training. None: as everything else (papers)."""
     batch_size: int | None = ranges.at_least(1, None)
     """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
     epochs: int | None = ranges.at_least(1, None)
@@ -72,7 +75,7 @@ class FitConfig(Config):
         Fields that came later count when they are not at their defaults, so that older stages keep their keys.
         """
         later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
-        later |= {"trained_share": 1.0}
+        later |= {"trained_share": 1.0, "head_learning_rate": None}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to
         return found | {"checkpoint_steps": None}
@@ -145,7 +148,7 @@ class PretrainingConfig(Config):
     def as_fit(self, cross: FitConfig) -> FitConfig:
         """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
-        return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None)
+        return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None, head_learning_rate=None)
 
 
 @dataclass(frozen=True, kw_only=True)

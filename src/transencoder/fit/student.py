@@ -125,6 +125,7 @@ def fit(
             device=str(student.device),
             has_dev=dev is not None,
             logging_steps=min(config.eval_steps, _STEPS_A_LOSS),
+            heads=() if config.head_learning_rate is None else _heads(loss_module, config.head_learning_rate),
         ),
         train_dataset=data,
         loss=loss_module,
@@ -172,6 +173,19 @@ def _add_adapters(student: Encoder, config: FitConfig, seed: int) -> Any:
             if _is_of_pooler(name):  # part of the head
                 parameter.requires_grad_(True)
     return adapters
+
+
+def _heads(loss: nn.Module, rate: float) -> list[str]:
+    """Return the names of a loss's trained parameters that are outside of pretrained transformers."""
+    transformers = [part.base_model for part in loss.modules() if isinstance(part, PreTrainedModel)]
+    inside = {id(parameter) for each in transformers for parameter in each.parameters()}
+    named = loss.named_parameters()
+    heads = [name for name, parameter in named if parameter.requires_grad and id(parameter) not in inside]
+    if not heads:
+        raise InputError(
+            f"head_learning_rate is {rate}, and nothing is trained here but a pretrained transformer; leave it out"
+        )
+    return heads
 
 
 def _is_of_pooler(name: str) -> bool:

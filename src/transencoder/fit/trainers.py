@@ -1,6 +1,8 @@
 """sentence-transformers' trainers as they are used here, with our batches, checkpoints, progress and resumption."""
 
 import logging
+import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -35,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
-_OPTIONAL = ("dropout", "lora_rank", "lora_alpha")
+_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate")
 """Fields of a fit's config that mean something when they are None."""
 
 
@@ -118,10 +120,11 @@ def trainer_arguments(
     device: str,
     has_dev: bool,
     logging_steps: int,
+    heads: Sequence[str] = (),
 ) -> Any:
-    """Return config and session as a trainer takes them."""
+    """Return config and session as a trainer takes them; `heads` are the parameters with a rate of their own."""
     on_cpu = device.startswith("cpu")
-    arguments = arguments_class(
+    arguments: Any = arguments_class(
         output_dir=str(session.folder),
         num_train_epochs=config.epochs,  # type: ignore[arg-type]
         per_device_train_batch_size=batch_size(config),
@@ -148,6 +151,8 @@ def trainer_arguments(
         ddp_find_unused_parameters=True,
         remove_unused_columns=False,
     )
+    if heads:
+        arguments.learning_rate_mapping = {f"^({'|'.join(map(re.escape, heads))})$": config.head_learning_rate}
     arguments._n_gpu = min(1, arguments.n_gpu)  # one process, one GPU: more than one would mean DataParallel
     return arguments
 

@@ -1,6 +1,7 @@
 """Losses: one family of equations a file. Each a pure function, and a module for sentence-transformers' own trainers.
 
-A module is made with the encoder to train, `model`.
+A module is made with the encoder to train, `model`. Where that ends in Normalize, a projector or a classifier sees its
+embeddings times the root of their width: the scale of pooled vectors, which the papers' heads are made for.
 
 Some modules train more than the encoder: a projector, a second copy, a discriminator. Under several processes DDP sees
 the encoder alone. Our trainers then average these gradients too; beside a plain one, give the loss's own parameters to

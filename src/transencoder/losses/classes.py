@@ -11,7 +11,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, one_hot
 
-from transencoder.losses.features import Columns, Loss, embed_pairs
+from transencoder.losses.features import Columns, Loss, embed_pairs, head_scale
 from transencoder.losses.scores import Annealing, cross_logits
 
 
@@ -31,7 +31,7 @@ class DualViewLoss(Annealing):
 
     softmax(W [u, v, |u - v|] + b) of a pair's embeddings, W and b in training only, as in SBERT; sum over teachers of
     the divergence from lambda y + (1 - lambda) q_k (DvBERT, sections 2.1 to 2.3, whose W has no b). With no teacher, or
-    lambda 1 and one, it is sentence-transformers' `SoftmaxLoss`.
+    lambda 1 and one, it is sentence-transformers' `SoftmaxLoss`, but for the scale of unit vectors.
 
     Its labels are (pairs, targets * classes), distributions one after the other, first gold, then each teacher's; or
     (pairs,), gold classes.
@@ -50,11 +50,12 @@ class DualViewLoss(Annealing):
         width = model.get_embedding_dimension()
         assert width is not None, "every model here has embeddings of one size"
         self.n_classes = n_classes
+        self.scale = head_scale(model)
         self.classifier = nn.Linear(3 * width, n_classes)
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs; labels of another number of classes are refused."""
-        first, second = embed_pairs(self.model, sentence_features)
+        first, second = (self.scale * each for each in embed_pairs(self.model, sentence_features))
         logits = self.classifier(torch.cat([first, second, (first - second).abs()], dim=-1))
         gold, *teachers = _distributions(labels, self.n_classes).unbind(1)
         return self.annealed_loss(lambda targets: class_divergence(logits, targets), gold, teachers)

@@ -22,7 +22,7 @@ from torch.nn.functional import (
     one_hot,
 )
 
-from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_pairs, gathered
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_pairs, gathered, projector_of
 
 _INITIAL_STD = 0.02
 """BERT's, which new layers on top of it take too."""
@@ -62,7 +62,7 @@ class InfoNCELoss(Loss):
         super().__init__(model)
         check_temperatures(temperature, usual="SimCSE's is 0.05")
         self.temperature = temperature
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
 
     def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch."""
@@ -198,7 +198,7 @@ class WeightedInfoNCELoss(Loss):
         self.n_noise_steps = n_noise_steps
         self.noise_step_size = noise_step_size
         self.form = form
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
 
     def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
         """Return the loss of a batch, whose features have attention masks."""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
-from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, gathered
+from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, gathered, projector_of
 from transencoder.losses.queues import InstanceQueue, queue_info_nce, similarity_divergence
 
 Views = tuple[Tensor, Tensor]
@@ -123,9 +123,9 @@ class SCTLoss(Loss):
         if momentum is not None and not 0.0 <= momentum < 1.0:
             raise ValueError(f"momentum is {momentum}; it is a share, 0 to below 1")
         self.own = own
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
         self.teacher = teacher
-        self.teacher_projector = nn.Identity() if teacher_projector is None else teacher_projector
+        self.teacher_projector = projector_of(model, teacher_projector)
         self.momentum = momentum
         self.follower = None if momentum is None else deepcopy(model).requires_grad_(False)
 

@@ -13,7 +13,16 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from transencoder.losses.contrastive import info_nce, nt_xent
-from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_sides, gathered, join
+from transencoder.losses.features import (
+    Columns,
+    Loss,
+    check_temperatures,
+    embed,
+    embed_sides,
+    gathered,
+    join,
+    projector_of,
+)
 
 _MASKED, _RANDOM = 0.8, 0.1
 """Of the chosen tokens these shares become the mask and any token; the others stay."""
@@ -208,7 +217,7 @@ class DiffCSELoss(Loss):
         self.temperature = temperature
         self.weight = weight
         self.mask_ratio = mask_ratio
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
         self.counts_padding = counts_padding
 
     def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:

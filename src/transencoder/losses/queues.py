@@ -16,7 +16,15 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, normalize
 
-from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, embed_sides, gathered
+from transencoder.losses.features import (
+    Columns,
+    Loss,
+    check_temperatures,
+    embed_pairs,
+    embed_sides,
+    gathered,
+    projector_of,
+)
 
 _CHUNK = 4096
 """Vectors of a queue at a time."""
@@ -165,7 +173,7 @@ class ConGenLoss(Loss):
         self.queue = queue
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
 
     def forward(
         self, sentence_features: Columns, labels: Float[Tensor, "batch dim"] | Float[Tensor, "batch 2 dim"]
@@ -208,7 +216,7 @@ class CKDLoss(Loss):
         super().__init__(model)
         check_temperatures(1.0 if temperature is None else temperature)
         self.queue = queue
-        self.projector = nn.Identity() if projector is None else projector
+        self.projector = projector_of(model, projector)
         log_scale = torch.tensor(1.0 if temperature is None else -math.log(temperature))
         self.log_scale = nn.Parameter(log_scale, requires_grad=temperature is None)
 

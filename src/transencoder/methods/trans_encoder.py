@@ -295,6 +295,11 @@ class TransEncoder(configs.RunConfig):
             yield "alternate_members learn each from the one before; take share_labels true"
         if self.alternate_members and self.initialisation == "sequential":
             yield "alternate_members changes the model from cycle to cycle; take initialisation refreshing"
+        if self.bi.head_learning_rate is not None:
+            yield (
+                f"bi.head_learning_rate is {self.bi.head_learning_rate}, and a bi-encoder that learns pseudo-labels "
+                "has no head; give cross.head_learning_rate alone"
+            )
         if self.cross.trained_share < 1.0:
             yield (
                 f"cross.trained_share is {self.cross.trained_share}, and a cross-encoder's head starts from random "
