@@ -29,8 +29,16 @@ class FitConfig(Config):
     dropout: float | None = ranges.share(None, " of the activations")
     """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
-    optimizer: Literal["adamw", "rmsprop"] = "adamw"
-    """AdamW, or RMSProp, which some methods have (released code)."""
+    optimizer: Literal["adamw", "adamw_hf", "bert_adam", "rmsprop"] = "adamw"
+    """`adamw`: PyTorch's. `adamw_hf`: that of transformers before version 5, with which the papers' released codes
+    trained; it adds epsilon before the bias correction. `bert_adam`: the same without bias correction, as BERT has it,
+    so that first steps are up to six times as long. `rmsprop`: as some methods have it (released code)."""
+    adam_beta1: float = ranges.share(0.9, " of a gradient's mean")
+    """Share of the mean of gradients that stays at each step, in every optimizer but RMSProp."""
+    adam_beta2: float = ranges.share(0.999, " of a square's mean")
+    """Share of the mean of squared gradients that stays. CKD's released code: 0.98."""
+    adam_epsilon: float = ranges.above_zero(1e-8)
+    """What is added to the root of that mean. `adamw_hf` and `bert_adam` had 1e-6."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
     weight_decay: float = ranges.at_least(0, 0.01)
@@ -65,6 +73,9 @@ class FitConfig(Config):
         is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
         if not is_scale:
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
+        adam = {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2, "adam_epsilon": self.adam_epsilon}
+        if self.optimizer == "rmsprop" and any(value != getattr(type(self), name) for name, value in adam.items()):
+            yield f"{', '.join(adam)} are of Adam's kinds, and optimizer is rmsprop; leave them out"
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
@@ -76,6 +87,7 @@ class FitConfig(Config):
         """
         later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
         later |= {"trained_share": 1.0, "head_learning_rate": None}
+        later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to
         return found | {"checkpoint_steps": None}

@@ -29,6 +29,7 @@ from transencoder.devices import autocast
 from transencoder.encoders import load_cross, load_masked
 from transencoder.errors import InputError, plural
 from transencoder.files import whole_file
+from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.fit.trainers import Session, pair_tables, run_trainer, set_dropout, trainer_arguments
 from transencoder.losses.masked_words import replace_chosen
 from transencoder.tokens import TokenCache, Tokens
@@ -127,7 +128,7 @@ def _train(
     return Pretrained(_means(losses), trainer.state.global_step, time.monotonic() - started)
 
 
-class _MaskedTrainer(Trainer):
+class _MaskedTrainer(OwnOptimizer, Trainer):
     """The plain trainer on bucketed batches."""
 
     model: PreTrainedModel

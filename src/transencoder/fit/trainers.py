@@ -29,6 +29,7 @@ from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
 from transencoder.devices import fast_training, quick_products, uses_bf16
 from transencoder.errors import InputError
+from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt
 from transencoder.tokens import TokenCache, Tokens
@@ -62,7 +63,7 @@ class Session:
     """Where TensorBoard's events go; None: into `folder`."""
 
 
-class _Ours:
+class _Ours(OwnOptimizer):
     """Changes to both trainers: batches and token features are used as they come, and the model card is ours."""
 
     batches: LengthBucketSampler
@@ -131,7 +132,10 @@ def trainer_arguments(
         gradient_accumulation_steps=config.gradient_accumulation_steps,
         learning_rate=config.learning_rate,  # type: ignore[arg-type]
         lr_scheduler_type="constant_with_warmup" if config.schedule == "constant" else config.schedule,
-        optim=arguments_class.default_optim if config.optimizer == "adamw" else config.optimizer,
+        optim="rmsprop" if config.optimizer == "rmsprop" else arguments_class.default_optim,
+        adam_beta1=config.adam_beta1,
+        adam_beta2=config.adam_beta2,
+        adam_epsilon=config.adam_epsilon,
         warmup_steps=config.warmup_ratio,  # type: ignore[arg-type]
         weight_decay=config.weight_decay,
         max_grad_norm=config.max_grad_norm,
@@ -160,11 +164,13 @@ def trainer_arguments(
 def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: FitConfig, session: Session) -> None:
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
-    The trainer takes its batches, of rows of like length, uint16 (n,), from its attribute `batches`.
+    The trainer takes its batches, of rows of like length, uint16 (n,), from its attribute `batches`, its optimiser from
+    `optimizer_name`.
     """
     world_size = distributed.world_size()
     batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
     trainer.batches = batches  # type: ignore[attr-defined]
+    trainer.optimizer_name = config.optimizer  # type: ignore[attr-defined]
     for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)

@@ -1,0 +1,82 @@
+"""The optimisers of the papers' released codes that PyTorch does not have."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+
+class FormerAdamW(Optimizer):
+    """AdamW as transformers had it before version 5, and BERT before that (`adamw_hf`, `bert_adam`).
+
+    m and v being the running means of gradients and of their squares, and t the step from 1:
+
+        p <- p - lr * c_t * m / (sqrt(v) + epsilon),  then  p <- p - lr * weight_decay * p
+
+    with c_t = sqrt(1 - beta2^t) / (1 - beta1^t), or 1 without bias correction. PyTorch's AdamW adds epsilon after the
+    correction of v, so that its first steps feel it less, and decays first.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: Above or at 0.
+        betas: Shares of the two means that stay, 0 to below 1.
+        eps: Above 0.
+        weight_decay: At least 0.
+        is_bias_corrected: BERT's is not.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        *,
+        is_bias_corrected: bool = True,
+    ) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        super().__init__(params, defaults | {"is_bias_corrected": is_bias_corrected})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Make one step with the gradients that there are."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group)
+        return loss
+
+    def _move(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
+        if not state:
+            state["step"] = 0
+            state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        state["step"] += 1
+        gradient, correction = parameter.grad, 1.0
+        assert gradient is not None
+        if group["is_bias_corrected"]:
+            correction = (1 - beta2 ** state["step"]) ** 0.5 / (1 - beta1 ** state["step"])
+        state["mean"].lerp_(gradient, 1 - beta1)
+        state["square"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        parameter.addcdiv_(state["mean"], state["square"].sqrt().add_(group["eps"]), value=-group["lr"] * correction)
+        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+
+
+class OwnOptimizer:
+    """A change to a trainer: what its attribute `optimizer_name` says may be an optimiser of this module."""
+
+    optimizer_name: str = "adamw"
+
+    def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the optimiser's class and its settings, as the trainer asks for them."""
+        chosen, settings = super().get_optimizer_cls_and_kwargs(*args, **kwargs)  # type: ignore[misc]
+        if self.optimizer_name not in ("adamw_hf", "bert_adam"):
+            return chosen, settings
+        settings.pop("fused", None)
+        return FormerAdamW, settings | {"is_bias_corrected": self.optimizer_name == "adamw_hf"}

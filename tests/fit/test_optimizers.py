@@ -1,0 +1,107 @@
+"""The released codes' optimisers, against their formulas, and in a training."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.fit.fitting import Stopped, same, scripted
+from transencoder import FitConfig
+from transencoder.errors import InputError
+from transencoder.fit.optimizers import FormerAdamW
+
+
+def moved(start, gradients, *, lr, beta1, beta2, epsilon, weight_decay, is_corrected):
+    """The formula, in float64, from sums over all gradients instead of running means."""
+    position = start.astype(np.float64)
+    for last in range(1, len(gradients) + 1):
+        ages = np.arange(last)[::-1].reshape(-1, *[1] * start.ndim)
+        past = gradients[:last].astype(np.float64)
+        mean = ((1 - beta1) * beta1**ages * past).sum(0)
+        square = ((1 - beta2) * beta2**ages * past**2).sum(0)
+        if is_corrected:
+            mean, epsilon_now = mean / (1 - beta1**last), epsilon / np.sqrt(1 - beta2**last)
+            square = square / (1 - beta2**last)
+        else:
+            epsilon_now = epsilon
+        position = position - lr * mean / (np.sqrt(square) + epsilon_now)
+        position = position - lr * weight_decay * position
+    return position
+
+
+@pytest.mark.parametrize("is_corrected", [True, False])
+@pytest.mark.parametrize(("epsilon", "size"), [(1e-6, 1.0), (1e-6, 1e-5), (1e-2, 1e-2)])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_steps_are_the_formulas(is_corrected, epsilon, size, weight_decay):
+    random = np.random.default_rng(0)
+    start, gradients = random.normal(size=(5, 3)), size * random.normal(size=(7, 5, 3))
+    parameter = torch.nn.Parameter(torch.tensor(start, dtype=torch.float32))
+    optimizer = FormerAdamW(
+        [parameter], 1e-2, (0.8, 0.95), epsilon, weight_decay=weight_decay, is_bias_corrected=is_corrected
+    )
+    for gradient in gradients:
+        parameter.grad = torch.tensor(gradient, dtype=torch.float32)
+        optimizer.step()
+    expected = moved(
+        start,
+        gradients,
+        lr=1e-2,
+        beta1=0.8,
+        beta2=0.95,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+        is_corrected=is_corrected,
+    )
+    np.testing.assert_allclose(parameter.detach().numpy(), expected, rtol=1e-4, atol=2e-6)
+
+
+def test_without_epsilon_and_decay_it_is_pytorchs():
+    torch.manual_seed(0)
+    ours, theirs = (torch.nn.Parameter(torch.ones(4, 4)) for _ in range(2))
+    optimizers = FormerAdamW([ours], 1e-2, eps=1e-30), torch.optim.AdamW([theirs], 1e-2, eps=1e-30, weight_decay=0.0)
+    for _ in range(20):
+        ours.grad = theirs.grad = torch.randn(4, 4)
+        for optimizer in optimizers:
+            optimizer.step()
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_bias_correction_is_what_shortens_first_steps():
+    steps = []
+    for is_corrected in (True, False):
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        parameter.grad = torch.ones(1)
+        FormerAdamW([parameter], 1.0, is_bias_corrected=is_corrected).step()
+        steps.append(-parameter.item())
+    assert steps == pytest.approx([1.0, 0.1 / 0.001**0.5], rel=1e-3)
+
+
+@pytest.mark.parametrize("form", ["bi", "cross"])
+def test_a_training_takes_them_and_the_three_differ(fit_tiny, form):
+    kinds = ("adamw", "adamw_hf", "bert_adam")
+    trained = [fit_tiny(form, folder=kind, optimizer=kind, adam_epsilon=1e-4)[0].state_dict() for kind in kinds]
+    assert not any(same(trained[i], trained[j]) for i in range(3) for j in range(i))
+
+
+def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):
+    options = {"optimizer": "adamw_hf", "adam_epsilon": 1e-6, "adam_beta2": 0.98}
+    undisturbed = fit_tiny("bi", folder="whole", dev=scripted([1, 2, 3, 4, 5, 6]), **options)[0].state_dict()
+    values = iter([1, 2, 3])
+
+    def stopping(model):
+        value = next(values, None)
+        if value is None:
+            raise Stopped
+        return {"dev": value}
+
+    with pytest.raises(Stopped):
+        fit_tiny("bi", dev=stopping, **options)
+    resumed = fit_tiny("bi", dev=scripted([4, 5, 6]), **options)[0].state_dict()
+    assert same(resumed, undisturbed)
+
+
+def test_adams_settings_are_refused_where_there_is_no_adam():
+    with pytest.raises(InputError, match="optimizer is rmsprop"):
+        FitConfig(optimizer="rmsprop", adam_epsilon=1e-6)
+    with pytest.raises(InputError, match="adam_beta2"):
+        FitConfig(adam_beta2=1.0)
+    assert FitConfig(optimizer="adamw_hf").outcome.keys() == FitConfig().outcome.keys() | {"optimizer"}
