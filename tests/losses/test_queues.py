@@ -139,6 +139,33 @@ def test_a_queue_holds_the_newest():
     assert queue.rows.data_ptr() == before
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_what_enters_stands_beside_the_earlier_ones(is_empty):
+    """Of 5 earlier ones and the 2 that enter; of an empty queue as many as there are."""
+    torch.manual_seed(0)
+    queue, batches = InstanceQueue(5, 3, n_entering=2, is_empty=is_empty), torch.randn(6, 2, 3)
+    seen = [] if is_empty else list(queue.rows)
+    for step, batch in enumerate(batches, 1):
+        candidates, own = queue.enter(batch)
+        seen = [*seen, *normalize(batch)][-7:]
+        assert len(candidates) == (min(2 * step, 7) if is_empty else 7)
+        torch.testing.assert_close(candidates[own], normalize(batch))
+        found = candidates @ torch.stack(seen).T
+        torch.testing.assert_close(found.amax(0), torch.ones(len(seen)))
+        torch.testing.assert_close(found.amax(1), torch.ones(len(candidates)))
+
+
+def test_an_empty_queues_evaluation_and_state(tmp_path):
+    queue, batch = InstanceQueue(5, 3, is_empty=True), torch.eye(3)[:2]
+    with torch.no_grad():
+        assert len(queue.enter(batch)[0]) == 2
+    assert queue.n_filled == 0
+    queue.enter(batch)
+    other = InstanceQueue(5, 3, is_empty=True)
+    other.load_state_dict(queue.state_dict())
+    assert len(other.enter(batch)[0]) == 4
+
+
 def test_a_queues_state_is_saved_with_its_module():
     queue, other = InstanceQueue(4, 2), InstanceQueue(4, 2)
     queue.push(torch.randn(3, 2))

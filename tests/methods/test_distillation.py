@@ -33,9 +33,9 @@ FIELDS = {"start": "x", "output": "run", "teacher": "t"}
     ],
 )
 def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters, row):
-    config = ConGen(sentences="s.txt", **FIELDS).prepared(int(n_parameters), 1)
+    config = ConGen(sentences="s.txt", **FIELDS).prepared(int(n_parameters))
     assert (config.fit.learning_rate, config.queue_size, config.temperature, config.teacher_temperature) == row
-    own = ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).prepared(int(n_parameters), 1)
+    own = ConGen(sentences="s.txt", queue_size=512, temperature=0.1, **FIELDS).prepared(int(n_parameters))
     assert own.distillation.n_queued == 512
 
 
@@ -44,7 +44,7 @@ def test_nothing_is_trained_on_what_fills_the_queue(tiny_start, monkeypatch, wid
     made, seen, forward, init = [], set(), ConGenLoss.forward, ConGenLoss.__init__
 
     def watch_start(self, model, queue, *args):
-        made.append(queue.rows.clone())
+        made.append(queue.rows[:20].clone())  # the batch stands behind them
         init(self, model, queue, *args)
 
     def watch(self, features, labels):
@@ -112,10 +112,10 @@ def test_each_sentence_is_read_once_and_a_row_of_views_as_two(tiny_start, monkey
     assert set(shapes) == {(2, (16, 2, 32))}
 
 
-def test_a_queue_must_hold_a_batch_and_leave_something_to_train_on(tiny_start):
-    for method, size in (("congen", 15), ("ckd", 15)):
-        with pytest.raises(InputError, match=f"queue_size is {size}; it must hold the batches of all processes, 16"):
-            plan(tiny_start(method, queue_size=size))
+def test_a_queue_leaves_something_to_train_on(tiny_start):
+    for method in ("congen", "ckd"):
+        with pytest.raises(InputError, match="queue_size is 0; it must be at least 1"):
+            tiny_start(method, queue_size=0)
     for run in (lambda config: plan(config), train):
         with pytest.raises(InputError, match="queue_size is 81, .* of 96 rows .* a batch, 16, must be left"):
             run(tiny_start("congen", queue_size=81))

@@ -228,7 +228,7 @@ def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, pl
     """Views of one meaning differ in their boilerplate, and should find each other among all meanings.
 
     The start is SimCSE after one epoch: SCT's own embeddings are its references, so that it refines what is there. With
-    other seeds 0.54 or more of the views find each other.
+    six seeds 0.61 to 0.89 of the views find each other across, and each time fewer where each learns itself.
     """
     simcse = learn("simcse", fit=replace(SimCSE.fit, **FAST | {"epochs": 1}))
     meanings = [list(topics) for topics in combinations(range(N_TOPICS), TOPICS_A_SENTENCE)]
@@ -243,5 +243,9 @@ def test_sct_brings_two_views_together_across_and_not_each_with_itself(learn, pl
 
     both = {"start": str(simcse.folder), "views": str(views)}
     assert 0.3 < found(simcse) < 0.45
-    assert found(learn("sct", **both)) > 0.5
-    assert found(learn("sct", **both, comparison="identical")) < 0.3
+    across, itself = (
+        [found(learn("sct", **both, queue_size=128, comparison=comparison, seed=seed)) for seed in (1, 4)]
+        for comparison in ("cross", "identical")
+    )
+    assert min(across) > 0.6
+    assert min(np.subtract(across, itself)) > 0.15

@@ -27,7 +27,7 @@ def given(pooled, tiny_plm):
 
 @pytest.mark.parametrize("method", ["simcse", "dclr", "diffcse", "sct", "congen", "ckd"])
 def test_unit_vectors_come_in_times_the_root_of_their_width(tiny_start, pooled, given, method):
-    config = tiny_start(method).prepared(1000, 1)
+    config = tiny_start(method).prepared(1000)
     unit = SentenceTransformer(modules=[*pooled, Normalize()], device="cpu")
     projectors = []
     for student in (pooled, unit):

@@ -29,10 +29,10 @@ FIELDS = {"start": "x", "output": "run"}
     ],
 )
 def test_empty_settings_are_table_1s_for_the_size(n_parameters, row):
-    config = SCT(sentences="s.txt", **FIELDS).prepared(int(n_parameters), 1)
+    config = SCT(sentences="s.txt", **FIELDS).prepared(int(n_parameters))
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
     own = SCT(sentences="s.txt", queue_size=512, temperature=0.1, fit=replace(SCT.fit, learning_rate=1e-3), **FIELDS)
-    filled = own.prepared(int(n_parameters), 1)
+    filled = own.prepared(int(n_parameters))
     assert (filled.queue_size, filled.temperature, filled.fit.learning_rate) == (512, 0.1, 1e-3)
     assert filled.reference_temperature == row[2]
     assert (config.fit.epochs, filled.fit.epochs) == (10, 10)
@@ -92,7 +92,7 @@ def test_each_switch_reaches_the_loss(tiny_start, tiny_bi_encoder):
     usual = made()
     assert (usual.own.comparison, usual.own.objective, len(usual.own.queues)) == ("cross", "distribution", 2)
     assert (usual.own.temperature, usual.own.reference_temperature, usual.follower) == (0.2, 0.1, None)
-    assert usual.own.queues[0].rows.shape == (32, 32)
+    assert usual.own.queues[0].rows.shape == (32 + 16, 32)
     assert [each.out_features for each in usual.projector if hasattr(each, "out_features")] == [320, 32] * 3
     assert made(comparison="identical").own.comparison == "identical"
     found = made(objective="contrastive", reference_temperature=None).own
@@ -148,13 +148,18 @@ def test_what_views_need_is_looked_for_before_the_text_is_read(tiny_start):
             train(tiny_start("sct", sentences="/nowhere/text.txt", view_kind=kind, **{kind: "/nowhere/helper"}))
 
 
-def test_a_queue_holds_the_batches_of_all_processes(tiny_start, monkeypatch):
-    EncoderPipeline(tiny_start("sct", queue_size=32, one_queue=True))
-    with pytest.raises(InputError, match="queue_size is 31; .* of all processes, 32, as both views enter one"):
-        EncoderPipeline(tiny_start("sct", queue_size=31, one_queue=True))
-    monkeypatch.setattr("transencoder.distributed.world_size", lambda: 3)
-    with pytest.raises(InputError, match="queue_size is 40; it must hold the batches of all processes, 48"):
-        EncoderPipeline(tiny_start("sct"))
+@pytest.mark.parametrize(("settings", "n_rows"), [({}, 3 + 16), ({"one_queue": True}, 3 + 32)])
+def test_batches_stand_beside_a_queue_that_may_be_smaller(tiny_start, monkeypatch, settings, n_rows):
+    seen = []
+    forward = SCTLoss.forward
+
+    def watch(self, *given):
+        seen.append([len(queue.rows) for queue in self.own.queues])
+        return forward(self, *given)
+
+    monkeypatch.setattr(SCTLoss, "forward", watch)
+    train(tiny_start("sct", queue_size=3, tests=(), dev=None, **settings))
+    assert seen[0] == [n_rows] * (1 if settings else 2)
 
 
 def test_reports_say_whose_similarities_are_learned():
@@ -185,7 +190,7 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     )
     loss = make_loss(config, dry, Given(dimension=48))
     assert loss.own is None
-    assert loss.teacher.queues[0].rows.shape == (32, 48)
+    assert loss.teacher.queues[0].rows.shape == (32 + 16, 48)
     assert loss.teacher_projector[-1].out_features == 48
     plain = tiny_start("sct", **settings, teacher="t", projector=False)
     loss = make_loss(plain, SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=48))
@@ -204,10 +209,10 @@ def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
 )
 def test_the_second_step_has_the_released_settings(n_parameters, row):
     second = {"sentences": "s.txt", "teacher": "t", "two_step": True, **FIELDS}
-    config = SCT(**second).prepared(int(n_parameters), 1)
+    config = SCT(**second).prepared(int(n_parameters))
     assert (config.fit.learning_rate, config.queue_size, config.reference_temperature, config.temperature) == row
     assert config.fit.epochs == 20
-    assert SCT(**second, fit=replace(SCT.fit, epochs=3)).prepared(int(n_parameters), 1).fit.epochs == 3
+    assert SCT(**second, fit=replace(SCT.fit, epochs=3)).prepared(int(n_parameters)).fit.epochs == 3
 
 
 def test_a_student_of_the_second_step_is_as_wide_as_its_teacher(tiny_start, wide_teacher, tmp_path):

@@ -7,7 +7,6 @@ from transencoder.configs.encoder import SentenceFields as SentenceFields
 from transencoder.configs.encoder import SentenceStudent as SentenceStudent
 from transencoder.configs.encoder import TeacherFields as TeacherFields
 from transencoder.configs.encoder import ViewEncoder as ViewEncoder
-from transencoder.configs.encoder import check_queue as check_queue
 from transencoder.configs.encoder import fill_by_size as fill_by_size
 from transencoder.configs.encoder import training_projector as training_projector
 from transencoder.configs.encoder import width_of as width_of

@@ -22,7 +22,6 @@ from transencoder.configs.run import (
     TrainingRows,
     ViewKind,
 )
-from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -110,15 +109,11 @@ class EncoderConfig(RunConfig, ABC):
         """Return what it costs beyond one encoder's training, by the width of its embeddings and of a teacher's."""
         return Cost()
 
-    def prepared(self, n_parameters: int, n_processes: int) -> Self:
+    def prepared(self, n_parameters: int) -> Self:
         """Return the config with its paper's values for a student of this size, where it has several.
 
         Args:
             n_parameters: Of the student, before its vocabulary is cut.
-            n_processes: That train it together.
-
-        Raises:
-            InputError: A setting that does not fit such a student or so many processes.
         """
         return self
 
@@ -287,20 +282,6 @@ def fill_by_size(
     own = {name: value for name, value in row.items() if name != "learning_rate"}
     fit = filled(config.fit, {"learning_rate": row["learning_rate"]})
     return replace(filled(config, own), fit=fit)
-
-
-def check_queue(queue_size: int, n_entering: int, otherwise: str = "") -> None:
-    """Refuse a queue that a step would fill more than once.
-
-    Args:
-        queue_size: Embeddings in the queue.
-        n_entering: Embeddings of all processes, in one step.
-        otherwise: What else the message says: another value that is allowed, or why so many enter: `, or be 0`.
-    """
-    if queue_size < n_entering:
-        raise InputError(
-            f"queue_size is {queue_size}; it must hold the batches of all processes, {n_entering}{otherwise}"
-        )
 
 
 def width_of(student: SentenceTransformer) -> int:

@@ -18,13 +18,14 @@ class ViewComparison(nn.Module):
     """A comparison of both views' embeddings with both views' references, and the queues of these references.
 
     Half of KL(SR(r2, D2), SR(z1, D2)) and half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT with the network itself
-    as reference, equation 4 with a teacher. The references are put into their queue first, in the place of its oldest
-    (paper, section 3.1; the released code drops the oldest afterwards, and has no halves). Under several processes
-    all references of all of them enter. Where no gradient is asked for, as in evaluation, the queues stay.
+    as reference, equation 4 with a teacher. The references are put into their queue first, beside `queue_size` earlier
+    ones (released code, which has no halves) or in the place of its oldest (paper, section 3.1). Under several
+    processes all references of all of them enter. Where no gradient is asked for, as in evaluation, the queues stay.
 
     Args:
         dimension: Of the references.
         queue_size: Vectors in each queue; 0: no queue, the references of the batch stand in its place.
+        batch_size: Pairs a step and process, whose references stand beside those; 0: in the place of the oldest.
         temperature: Of the embeddings, above 0.
         reference_temperature: Of the references, above 0; None, for `contrastive`: they have no distribution.
         comparison: `cross`, each view with the other's references and queue, or `identical`, with its own (Table 4).
@@ -40,6 +41,7 @@ class ViewComparison(nn.Module):
         temperature: float,
         reference_temperature: float | None,
         *,
+        batch_size: int = 0,
         comparison: Literal["cross", "identical"] = "cross",
         objective: Literal["distribution", "contrastive"] = "distribution",
         n_queues: Literal[1, 2] = 2,
@@ -56,7 +58,10 @@ class ViewComparison(nn.Module):
         self.comparison = comparison
         self.objective = objective
         self.renew = renew
-        self.queues = nn.ModuleList(InstanceQueue(queue_size, dimension) for _ in range(n_queues if queue_size else 0))
+        n_entering = batch_size * 2 // n_queues if renew else 0
+        self.queues = nn.ModuleList(
+            InstanceQueue(queue_size, dimension, n_entering=n_entering) for _ in range(n_queues if queue_size else 0)
+        )
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
         """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""

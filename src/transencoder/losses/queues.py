@@ -87,22 +87,34 @@ class InstanceQueue(nn.Module):
     """A ring of unit vectors, in place from the start: the newest take the place of the oldest.
 
     Its rows are a part of the state of the loss that it belongs to: saved, resumed and moved with it. They stand in no
-    order of age, which no similarity distribution depends on. At first they are random directions (SCT, section 4.1).
+    order of age, which no similarity distribution depends on. At first they are random directions (SCT, section 4.1),
+    or there are none.
+
+    Args:
+        size: Of earlier vectors, at least 1.
+        dimension: Of the vectors.
+        n_entering: Vectors that each process puts in at a step. They stand beside the earlier ones, so that a batch is
+            compared with all of both (released code of SCT, ConGen and CKD); 0: in the place of the oldest of them.
+        is_empty: It begins without vectors.
     """
 
     rows: Tensor
-    """(size, dimension), each of length 1."""
+    """(size and all that enter, dimension), each of length 1."""
     oldest: Tensor
-    """Which of them is the oldest; a scalar."""
+    """Which of them is the oldest, or the first that is not filled; a scalar."""
+    n_filled: Tensor
+    """So many of the rows count; a scalar."""
 
-    def __init__(self, size: int, dimension: int) -> None:
+    def __init__(self, size: int, dimension: int, *, n_entering: int = 0, is_empty: bool = False) -> None:
         super().__init__()
         if size < 1:
             raise ValueError(f"a queue of {size} vectors was asked for; it must hold at least 1")
-        rows = torch.randn(size, dimension)
+        n_processes = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
+        rows = torch.randn(size + n_entering * n_processes, dimension)
         rows /= torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # in place: it may take a gigabyte
         self.register_buffer("rows", rows)
         self.register_buffer("oldest", torch.zeros((), dtype=torch.long))
+        self.register_buffer("n_filled", torch.tensor(0 if is_empty else len(rows)))
 
     @torch.no_grad()
     def push(self, embeddings: Float[Tensor, "batch dim"]) -> Int[Tensor, " batch"]:
@@ -114,6 +126,7 @@ class InstanceQueue(nn.Module):
         places = (self.oldest + torch.arange(len(embeddings), device=self.rows.device)) % len(self.rows)
         self.rows[places] = normalize(embeddings.float())
         self.oldest.copy_((self.oldest + len(embeddings)) % len(self.rows))
+        self.n_filled.copy_((self.n_filled + len(embeddings)).clamp(max=len(self.rows)))
         return places
 
     def enter(
@@ -135,7 +148,7 @@ class InstanceQueue(nn.Module):
             )
         queue = self if torch.is_grad_enabled() else deepcopy(self)
         places = queue.push(everyones)
-        return queue.rows, places[first : first + len(references)]
+        return queue.rows[: int(queue.n_filled)], places[first : first + len(references)]
 
 
 class ConGenLoss(Loss):
@@ -194,13 +207,12 @@ class CKDLoss(Loss):
 
     InfoNCE: -log(exp(s cos(h(z_i), t_i)) / sum_j exp(s cos(h(z_i), t_j))), t_j being a queue of the teacher's
     embeddings, the batch's own among them (Wu et al., DisCo, 2021; released code of DistilCSE). The scale s is e at
-    first and learned (released code). Each text counts by itself, whatever its column. The queue begins with random
-    directions.
+    first and learned (released code). Each text counts by itself, whatever its column.
 
     Its labels are the teacher's embeddings of the texts, (batch, columns, dim), or one for all columns of a row.
 
     Args:
-        queue: Of the teacher's dimension; DistilCSE: 65,536 vectors.
+        queue: Of the teacher's dimension; DistilCSE: 65,536 vectors, at first none.
         projector: As in `ConGenLoss`; released code: a linear layer.
         temperature: 1 / s, above 0 and fixed; None: learned.
     """

@@ -37,9 +37,9 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
     training where the widths differ, else none."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (released code: mean). None: the base model's own."""
-    queue_size: int | None = None
-    """Rows whose first texts, embedded by the teacher, fill the queue at first; nothing is trained on them. None: the
-    released number for the base model's size, 16,384 or 65,536."""
+    queue_size: int | None = configs.at_least(1, None)
+    """Rows whose first texts, embedded by the teacher, fill the queue at first; nothing is trained on them. Batches
+    stand beside as many. None: the released number for the base model's size, 16,384 or 65,536."""
     temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
     """Of the student's similarities, above 0; None: the released one for the base model's size, 0.05 or 0.07."""
     teacher_temperature: float | None = configs.above_zero(None, ", released are 0.05 to 0.1")
@@ -59,11 +59,9 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
         """The teacher, whose embeddings of rows of their own fill the queue."""
         return replace(super().distillation, has_tanh=True, n_queued=self.queue_size or 0)
 
-    def prepared(self, n_parameters: int, n_processes: int) -> Self:
+    def prepared(self, n_parameters: int) -> Self:
         """Return it with the released values for the model nearest in size."""
-        filled = configs.fill_by_size(self, _RELEASED, n_parameters)
-        configs.check_queue(filled.queue_size or 0, n_processes * (self.fit.batch_size or 1))
-        return filled
+        return configs.fill_by_size(self, _RELEASED, n_parameters)
 
     def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return that of the queue, each vector of which takes part in two products for p and two for q."""
@@ -76,7 +74,7 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
 
         assert given.queue is not None and given.dimension is not None, "there is a teacher"
         assert self.temperature is not None and self.teacher_temperature is not None, "filled"
-        instances = InstanceQueue(len(given.queue), given.dimension)
+        instances = InstanceQueue(len(given.queue), given.dimension, n_entering=self.fit.batch_size or 0)
         instances.push(given.queue)
         projector = configs.training_projector(self.distillation, student, given)
         return ConGenLoss(student, instances, self.temperature, self.teacher_temperature, projector)

@@ -58,8 +58,8 @@ class SCT(configs.ViewEncoder):
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the base model's own."""
     queue_size: int | None = configs.at_least(0, None)
-    """Embeddings in each of the two queues, 0: the batch alone; None: by the base model's size (Table 1), 16,384 to
-    131,072."""
+    """Earlier embeddings in each of the two queues, beside the batch's (released code; paper: these among them); 0: the
+    batch alone; None: by the base model's size (Table 1), 16,384 to 131,072."""
     temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
     """Of the similarities of what learns, above 0; None: by the base model's size (Table 1), 0.03 to 0.05."""
     reference_temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
@@ -151,15 +151,12 @@ class SCT(configs.ViewEncoder):
             model=self.teacher, pooling=self.teacher_pooling, projection=projection, has_tanh=self.two_step
         )
 
-    def prepared(self, n_parameters: int, n_processes: int) -> Self:
+    def prepared(self, n_parameters: int) -> Self:
         """Return it with the values of the row whose model is nearest in size: Table 1's, or the released code's."""
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         if self.objective == "contrastive":
             table = {size: row | {"reference_temperature": None} for size, row in table.items()}
         filled = configs.fill_by_size(self, table, n_parameters)
-        if filled.queue_size:
-            n_views, more = (2, ", as both views enter one queue") if self.one_queue else (1, ", or be 0")
-            configs.check_queue(filled.queue_size, n_processes * n_views * (self.fit.batch_size or 1), more)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
             return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record
@@ -203,6 +200,7 @@ class SCT(configs.ViewEncoder):
             self.queue_size,
             self.temperature,
             self.reference_temperature,
+            batch_size=self.fit.batch_size or 0,
             comparison=self.comparison,
             objective=self.objective,
             n_queues=1 if self.one_queue else 2,

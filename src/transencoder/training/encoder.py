@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from transencoder import distributed, encoders
+from transencoder import encoders
 from transencoder.configs.encoder import EncoderConfig, SentenceFields
 from transencoder.context import Context, Model, Rows, base_model, trained_model
 from transencoder.errors import InputError, plural
@@ -63,8 +63,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             encoders.check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
         if not usable.is_paired:
             parts.pair_maker(usable, folder)  # what it needs is looked for before the text is read
-        size = encoders.count_parameters(folder, usable.student_layers), distributed.world_size()
-        self.given, self.config = given.prepared(*size), usable.prepared(*size)
+        n_parameters = encoders.count_parameters(folder, usable.student_layers)
+        self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
         self.recipe = self.given
 
     def open(self, executor: Executor, run_folder: Path | None) -> EncoderContext:
