@@ -224,29 +224,44 @@ def test_without_weight_it_is_info_nce(make):
     assert loss(read(loss)).item() == pytest.approx(InfoNCELoss(loss.model)(read(loss)).item(), rel=1e-5)
 
 
-def test_only_text_is_edited_and_in_its_share(make):
-    loss = make(mask_ratio=0.99)
+def test_all_but_the_first_token_is_edited_and_text_alone_masked(make):
+    loss = make(mask_ratio=0.99).eval()
     features = dict(loss.model.preprocess(TEXTS))
     ids, mask = features["input_ids"], features["attention_mask"]
-    edited = loss._edit(ids, mask)
-    special = torch.isin(ids, torch.tensor(loss.special_ids))
-    assert torch.equal(edited[special], ids[special])
-    assert (edited != ids)[~special].float().mean() > 0.5
     read_by_generator = []
     hook = loss.generator.register_forward_pre_hook(
         lambda _, __, features: read_by_generator.append(features["input_ids"]), with_kwargs=True
     )
     edited = loss._edit(ids, mask)
     hook.remove()
+    special = torch.isin(ids, torch.tensor(loss.special_ids))
+    assert torch.equal(read_by_generator[0][special], ids[special])
+    assert (edited != ids)[~special].float().mean() > 0.5
     with torch.no_grad():
         choices = loss.generator(input_ids=read_by_generator[0], attention_mask=mask).logits.argmax(-1)
-    assert torch.equal(edited, torch.where(special, ids, choices)), (
-        "the generator's first choice, at each token of text"
-    )
+    assert torch.equal(edited[:, 0], ids[:, 0])
+    assert torch.equal(edited[:, 1:], choices[:, 1:])
     torch.manual_seed(0)
     first = loss._edit(ids, mask)
     torch.manual_seed(0)
     assert torch.equal(loss._edit(ids, mask), first)
+
+
+def test_the_generator_guesses_with_dropout_while_training(make):
+    def guesses(loss):
+        seen = []
+        hook = loss.generator.register_forward_hook(lambda _, __, output: seen.append(output.logits))
+        ids, mask = (dict(loss.model.preprocess(TEXTS))[name] for name in ("input_ids", "attention_mask"))
+        loss.special_ids = list(range(loss.generator.config.vocab_size))  # nothing is masked
+        for _ in range(2):
+            loss._edit(ids, mask)
+        hook.remove()
+        return seen
+
+    first, second = guesses(make().train())
+    assert not torch.equal(first, second)
+    first, second = guesses(make().eval())
+    assert torch.equal(first, second)
 
 
 def test_the_embedding_stands_in_the_discriminators_first_place(make):
@@ -300,7 +315,6 @@ def test_the_detection_alone_teaches_the_encoder(make):
 def test_all_but_the_generator_learns_through_the_batch_norm_projector(make):
     loss = make(projector=batch_norm_projector(32), weight=1.0).train()
     loss(read(loss)).backward()
-    assert not loss.generator.training
     assert not any(parameter.requires_grad for parameter in loss.generator.parameters())
     for part in (loss.model, loss.discriminator, loss.head, loss.projector):
         assert any(parameter.grad is not None and parameter.grad.any() for parameter in part.parameters())

@@ -24,7 +24,7 @@ from torch.nn.functional import (
 
 from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_pairs, gathered, projector_of
 
-_INITIAL_STD = 0.02
+INITIAL_STD = 0.02
 """BERT's, which new layers on top of it take too."""
 
 _LEAST_NORM = 1e-12
@@ -78,7 +78,7 @@ class InfoNCELoss(Loss):
 def tanh_projector(dimension: int) -> nn.Module:
     """Make SimCSE's, of the embeddings' dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
     linear = nn.Linear(dimension, dimension)
-    nn.init.normal_(linear.weight, std=_INITIAL_STD)
+    nn.init.normal_(linear.weight, std=INITIAL_STD)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
 

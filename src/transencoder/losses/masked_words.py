@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from transencoder.losses.contrastive import info_nce, nt_xent
+from transencoder.losses.contrastive import INITIAL_STD, info_nce, nt_xent
 from transencoder.losses.features import (
     Columns,
     Loss,
@@ -163,22 +163,26 @@ def replaced_token_detection(
 
 
 def batch_norm_projector(dimension: int) -> nn.Module:
-    """Make DiffCSE's: two linear layers with batch normalisation (Chuang et al., NAACL 2022, released code)."""
-    return nn.Sequential(
+    """Make DiffCSE's: two linear layers with batch normalisation, of BERT's first weights (released code)."""
+    layers = nn.Sequential(
         nn.Linear(dimension, 2 * dimension, bias=False),
         nn.BatchNorm1d(2 * dimension),
         nn.ReLU(),
         nn.Linear(2 * dimension, dimension, bias=False),
         nn.BatchNorm1d(dimension, affine=False),
     )
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, std=INITIAL_STD)
+    return layers
 
 
 class DiffCSELoss(Loss):
     """DiffCSE's loss on two columns of the same sentences.
 
     `info_nce` plus `weight` times `replaced_token_detection` by a discriminator that reads the edited sentence with the
-    embedding in the place of its first token (Chuang et al., NAACL 2022, section 3). Generator, discriminator and
-    projector are no part of the saved model.
+    embedding in the place of its first token (Chuang et al., NAACL 2022, section 3). The generator guesses with dropout
+    while training, as in the released code. Generator, discriminator and projector are no part of the saved model.
 
     Args:
         generator: A masked language model of the same vocabulary; it is frozen.
@@ -247,11 +251,8 @@ class DiffCSELoss(Loss):
 
     @torch.no_grad()
     def _edit(self, ids: Int[Tensor, "batch tokens"], mask: Int[Tensor, "batch tokens"]) -> Tensor:
-        """Fill the sentences in with the generator's first choice everywhere but at special tokens.
-
-        The released code takes its first choice at [SEP] and padding too.
-        """
-        masked, _, is_text = mask_tokens(
+        """Fill the sentences in with the generator's first choice everywhere but at the first token (released code)."""
+        masked, _, _ = mask_tokens(
             ids,
             mask,
             self.mask_ratio,
@@ -259,6 +260,5 @@ class DiffCSELoss(Loss):
             special_ids=self.special_ids,
             n_vocabulary=self.generator.config.vocab_size,  # type: ignore[union-attr, arg-type]
         )
-        self.generator.eval()
         guesses = self.generator(input_ids=masked, attention_mask=mask).logits.argmax(-1)
-        return torch.where(is_text, guesses, ids)
+        return torch.cat([ids[:, :1], guesses[:, 1:]], dim=1)
