@@ -1,6 +1,7 @@
 """Starting encoders: whole runs of a tiny model on sentences, their records, plans and commands."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,11 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from tests.rounding import model_rounding
-from transencoder import BiScorer, read_pairs, train
+from transencoder import BiScorer, SimCSE, read_pairs, train
 from transencoder.cli import main
 from transencoder.configs.run import Given
 from transencoder.encoders import load_bi
+from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.recipes import load_recipe
 from transencoder.settings import recipe_toml
@@ -210,3 +212,25 @@ def test_the_plan_of_varied_runs_counts_a_shared_stage_once(tiny_method, tmp_pat
     assert "run-bi.epochs-1:" in shown and "run-bi.epochs-2:" in shown
     assert "5 stages of 6 taken from the runs above" in " ".join(shown.split())
     assert not (tmp_path / "run-bi.epochs-1").exists()
+
+
+def test_tests_may_be_read_at_another_length(tiny_start, tmp_path):
+    """As the released codes of SimCSE, DiffCSE and DCLR test; the base model is read at it too."""
+    long = tmp_path / "long.tsv"
+    same = "balo bama " * 12
+    rows = [f"{same}{word}\t{same}gelo\t{i}\n" for i, word in enumerate(["gelo", "kama", "bama"])]
+    long.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    fit = replace(SimCSE.fit, batch_size=16, max_length=16)
+    shared = {"tests": (str(long),), "output": str(tmp_path / "run"), "fit": fit}
+    runs = [train(tiny_start("simcse", **shared, test_length=length)) for length in (None, 96)]
+    keys = [{stage["name"]: stage["key"] for stage in run.result["stages"]} for run in runs]
+    assert {name for name in keys[0] if keys[0][name] != keys[1][name]} == {"scores/start", "scores/bi"}
+    for name in ("start", "bi"):
+        cut, whole = (
+            np.load(tmp_path / "run" / "stages" / f"scores-{name}-{key[f'scores/{name}'][:12]}" / "long.npy")
+            for key in keys
+        )
+        assert np.ptp(cut) < 1e-6 < np.ptp(whole), "at 16 tokens the three pairs are the same"
+    assert "on the first 96 tokens of a text" in (runs[1].folder / "report.md").read_text()
+    with pytest.raises(InputError, match="test_length is 5000, but .* reads at most 128 tokens"):
+        train(tiny_start("simcse", **shared, test_length=5000))

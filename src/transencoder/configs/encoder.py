@@ -51,6 +51,9 @@ class EncoderConfig(RunConfig, ABC):
     """Train a model that knows only the word pieces of the training text, special tokens and single characters."""
     pooling: Pooling | None = None
     """Pooling in training and at test; None: the base model's own, mean for a plain model."""
+    test_length: int | None = at_least(1, None)
+    """Tokens of a text in the tests, of the base model too; None: as in training. SimCSE, DiffCSE and DCLR train at 32
+    and test at 512 (released code)."""
     fit: FitConfig = FitConfig()
     """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
     columns: tuple[str, ...] = ()

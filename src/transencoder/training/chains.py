@@ -46,7 +46,7 @@ def measured_chains(context: CycleContext, cycles: list[list[Model]]) -> list[Ch
     """Return one chain for each member, or a single one for members in turn, with what its models are worth."""
     chains = _chains(context, cycles)
     criteria = base_criteria(context, [context.members[chain.start.member] for chain in chains])
-    worth = measured(context, _models(chains), context.config.cross_test_length)
+    worth = measured(context, _models(chains), {"cross": context.config.cross_test_length})
     found = []
     for chain, record, each in zip(chains, criteria, worth, strict=True):
         held_out = {form: model.criteria for form, model in chain.best.items() if model.criteria}

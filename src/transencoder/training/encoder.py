@@ -51,6 +51,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
         )
         encoders.check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
+        encoders.check_length(folder, usable.test_length, "test_length", usable.start)
         if usable.fit.lora_rank:
             check_lora()
         _check_cut(usable, folder)
@@ -133,7 +134,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         """Score base model and student, and measure how small and fast the student is."""
         model, teachers = trained
         fitted = model.fitted or {}
-        (worth,) = measured(context, {"": {"start": context.base, "bi": model}})
+        lengths = dict.fromkeys(("start", "bi"), context.config.test_length)
+        (worth,) = measured(context, {"": {"start": context.base, "bi": model}}, lengths)
         context.make(neighbours(context, context.base, model))
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}

@@ -106,16 +106,19 @@ Models = Mapping[str, Mapping[str, Model]]
 """By the prefix of their stages' names: a base model, `start`, and the best model of each form."""
 
 
-def measured(context: Context[Any], models: Models, cross_length: int | None = None) -> list[Measured]:
+def measured(
+    context: Context[Any], models: Models, test_lengths: Mapping[str, int | None] | None = None
+) -> list[Measured]:
     """Score the models on the tests, and the base models on dev, those of all prefixes side by side.
 
-    Cross-encoders that were trained may be given another length on the tests.
+    On the tests models may be given another length than in training, by their name: `start`, `bi`, `cross`.
     """
+    lengths = test_lengths or {}
     tests = {test.name: test for test in context.data.tests}
     start, *forms = next(iter(models.values()))
     on_tests: list[dict[str, StageRecord]] = [{} for _ in models]
     for name in (start, *forms) if tests else ():
-        records = _scored(context, models, name, tests, max_length=cross_length if name == "cross" else None)
+        records = _scored(context, models, name, tests, max_length=lengths.get(name))
         for prefix, found, record in zip(models, on_tests, records, strict=True):
             found[name] = record
             if name == start and (as_is := _base_as_is(context, models[prefix][name], prefix, tests)) is not None:
@@ -153,7 +156,7 @@ def _scored(
             model=each[name],
             sets=sets,
             precision=context.config.precision,
-            max_length=max_length if each[name].cycle else context.max_length,
+            max_length=max_length or (None if each[name].cycle else context.max_length),
             both_orders=context.labels_both_orders,
         )
         for prefix, each in models.items()
