@@ -41,7 +41,7 @@ def recipe(tmp_path):
         ("[[members]]\npooling = 'cls'", r"members\.2\.start is not set\. It must be a text"),
         (
             "[[members]]\nstart = 'y'\npooling = 'clss'",
-            r"members\.2\.pooling is 'clss'.*one of: mean, cls, max; the nearest is cls",
+            r"members\.2\.pooling is 'clss'.*one of: mean, cls, max, pooler; the nearest is cls",
         ),
         ("[dev]\nx = 1", r"dev is \{'x': 1\}\. It must be a text"),
         ("tests = 'sts'", r"tests is 'sts'\. It must be a list, each a text"),

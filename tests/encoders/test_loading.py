@@ -10,7 +10,7 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from tests.rounding import model_rounding
 from transencoder.encoders import (
@@ -23,6 +23,8 @@ from transencoder.encoders import (
     transplant,
     weights_fingerprint,
 )
+from transencoder.encoders.files import has_pooler
+from transencoder.encoders.saving import save
 from transencoder.errors import InputError
 
 PAIRS = [("balo bama", "dalo"), ("kama", "kama x"), ("gelo lelo memo", "balo dioma")]
@@ -167,6 +169,24 @@ def test_pooling_of_a_bi_encoder(bi_folder, pooling):
     np.testing.assert_allclose(
         model.encode("balo bama dalo"), expected.numpy(), rtol=0, atol=model_rounding(model, expected)
     )
+
+
+def test_pooling_by_the_pretrained_pooler(plm_folder, bi_folder, tmp_path):
+    transformer = AutoModel.from_pretrained(plm_folder)
+    assert not has_pooler(plm_folder)
+    with pytest.raises(InputError, match="pooling is pooler, but .* has no weights of one; give cls or mean"):
+        load_bi(plm_folder, pooling="pooler", device="cpu")
+    transformer.save_pretrained(tmp_path / "own")
+    AutoTokenizer.from_pretrained(plm_folder).save_pretrained(tmp_path / "own")
+    model = load_bi(tmp_path / "own", pooling="pooler", device="cpu")
+    features = dict(model.preprocess(["balo bama dalo"]))
+    with torch.no_grad():
+        expected = transformer.eval()(features["input_ids"], features["attention_mask"]).pooler_output[0].numpy()
+    rounding = {"rtol": 0, "atol": model_rounding(model, expected)}
+    np.testing.assert_allclose(model.encode("balo bama dalo"), expected, **rounding)
+    save(model, tmp_path / "saved")
+    plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    np.testing.assert_allclose(plain.encode("balo bama dalo"), expected, **rounding)
 
 
 def test_a_bi_encoder_keeps_its_own_pooling_and_length(bi_folder, tmp_path):

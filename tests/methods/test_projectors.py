@@ -11,6 +11,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from transencoder.configs.run import Given
 from transencoder.encoders import load_bi
+from transencoder.errors import InputError
 from transencoder.losses import DualViewLoss, mlp_projector
 
 
@@ -38,6 +39,19 @@ def test_unit_vectors_come_in_times_the_root_of_their_width(tiny_start, pooled, 
     vectors = torch.nn.functional.normalize(torch.randn(16, 32))
     torch.testing.assert_close(scaled(vectors), plain(vectors * math.sqrt(32)))
     assert not torch.allclose(scaled(vectors), plain(vectors), atol=1e-3) or method == "diffcse"  # which has batch norm
+
+
+def test_dclrs_projector_may_stand_on_the_pretrained_pooler(tiny_start, pooled, given):
+    linear = pooled.transformers_model.pooler.dense
+    vectors = torch.randn(16, 32)
+    both = tiny_start("dclr", on_pooler=True).loss(pooled, given)
+    own = tiny_start("dclr", on_pooler=True, projector=False).loss(pooled, given).projector
+    torch.testing.assert_close(own(vectors), linear(vectors).tanh())
+    torch.testing.assert_close(both.projector(vectors), both.projector[-1](linear(vectors).tanh()))
+    assert own[0].weight.data_ptr() != linear.weight.data_ptr(), "it is a copy, which training moves"
+    pooled.transformers_model.pooler = None
+    with pytest.raises(InputError, match="has no pooler"):
+        tiny_start("dclr", on_pooler=True).loss(pooled, given)
 
 
 def test_a_classifier_sees_them_so_too(pooled):

@@ -18,7 +18,7 @@ from transencoder.in_memory import as_source
 
 Form = Literal["bi", "cross", "mlm"]
 Precision = Literal["auto", "bf16", "fp32"]
-Pooling = Literal["mean", "cls", "max"]
+Pooling = Literal["mean", "cls", "max", "pooler"]
 Head = Literal["pooler", "linear"]
 Texts = Literal["sentences", "documents"]
 LabelPolicy = Literal["clip", "affine", "quantile", "raw"]

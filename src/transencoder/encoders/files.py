@@ -131,6 +131,15 @@ def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
     return total
 
 
+def has_pooler(folder: Path) -> bool:
+    """Return whether a saved model has the weights of a pooler: a linear layer on [CLS], tanh behind it, as in BERT."""
+    for path in folder.rglob("*.safetensors"):
+        with safe_open(path, "pt") as file:
+            if any(name.endswith("pooler.dense.weight") for name in file.keys()):  # noqa: SIM118
+                return True
+    return False
+
+
 def is_cross(folder: Path) -> bool:
     """Return whether a saved model is a cross-encoder, by what its files say."""
     path = folder / "config_sentence_transformers.json"

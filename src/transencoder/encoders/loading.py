@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.modeling_outputs import BaseModelOutput
 
 from transencoder import configs
-from transencoder.encoders.files import is_classifier, is_cross, without_load_reports
+from transencoder.encoders.files import has_pooler, is_classifier, is_cross, without_load_reports
 from transencoder.errors import InputError, plural, reason_of
 from transencoder.models import OWN_PROMPTS, Prompts
 
@@ -289,7 +289,14 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
         raise InputError(f"pooling is {pooling}, but {folder} has no pooling layer; leave pooling out")
     if pooling != "mean" and any(isinstance(module, WordWeights) for module in modules):
         raise InputError(f"pooling is {pooling}, but {folder} weights its tokens, which only a mean takes; give mean")
-    model[own] = Pooling(model[own].embedding_dimension, pooling_mode=pooling)
+    width: Any = model[own].embedding_dimension
+    model[own] = Pooling(width, pooling_mode="cls" if pooling == "pooler" else pooling)
+    if pooling == "pooler":
+        if not has_pooler(folder):
+            raise InputError(f"pooling is pooler, but {folder} has no weights of one; give cls or mean")
+        layer = Dense(width, width, activation_function=nn.Tanh()).to(model.device)
+        layer.linear.load_state_dict(transformer_of(model).pooler.dense.state_dict())  # type: ignore[union-attr]
+        model.insert(own + 1, layer)
 
 
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from transencoder import configs
+from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -30,8 +32,10 @@ class DCLR(configs.SentenceEncoder):
     pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the base model's own."""
     projector: bool = True
-    """A linear layer and tanh on the embeddings while training, gone at test. Released code: for base models, on top of
-    the pretrained pooler, where ours is on the pooling."""
+    """A linear layer and tanh on the embeddings while training, gone at test. Released code: for base models alone."""
+    on_pooler: bool = False
+    """Put the pretrained pooler, a linear layer on [CLS] and then tanh, between embeddings and projector while training
+    (released code)."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Of the softmax over cosines, above 0 (paper)."""
     threshold: float = configs.between(-1, 1, 0.9, "it is a cosine, from -1 to 1")
@@ -65,9 +69,23 @@ class DCLR(configs.SentenceEncoder):
         return configs.Cost(relative=1 + 1 / 6)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make weighted InfoNCE with noise."""
+        """Make weighted InfoNCE with noise.
+
+        Raises:
+            InputError: The student has no pooler where one is asked for.
+        """
+        from torch import nn
+
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
+        layers: list[nn.Module] = []
+        if self.on_pooler:
+            pooler = getattr(student.transformers_model, "pooler", None)
+            if pooler is None:
+                raise InputError(f"{self.start} has no pooler, as BERT has; leave on_pooler out")
+            layers += [deepcopy(pooler.dense), nn.Tanh()]
+        if self.projector:
+            layers.append(tanh_projector(configs.width_of(student)))
         return WeightedInfoNCELoss(
             student,
             given.helpers["complement"],
@@ -77,5 +95,5 @@ class DCLR(configs.SentenceEncoder):
             n_noise_steps=self.n_noise_steps,
             noise_step_size=self.noise_step_size,
             form=self.loss_form,
-            projector=tanh_projector(configs.width_of(student)) if self.projector else None,
+            projector=nn.Sequential(*layers) if layers else None,
         )
