@@ -1,16 +1,19 @@
 """Rows to train on: chunks and processes do not change what comes out; spans lie where the paper has them."""
 
+import shutil
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 from datasets import Dataset
+from transformers import AutoTokenizer
 
 from transencoder.errors import InputError
-from transencoder.scripts import split_words
 from transencoder.views import Contrasts, SpanMask, Spans, Synonyms, TwoViews, WordDeletion, as_is, compare, pairs
 
 LONG = "the washing machine stops before the drum is empty"
 TEXT = " ".join(f"w{i}" for i in range(200))
-WORDS = split_words(TEXT)
 
 
 def test_rows_decide_what_comes_out_not_chunks_or_processes(tmp_path, monkeypatch):
@@ -70,12 +73,9 @@ def test_a_makers_name_says_what_it_does_and_no_address():
     assert repr(Contrasts(n_negatives=3)) == "Contrasts(n_negatives=3)"
 
 
-def sampled(seed: int, n_words: int = 200, **changes) -> list[tuple[int, int]]:
-    """Return the first and last word of each span, plus one."""
-    spans = Spans(document_words=128, **changes).sample(WORDS[:n_words], np.random.default_rng(seed))
-    numbers = [[int(word[1:]) for word in span.split()] for span in spans]
-    assert all(each == list(range(each[0], each[-1] + 1)) for each in numbers)
-    return [(each[0], each[-1] + 1) for each in numbers]
+def sampled(seed: int, n_tokens: int = 200, **changes) -> list[tuple[int, int]]:
+    """Return the first token of each span, and the one behind it."""
+    return Spans(document_words=128, folder=Path("unread"), **changes).sample(n_tokens, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("n_words", [128, 129, 160, 200])
@@ -105,16 +105,26 @@ def test_lengths_are_those_of_the_beta_distributions():
     assert lengths[:, [1, 2, 4, 5]].mean() == pytest.approx(2 + 30 / 3 - 0.5, abs=0.5)
 
 
-def test_a_script_without_spaces_has_words_too():
-    text = "".join(chr(0x4E00 + i) for i in range(256))
-    spans = Spans(document_words=128).sample(split_words(text), np.random.default_rng(0))
-    assert len(spans) == 6
-    assert all(span in text and 4 <= len(span) <= 64 for span in spans)
+@pytest.fixture
+def spans(tiny_plm):
+    return partial(Spans, document_words=128, folder=Path(tiny_plm))
 
 
-def test_rows_of_spans_depend_on_seed_and_document_only(tmp_path):
+def test_spans_are_texts_of_as_many_tokens(spans, tiny_plm, tmp_path):
+    """Of subwords: most of these words are several of the tokenizer's tokens."""
+    tokenizer, text = AutoTokenizer.from_pretrained(tiny_plm), "Unheardof wordings, balo; " * 90
+    rows = spans(n_samples=20)(Dataset.from_dict({"text": [text]}), tmp_path / "a.arrow", 7)
+    n_tokens = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+    assert n_tokens > 2 * len(text.split())
+    places = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    for i, row in enumerate(rows):
+        drawn = spans().sample(n_tokens, np.random.default_rng((7, 0, i)))
+        assert list(row.values()) == [text[places[start][0] : places[end - 1][1]] for start, end in drawn]
+
+
+def test_rows_of_spans_depend_on_seed_and_document_only(spans, tmp_path):
     documents = Dataset.from_dict({"text": [TEXT, " ".join(reversed(TEXT.split())), "a " * 128]})
-    make = Spans(document_words=128, n_samples=2)
+    make = spans(n_samples=2)
     rows = make(documents, tmp_path / "a.arrow", 7)
     again = make(documents.select(range(2)), tmp_path / "b.arrow", 7)
     other = make(documents, tmp_path / "c.arrow", 8)
@@ -125,10 +135,18 @@ def test_rows_of_spans_depend_on_seed_and_document_only(tmp_path):
     assert rows[:4] != other[:4]
 
 
-def test_a_document_that_is_too_short_is_named(tmp_path):
+def test_the_name_of_spans_is_their_tokenizers_content(spans, tiny_plm, tmp_path):
+    copied = shutil.copytree(tiny_plm, tmp_path / "copy")
+    assert repr(spans()) == repr(spans(folder=copied)) != repr(spans(n_samples=2))
+    file = copied / "tokenizer.json"
+    file.write_text(file.read_text().replace('"balo"', '"bazo"'))
+    assert repr(spans(folder=copied)) != repr(spans())
+
+
+def test_a_document_that_is_too_short_is_named(spans, tmp_path):
     documents = Dataset.from_dict({"text": ["a " * 128, "b " * 127]})
     with pytest.raises(InputError, match=r"document 2 has 127 words, but document_words is 128: 'b b b.*smaller"):
-        Spans(document_words=128)(documents, tmp_path / "a.arrow", 0)
+        spans()(documents, tmp_path / "a.arrow", 0)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +160,7 @@ def test_a_document_that_is_too_short_is_named(tmp_path):
 )
 def test_numbers_that_leave_no_spans_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
-        Spans(**changes)
+        Spans(**changes, folder=Path("unread"))
 
 
 class Fixed:

@@ -180,7 +180,8 @@ class SpanRows(Config):
     """A row for each document: an anchor and its positives, the next one and its own (DeCLUTR, section 3.1)."""
 
     document_words: int = 2048
-    """Words that a document must have; the longest span has a 2 `n_anchors`-th of them (paper: 2048, so 512)."""
+    """Words that a document must have; the longest span has a 2 `n_anchors`-th of so many tokens (paper: 2048, so
+    512)."""
     n_anchors: int = at_least(1, 2)
     """Anchors a document (paper: 2); they do not overlap and are not next to each other."""
     n_positives: int = at_least(1, 2)
@@ -200,12 +201,12 @@ class SpanRows(Config):
 
     @property
     def longest(self) -> int:
-        """Words of the longest span (paper: 512)."""
+        """Tokens of the longest span (paper: 512)."""
         return self.document_words // (2 * self.n_anchors)
 
     @property
     def shortest(self) -> int:
-        """Words of the shortest span (paper: 32 of 512)."""
+        """Tokens of the shortest span (paper: 32 of 512)."""
         return max(1, self.longest // 16)
 
     @property

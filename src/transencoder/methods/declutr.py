@@ -18,7 +18,7 @@ class DeCLUTR(configs.EncoderConfig):
     """DeCLUTR: spans of one document that lie near each other mean alike."""
 
     about = (
-        "Spans of words are drawn from each document; a span must find the spans near it among those of other places "
+        "Spans are drawn from each document; a span must find the spans near it among those of other places "
         "and documents, and guess its own masked words (DeCLUTR)."
     )
     inputs = ("documents",)
@@ -30,8 +30,8 @@ class DeCLUTR(configs.EncoderConfig):
     """Pooling in training and at test (paper: mean). None: the base model's own."""
     document_words: int = 2048
     """Words that every document must have; two or three characters are one where a script sets no spaces. The longest
-    span has `document_words / (2 n_anchors)` of them, the shortest a sixteenth of that (paper: 2048, so 512 and 32).
-    For small corpora: 128."""
+    span has `document_words / (2 n_anchors)` tokens, the shortest a sixteenth of that (paper: 2048, so 512 and 32).
+    Paper: so many tokens, and thus some shorter documents too. For small corpora: 128."""
     n_anchors: int = 2
     """Anchors a document (paper, section 4.1: 2)."""
     n_positives: int = 2

@@ -1,11 +1,13 @@
 """Training rows made of texts: two views of each, each with itself and with others, spans of each; views compared."""
 
+import hashlib
 import math
 import random as python_random
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +102,10 @@ class Contrasts:
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(SpanRows):
-    """The rows of `SpanRows`, drawn. A word is what white space separates, as in the released code."""
+    """The rows of `SpanRows`, drawn over a tokenizer's tokens, as in the released code."""
+
+    folder: Path
+    """The model whose tokenizer it is, a fast one; loaded when first needed."""
 
     def __call__(self, documents: Dataset, file: Path, seed: int) -> Dataset:
         """Write the rows, columns `sentence1` and so on.
@@ -111,20 +116,38 @@ class Spans(SpanRows):
         schema = pa.schema([(f"sentence{i + 1}", pa.string()) for i in range(self.n_columns)])
         return _write(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
 
-    def sample(self, words: list[str], random: np.random.Generator) -> list[str]:
-        """Draw the spans of one document, in the order of the columns.
+    def __repr__(self) -> str:
+        """Name the tokenizer by its content."""
+        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+        own = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(SpanRows))
+        return f"Spans({own}, tokenizer={digest[:16]})"
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(self.folder)
+        if not tokenizer.is_fast:
+            raise InputError(
+                f"the tokenizer of {self.folder} does not say where its tokens stand in a text. Give a model with a "
+                "tokenizer.json"
+            )
+        return tokenizer
+
+    def sample(self, n_tokens: int, random: np.random.Generator) -> list[tuple[int, int]]:
+        """Draw the spans of one document, in the order of the columns: the first token of each, and the one behind it.
 
         Args:
-            words: At least `document_words`, as `split_words` gives them.
+            n_tokens: Of the document, at least `document_words`.
             random: Decides the spans.
         """
         spans = []
-        for cell in self._cells(len(words) // self.longest, random):
+        for cell in self._cells(n_tokens // self.longest, random):
             length = self._length(_ANCHOR_SHAPE, self.longest, random)
             start = cell * self.longest + random.integers(self.longest - length + 1)
-            spans.append((start, start + length))
-            spans += [self._positive(start, start + length, len(words), random) for _ in range(self.n_positives)]
-        return [join_words(words[start:end]) for start, end in spans]
+            spans.append((int(start), int(start + length)))
+            spans += [self._positive(start, start + length, n_tokens, random) for _ in range(self.n_positives)]
+        return spans
 
     def _cells(self, n_cells: int, random: np.random.Generator) -> np.ndarray:
         """Choose cells of the document, each as long as the longest span, no two of them neighbours."""
@@ -151,15 +174,25 @@ class Spans(SpanRows):
         for start in range(0, len(documents), CHUNK):
             rows = []
             for row, text in enumerate(documents[start : start + CHUNK]["text"], start):
-                words = split_words(text)
-                if len(words) < self.document_words:
-                    raise InputError(
-                        f"document {row + 1} has {len(words)} words, but document_words is {self.document_words}: "
-                        f"{join_words(words[:8])!r} ... Give documents of at least so many, or a smaller "
-                        "document_words: spans shrink with it"
-                    )
-                rows += [self.sample(words, np.random.default_rng((seed, row, i))) for i in range(self.n_samples)]
+                places = self._places(row, text)
+                for i in range(self.n_samples):
+                    spans = self.sample(len(places), np.random.default_rng((seed, row, i)))
+                    rows.append([text[places[first][0] : places[end - 1][1]] for first, end in spans])
             yield tuple(list(column) for column in zip(*rows, strict=True))
+
+    def _places(self, row: int, text: str) -> list[tuple[int, int]]:
+        """Return where each token of a document begins and ends, in characters, or refuse the document."""
+        words = split_words(text)
+        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        places: list[tuple[int, int]] = read["offset_mapping"]
+        for found, n_found in (("words", len(words)), ("tokens", len(places))):
+            if n_found < self.document_words:
+                raise InputError(
+                    f"document {row + 1} has {n_found} {found}, but document_words is {self.document_words}: "
+                    f"{join_words(words[:8])!r} ... Give documents of at least so many, or a smaller "
+                    "document_words: spans shrink with it"
+                )
+        return places
 
 
 def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
