@@ -284,6 +284,7 @@ class Training(Stage[Work]):
             cache=work.cache,
             report_to=work.report_to,
             log_folder=work.run_folder / "tensorboard" / self.name.replace("/", "-"),
+            steps_folder=work.run_folder / "steps" / self.name.replace("/", "-"),
         )
 
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class FitConfig(Config):
     """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
     checkpoint_steps: int = ranges.at_least(1, 200)
     """Steps between the checkpoints a run resumes from."""
+    save_steps: int | None = ranges.at_least(1, None)
+    """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none."""
     gradient_accumulation_steps: int = ranges.at_least(1, 1)
     """Batches a step."""
     gradient_checkpointing: bool = False
@@ -76,6 +78,11 @@ class FitConfig(Config):
         adam = {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2, "adam_epsilon": self.adam_epsilon}
         if self.optimizer == "rmsprop" and any(value != getattr(type(self), name) for name, value in adam.items()):
             yield f"{', '.join(adam)} are of Adam's kinds, and optimizer is rmsprop; leave them out"
+        if self.save_steps is not None and (self.lora_rank is not None or self.trained_share < 1.0):
+            yield (
+                f"save_steps is {self.save_steps}, and lora_rank and trained_share make the model at the end; give one "
+                "of them"
+            )
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
@@ -90,6 +97,7 @@ class FitConfig(Config):
         later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to
+        found.pop("save_steps", None)
         return found | {"checkpoint_steps": None}
 
 
@@ -160,7 +168,9 @@ class PretrainingConfig(Config):
     def as_fit(self, cross: FitConfig) -> FitConfig:
         """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
-        return replace(cross, **own, dropout=None, lora_rank=None, lora_alpha=None, head_learning_rate=None)
+        return replace(
+            cross, **own, dropout=None, lora_rank=None, lora_alpha=None, head_learning_rate=None, save_steps=None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

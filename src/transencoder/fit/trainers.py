@@ -28,7 +28,9 @@ from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
 from transencoder.devices import fast_training, quick_products, uses_bf16
+from transencoder.encoders import save
 from transencoder.errors import InputError
+from transencoder.files import whole_folder
 from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt
@@ -38,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
-_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate")
+_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate", "save_steps")
 """Fields of a fit's config that mean something when they are None."""
 
 
@@ -61,6 +63,8 @@ class Session:
     """Trackers the trainer reports to."""
     log_folder: Path | None = None
     """Where TensorBoard's events go; None: into `folder`."""
+    steps_folder: Path | None = None
+    """Where the models of `save_steps` go, `step-500` and so on; None: into `folder`."""
 
 
 class _Ours(OwnOptimizer):
@@ -173,6 +177,8 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
     trainer.optimizer_name = config.optimizer  # type: ignore[attr-defined]
     for callback in (keep, _EpochTeller(batches), _ProgressShower(type(keep.model).__name__)):
         trainer.add_callback(callback)
+    if config.save_steps is not None:
+        trainer.add_callback(_ModelSaver(keep.model, session.steps_folder or session.folder, config.save_steps))
     trainer.remove_callback(PrinterCallback)
     for callback in trainer.callback_handler.callbacks:
         if session.log_folder is not None and isinstance(callback, TensorBoardCallback):
@@ -229,6 +235,20 @@ class GoldAnnealing(TrainerCallback):
         """Set the share of the step."""
         last = state.max_steps - 1
         self.loss.gold_share = state.global_step / last if last else 1.0
+
+
+class _ModelSaver(TrainerCallback):
+    """A saver of the encoder as it is every so many steps, for plain sentence-transformers to load."""
+
+    def __init__(self, model: Any, folder: Path, save_steps: int) -> None:
+        self.model = model
+        self.folder = folder
+        self.save_steps = save_steps
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.is_world_process_zero and state.global_step % self.save_steps == 0:
+            with whole_folder(self.folder / f"step-{state.global_step}", replaces=True) as draft:
+                save(self.model, draft)
 
 
 class _EpochTeller(TrainerCallback):

@@ -263,7 +263,10 @@ class Timing(Stage[Work]):
         return self.fit.batch_size or 1
 
     def _trained_seconds(self, work: Work, n_steps: int) -> float:
-        pairs, once = self._pairs(n_steps * self._batch), replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1)
+        pairs, once = (
+            self._pairs(n_steps * self._batch),
+            replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1, save_steps=None),
+        )
         student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
         session = Session(
             folder=work.folder / "checkpoints" / str(n_steps),
