@@ -5,7 +5,19 @@ import torch
 from torch.nn.functional import normalize
 
 from tests.losses.batches import embedded, read, tensors
-from transencoder.losses import SCTLoss, ViewComparison, mlp_projector, queue_info_nce, similarity_divergence
+from transencoder.losses import (
+    CKDLoss,
+    ConGenLoss,
+    FirstViewDivergence,
+    InstanceQueue,
+    ReferenceSearch,
+    SCTLoss,
+    ViewComparison,
+    ViewError,
+    mlp_projector,
+    queue_info_nce,
+    similarity_divergence,
+)
 
 TEMPERATURES = (0.5, 0.4)
 
@@ -104,6 +116,30 @@ def test_with_a_teacher_both_losses_are_added(bi):
     torch.testing.assert_close(both(read(bi), teacher), own + distilled, rtol=1e-4, atol=1e-5)
     alone = SCTLoss(bi, teacher=comparison(dim=6), teacher_projector=taught)
     torch.testing.assert_close(alone(read(bi), teacher), distilled, rtol=1e-4, atol=1e-5)
+
+
+def test_table_7s_teachers_are_the_other_methods_losses(bi):
+    """Added to the views' own; of queues by their definition, of mean squared error by sentence-transformers' own."""
+    projector = torch.nn.Linear(32, 6)
+    taught = torch.randn(4, 2, 6, generator=torch.Generator().manual_seed(3))
+
+    def queue():
+        torch.manual_seed(4)
+        return InstanceQueue(9, 6)
+
+    first, second = tensors(*embedded(bi))
+    own = comparison(dim=32)((first, second), (first, second))
+    z, both = torch.cat([projector(first), projector(second)]), torch.cat([taught[:, 0], taught[:, 1]])
+    congen = ConGenLoss(bi, queue(), 0.5, 0.4, projector)(read(bi), taught)
+    ckd = CKDLoss(bi, queue(), projector)(read(bi), taught)
+    for teacher, expected in (
+        (ViewError(), ((z - both) ** 2).mean()),
+        (FirstViewDivergence(queue(), 0.5, 0.4), congen),
+        (ReferenceSearch(queue()), ckd),
+    ):
+        loss = SCTLoss(bi, comparison(dim=32), teacher=teacher, teacher_projector=projector)
+        torch.testing.assert_close(loss(read(bi), taught), own + expected, rtol=1e-4, atol=1e-5)
+        assert loss.get_config_dict() == {"own": {"temperature": 0.5, "reference_temperature": 0.4}}
 
 
 @pytest.mark.parametrize("size", [0, 8])

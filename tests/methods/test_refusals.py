@@ -139,9 +139,28 @@ REFUSED = {
         ({"views": "v.tsv", "queue_size": 0, "one_queue": True}, "queue_size is 0, and one_queue"),
         ({"views": "v.tsv", "queue_size": 0, "renew_queues": False}, "queue_size is 0, and one_queue"),
         ({"views": "v.tsv", "expansion": 0}, "expansion is 0; it must be at least 1"),
-        ({"views": "v.tsv", "own_loss": False}, "teacher_pooling, own_loss and two_step are for a teacher"),
-        ({"views": "v.tsv", "teacher_pooling": "cls"}, "teacher_pooling, own_loss and two_step are for a teacher"),
-        ({"views": "v.tsv", "two_step": True}, "teacher_pooling, own_loss and two_step are for a teacher"),
+        (
+            {"views": "v.tsv", "own_loss": False},
+            "teacher_pooling, own_loss, teacher_loss and two_step are for a teacher",
+        ),
+        (
+            {"views": "v.tsv", "teacher_pooling": "cls"},
+            "teacher_pooling, own_loss, teacher_loss and two_step are for a teacher",
+        ),
+        (
+            {"views": "v.tsv", "two_step": True},
+            "teacher_pooling, own_loss, teacher_loss and two_step are for a teacher",
+        ),
+        ({"views": "v.tsv", "teacher_loss": "mse"}, "teacher_loss and two_step are for a teacher"),
+        (
+            {"views": "v.tsv", "teacher": "t", "teacher_loss": "mse", "own_loss": False},
+            "teacher_loss is mse, .* take the method embedding-mse",
+        ),
+        (
+            {"views": "v.tsv", "teacher": "t", "teacher_loss": "ckd", "objective": "contrastive"},
+            "objective contrastive is of views alone",
+        ),
+        ({"views": "v.tsv", "teacher": "t", "teacher_loss": "congen", "queue_size": 0}, "leave queue_size 0 out"),
         ({"views": "v.tsv", "teacher": "t", "two_step": True, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "teacher": "t", "own_loss": False, "momentum": 0.9}, "momentum is of the views' own"),
         ({"views": "v.tsv", "projector": False, "expansion": 4}, "expansion is of the projector"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from tests.rounding import model_rounding
 from transencoder import SCT, train
@@ -177,9 +178,19 @@ def test_a_teacher_that_cannot_be_had_is_refused_before_the_text_is_read(tiny_st
         train(tiny_start("sct", sentences="/nowhere/text.txt", teacher="/nowhere/teacher"))
 
 
-def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
-    from sentence_transformers import SentenceTransformer
+@pytest.mark.parametrize("teacher_loss", ["mse", "congen", "ckd"])
+def test_another_methods_loss_may_be_added(tiny_start, tiny_bi_encoder, weights, teacher_loss):
+    """Table 7's sums: each trains another model than equation 3, and its queue holds a batch more than it keeps."""
+    common = {"teacher": tiny_bi_encoder, "dev": None, "tests": ()}
+    summed = train(tiny_start("sct", **common, teacher_loss=teacher_loss))
+    assert weights(summed.folder) != weights(train(tiny_start("sct", **common)).folder)
+    config = tiny_start("sct", **common, teacher_loss=teacher_loss).prepared(1000)
+    loss = config.loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=48))
+    sizes = {"mse": None, "congen": (40 + 16, 48), "ckd": (40 + 32, 48)}
+    assert (None if teacher_loss == "mse" else loss.teacher.queue.rows.shape) == sizes[teacher_loss]
 
+
+def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):
     settings = {"queue_size": 32, "temperature": 0.2, "reference_temperature": 0.1, "momentum": None}
     dry = SentenceTransformer(tiny_bi_encoder, device="cpu")
     set_dropout(dry, 0.0)

@@ -23,8 +23,11 @@ from transencoder.losses.contrastive import info_nce as info_nce
 from transencoder.losses.contrastive import nt_xent as nt_xent
 from transencoder.losses.contrastive import tanh_projector as tanh_projector
 from transencoder.losses.contrastive import weighted_info_nce as weighted_info_nce
+from transencoder.losses.cross_view import FirstViewDivergence as FirstViewDivergence
+from transencoder.losses.cross_view import ReferenceSearch as ReferenceSearch
 from transencoder.losses.cross_view import SCTLoss as SCTLoss
 from transencoder.losses.cross_view import ViewComparison as ViewComparison
+from transencoder.losses.cross_view import ViewError as ViewError
 from transencoder.losses.cross_view import mlp_projector as mlp_projector
 from transencoder.losses.drophead import DropHead as DropHead
 from transencoder.losses.drophead import add_drop_head as add_drop_head

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 from transencoder.losses.features import Columns, Loss, check_temperatures, embed_pairs, gathered, projector_of
 from transencoder.losses.queues import InstanceQueue, queue_info_nce, similarity_divergence
@@ -94,6 +95,56 @@ class ViewComparison(nn.Module):
         return similarity_divergence(embeddings, references, candidates, self.temperature, self.reference_temperature)
 
 
+class ViewError(nn.Module):
+    """The mean squared error of both views' embeddings to their references: L_MSE of SCT's Table 7."""
+
+    def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
+        """Return the loss of a batch's two views, (batch, dim) each."""
+        first, second = (mse_loss(own.float(), other) for own, other in zip(online, references, strict=True))
+        return (first + second) / 2
+
+
+class FirstViewDivergence(nn.Module):
+    """Both views' embeddings as alike to a queue of first references as the first reference is: L_ConGen of Table 7.
+
+    Args:
+        queue: Of the references' dimension.
+        temperature: Of the embeddings, above 0.
+        reference_temperature: Of the references, above 0.
+    """
+
+    def __init__(self, queue: InstanceQueue, temperature: float, reference_temperature: float) -> None:
+        super().__init__()
+        check_temperatures(temperature, reference_temperature)
+        self.queue = queue
+        self.temperatures = temperature, reference_temperature
+
+    def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
+        """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""
+        rows, _ = self.queue.enter(references[0])
+        first, second = (similarity_divergence(each, references[0], rows, *self.temperatures) for each in online)
+        return (first + second) / 2
+
+
+class ReferenceSearch(nn.Module):
+    """Each view's embedding finds its reference in a queue of references: L_CKD of Table 7.
+
+    Args:
+        queue: Of the references' dimension.
+    """
+
+    def __init__(self, queue: InstanceQueue) -> None:
+        super().__init__()
+        self.queue = queue
+        self.log_scale = nn.Parameter(torch.tensor(1.0))
+        """Logarithm of what multiplies the cosines; learned, as in `CKDLoss`."""
+
+    def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
+        """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""
+        rows, own = self.queue.enter(torch.cat(references))
+        return queue_info_nce(torch.cat(online), rows, own, (-self.log_scale).exp())
+
+
 class SCTLoss(Loss):
     """SCT's loss for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views.
 
@@ -105,7 +156,8 @@ class SCTLoss(Loss):
     Args:
         own: How the views compare with the model's own embeddings, of its dimension.
         projector: On the embeddings that are compared in `own`, in training only.
-        teacher: How they compare with a teacher's, of its dimension; these come as labels.
+        teacher: How they compare with a teacher's, of its dimension, which come as labels: as `own`, or, for the sums
+            of Table 7, by `ViewError`, `FirstViewDivergence` or `ReferenceSearch`.
         teacher_projector: On the embeddings that are compared in `teacher`, from the model's dimension to the
             teacher's, in training only.
         momentum: References come from a copy of the encoder that follows it: at each forward pass that a gradient is
@@ -118,7 +170,7 @@ class SCTLoss(Loss):
         own: ViewComparison | None = None,
         projector: nn.Module | None = None,
         *,
-        teacher: ViewComparison | None = None,
+        teacher: nn.Module | None = None,
         teacher_projector: nn.Module | None = None,
         momentum: float | None = None,
     ) -> None:
@@ -168,7 +220,7 @@ class SCTLoss(Loss):
         return {
             name: {"temperature": part.temperature, "reference_temperature": part.reference_temperature}
             for name, part in parts.items()
-            if part is not None
+            if isinstance(part, ViewComparison)
         }
 
 

@@ -25,6 +25,8 @@ _TABLE_1: _Table = {
 }
 """Parameters of BERT-Tiny, -Mini, -Small, -Base, -Large -> the settings of SCT's Table 1."""
 
+_ALONE = {"mse": "embedding-mse", "congen": "congen", "ckd": "ckd"}
+
 _RELEASED_DISTILLATION: _Table = {
     4e6: {"learning_rate": 5e-4, "queue_size": 131_072, "reference_temperature": 0.03, "temperature": 0.04},
     11e6: {"learning_rate": 1e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
@@ -51,6 +53,9 @@ class SCT(configs.ViewEncoder):
     """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     own_loss: bool = True
     """With a teacher: whether the views learn from each other too (equation 3)."""
+    teacher_loss: Literal["cross-view", "mse", "congen", "ckd"] = "cross-view"
+    """With a teacher: what is learned from it. The other view's distribution (equation 4), or, for Table 7's sums, what
+    the named method learns: its embeddings, or its distribution or its embedding among those of a queue."""
     two_step: bool = False
     """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
     views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
@@ -99,8 +104,18 @@ class SCT(configs.ViewEncoder):
     def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
-        if self.teacher is None and (self.teacher_pooling is not None or not self.own_loss or self.two_step):
-            yield "teacher_pooling, own_loss and two_step are for a teacher; give one, or leave them out"
+        asks = self.teacher_pooling is not None or not self.own_loss or self.teacher_loss != "cross-view"
+        if self.teacher is None and (asks or self.two_step):
+            yield "teacher_pooling, own_loss, teacher_loss and two_step are for a teacher; give one, or leave them out"
+        if self.teacher_loss != "cross-view" and (self.two_step or not self.own_loss):
+            yield (
+                f"teacher_loss is {self.teacher_loss}, for the sum with the views' own loss, which two_step and "
+                f"own_loss false leave out; leave them out, or take the method {_ALONE[self.teacher_loss]}"
+            )
+        if self.teacher_loss != "cross-view" and self.objective == "contrastive":
+            yield f"teacher_loss is {self.teacher_loss}, and objective contrastive is of views alone; give one of them"
+        if self.teacher_loss in ("congen", "ckd") and self.queue_size == 0:
+            yield f"teacher_loss is {self.teacher_loss}, whose references stand in a queue; leave queue_size 0 out"
         if self.momentum is not None and not self.learns_from_itself:
             yield (
                 "momentum is of the views' own references, which own_loss false and two_step leave out; leave one of "
@@ -186,10 +201,25 @@ class SCT(configs.ViewEncoder):
             student,
             self._comparison(width) if self.learns_from_itself else None,
             self._projector(width, width) if self.learns_from_itself else None,
-            teacher=None if dimension is None else self._comparison(dimension),
+            teacher=None if dimension is None else self._teacher_loss(dimension),
             teacher_projector=None if dimension is None else self._projector(width, dimension),
             momentum=self.momentum,
         )
+
+    def _teacher_loss(self, dimension: int) -> nn.Module:
+        from transencoder.losses import FirstViewDivergence, InstanceQueue, ReferenceSearch, ViewError
+
+        if self.teacher_loss == "cross-view":
+            return self._comparison(dimension)
+        if self.teacher_loss == "mse":
+            return ViewError()
+        assert self.queue_size and self.temperature is not None, "filled when the run was prepared"
+        batch = self.fit.batch_size or 0
+        if self.teacher_loss == "ckd":
+            return ReferenceSearch(InstanceQueue(self.queue_size, dimension, n_entering=2 * batch, is_empty=True))
+        assert self.reference_temperature is not None, "as in _comparison"
+        queue = InstanceQueue(self.queue_size, dimension, n_entering=batch)
+        return FirstViewDivergence(queue, self.temperature, self.reference_temperature)
 
     def _comparison(self, dimension: int) -> ViewComparison:
         from transencoder.losses import ViewComparison
