@@ -1,5 +1,6 @@
 """DvBERT: teachers learn the labels, a bi-encoder learns from both; and SBERT, without teachers."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,6 +188,23 @@ def test_several_files_with_the_same_classes(tiny_start, classes, tmp_path):
     (tmp_path / "other.tsv").write_text("sentence1\tsentence2\tlabel\nbalo\tdalo\tother\n")
     with pytest.raises(InputError, match=r"other.tsv:2: label is 'other', which is no class. .*many, none, some"):
         read_rows(tiny_start("dvbert", more_labelled=(str(tmp_path / "other.tsv"),)), None)
+
+
+def test_an_id_may_name_its_split(tiny_start, tmp_path):
+    """NLI's train and test, as in the paper; a file that is called so is that file."""
+    folder = tmp_path / "org" / "nli"
+    folder.mkdir(parents=True)
+    for split, kinds in (("train", NAMES), ("test", NAMES[:2])):
+        rows = "".join(f"balo {i}\tdalo {kind}\t{kind}\n" for i in range(8) for kind in kinds)
+        (folder / f"{split}.tsv").write_text(f"sentence1\tsentence2\tlabel\n{rows}")
+    options = {"data_dir": str(tmp_path), "split": "train", "dev": None, "tests": (), "class_names": NAMES}
+    alone = read_rows(tiny_start("dvbert", labelled="org/nli", **options), None)
+    both = read_rows(tiny_start("dvbert", labelled="org/nli", more_labelled=("org/nli[test]",), **options), None)
+    assert (alone.record["gold_rows"], both.record["gold_rows"]) == (24, 24 + 16)
+    named = shutil.copy(folder / "test.tsv", tmp_path / "nli[test].tsv")
+    assert read_rows(tiny_start("dvbert", labelled=str(named), **options | {"split": None}), None)
+    with pytest.raises(InputError, match="dev"):
+        read_rows(tiny_start("dvbert", labelled="org/nli[dev]", **options), None)
 
 
 def test_so_many_are_drawn_and_a_tests_pairs_left_out(tiny_start, tiny_pairs, tmp_path):

@@ -39,7 +39,8 @@ class DvBERT(configs.EncoderConfig):
     """Labelled pairs: a TSV, CSV, JSONL or Parquet file, a hub id, `id:config` too, or a task, whose train split it is.
     With classes (a column `label`, by name or number) or with scores (a column `score`)."""
     more_labelled: tuple[str, ...] = ()
-    """More such sources, with the same classes or scores: SNLI and MultiNLI."""
+    """More such sources, with the same classes or scores: SNLI and MultiNLI. A hub id may name its split, such as
+    `stanfordnlp/snli[test]`: the paper trains on SNLI's and MultiNLI's tests too, which are no tests then."""
     label_kind: Literal["classes", "scores"] = "classes"
     """`classes`: softmax(W [u, v, |u - v|]), W in training only; `scores`: the cosine, by squared error (section 3.4).
     """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from transencoder.training.text import (
     without_pairs,
 )
 
+_WITH_SPLIT = re.compile(r"(.+)\[(\w+)\]")
+
 
 def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_rows_file: Path | None) -> TrainingText:
     """Read all labelled rows: `sentence1`, `sentence2` and `label`, the number of a class or a score in [0, 1].
@@ -32,16 +36,29 @@ def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_
     Raises:
         InputError: A source cannot be read, or its classes are others than those of the one before.
     """
+    name = " and ".join(map(source_name, labels.sources))
     _check_tasks(config, text, labels)
     files = [_numbered(bad_rows_file, number) for number in range(len(labels.sources))]
-    readings = [reading(config, file) | {"columns": text.columns or None} for file in files]
+    stated = [_split_of(source) for source in labels.sources]
+    labels = replace(labels, sources=tuple(source for source, _ in stated))
+    readings = [
+        reading(config, file) | {"columns": text.columns or None} | ({"split": split} if split else {})
+        for file, (_, split) in zip(files, stated, strict=True)
+    ]
     if labels.kind == "classes":
         parts, more = _classes(labels, readings)
     else:
         parts, more = _scores(labels, readings), {}
     rows = concatenate_datasets(parts)
-    name = " and ".join(map(source_name, labels.sources))
     return TrainingText.read(name, rows).noted(**more).with_bad_rows(*files)
+
+
+def _split_of(source: str | Dataset) -> tuple[str | Dataset, str | None]:
+    """Return a source, and the split that it names itself, as `stanfordnlp/snli[test]` does."""
+    named = (
+        _WITH_SPLIT.fullmatch(source) if isinstance(source, str) and not Path(source).expanduser().exists() else None
+    )
+    return (source, None) if named is None else (named[1], named[2])
 
 
 def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingText:
