@@ -23,7 +23,7 @@ from transencoder.report.words import markdown_table
 from transencoder.results import mean_over, of_ensemble, of_member, read_result, tests_by_metric
 
 FORMS = ("start", "bi", "cross")
-BINARY = ("qqp", "qnli")
+BINARY = ("qqp", "qnli", "mrpc")
 
 Record = dict[str, dict[str, dict[str, Any]]]
 """Recipe -> what varies in it, the seed last -> the run's row."""
