@@ -3,7 +3,7 @@
     transencoder recipes run trans-encoder/simcse-bert-base           # and other recipes that the file names
     python benchmarks/paper_tables.py results/expected.toml runs/trans-encoder/* --output results/paper.md
 
-The first argument is what the paper reports: results/expected.toml, expected-sct.toml or expected-dvbert.toml. Rows
+The first argument is what the paper reports: results/expected.toml, or expected-sct, -dvbert or -simcse.toml. Rows
 without a run of their recipe are folded up.
 """
 
