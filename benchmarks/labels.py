@@ -78,7 +78,7 @@ def by_share(record: Record) -> Series:
 def by_step(record: Record) -> dict[str, Series]:
     """Return the six STS sets along training, with teachers and without (DvBERT, Figure 2)."""
     found: dict[str, Series] = {}
-    for name, recipe in (("DvBERT", "dvbert/twin-curve"), ("SBERT", "dvbert/twin-sbert-curve")):
+    for name, recipe in (("DvBERT", "dvbert/twin"), ("SBERT", "dvbert/twin-sbert")):
         for each in record.get(recipe, {}).values():
             series = found.setdefault(name, {})
             series.setdefault(0.0, []).append(_average(each["scores"][""]["start"]))

@@ -87,7 +87,7 @@ LABELLED = {
         "seed=2 soft_share=0.1": of_seed({"bi": {"sts12": 42.0, "stsb": 50.0}}),
         "seed=1 soft_share=1.0": of_seed({"bi": {"sts12": 30.0, "stsb": 40.0}}),
     },
-    "dvbert/twin-curve": {
+    "dvbert/twin": {
         "seed=1": of_seed(
             {"start": {"sts12": 40.0, "stsb": 60.0}},
             analysis={"bi": [[1, 50, {"sts12": 50.0, "stsb": 60.0}], [1, 100, {"sts12": 52.0, "stsb": 60.0}]]},
