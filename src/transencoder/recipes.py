@@ -30,6 +30,14 @@ _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "rec
 
 
 @dataclass(frozen=True)
+class Truncated:
+    """A model that has some of another's layers."""
+
+    model: str
+    layers: list[int]
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What a recipe's file says, not yet checked."""
 
@@ -42,6 +50,8 @@ class Recipe:
     """Recipes that run before it, whose folders it may start from."""
     parity: dict[str, str]
     """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
+    truncate: dict[str, Truncated]
+    """Folder -> the smaller model that is written there before it runs, where there is none yet."""
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -104,6 +114,7 @@ def read_recipe(path: str | Path) -> Recipe:
         vary=_varied(table.pop("vary", {}), path),
         after=_after(table.pop("after", []), path),
         parity=_parity(table.pop("parity", {}), path),
+        truncate=_truncate(table.pop("truncate", {}), path),
     )
 
 
@@ -148,6 +159,18 @@ def _parity(parity: Any, path: str | Path) -> dict[str, str]:
             f'{path}: parity is {shorten(parity)}. It must be a table of settings, such as label_policy = "raw".'
         )
     return {name: _typed(value) for name, value in parity.items()}
+
+
+def _truncate(truncate: Any, path: str | Path) -> dict[str, Truncated]:
+    try:
+        found = {folder: Truncated(**each) for folder, each in truncate.items()}
+        assert all(isinstance(each.model, str) and all(type(i) is int for i in each.layers) for each in found.values())
+    except (AttributeError, TypeError, AssertionError):
+        raise InputError(
+            f"{path}: truncate is {shorten(truncate)}. It must be a table of folders, such as "
+            '"runs/models/minilm-3" = { model = "minilm", layers = [0, 1, 2] }.'
+        ) from None
+    return found
 
 
 def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:

@@ -161,6 +161,22 @@ def test_a_recipe_runs_those_that_it_comes_after_first(monkeypatch, tmp_path, ca
     assert [name for _, name in seen] == ["simcse/plm-mini", "trans-encoder/plm-mini-chain"]
 
 
+def test_a_recipe_writes_the_smaller_models_that_it_starts_from(monkeypatch, tmp_path, tiny_bi_encoder, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("transencoder.cli.recipes.train_and_show", lambda config, recipe=None: None)
+    text = 'method = "simcse"\nsentences = "s.txt"\nstart = "small"\noutput = "run"\n[truncate]\nsmall = {0}\n'
+    Path("a.toml").write_text(text.format(f'{{ model = "{tiny_bi_encoder}", layers = [1] }}'))
+    for _ in range(2):  # the second time it is there
+        assert main(["recipes", "run", "a.toml"]) == 0
+        assert load_bi(tmp_path / "small", device="cpu").transformers_model.config.num_hidden_layers == 1
+    assert main(["recipes", "show", "a.toml", "--full"]) == 0
+    assert "# truncated: small, [1] of" in capsys.readouterr().out
+    for wrong in ("3", '{ model = "x" }', '{ model = "x", layers = ["a"] }', "{ model = 1, layers = [1], more = 2 }"):
+        Path("b.toml").write_text(text.format(wrong))
+        assert main(["recipes", "run", "b.toml"]) == 2
+        assert "It must be a table of folders" in capsys.readouterr().err
+
+
 def test_the_plan_has_the_steps_that_are_taken(tiny_start, method):
     config = tiny_start(method, dev=None, tests=())
     planned = plan(config)

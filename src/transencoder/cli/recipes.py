@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ class ShowRecipe:
         lines = [f"# after: {', '.join(recipe.after)}"] if recipe.after else []
         lines += [f"# varied: {name} = {', '.join(values)}" for name, values in recipe.vary.items()]
         lines += [f"# parity: {name} = {value}" for name, value in recipe.parity.items()]
+        lines += [f"# truncated: {name}, {each.layers} of {each.model}" for name, each in recipe.truncate.items()]
         full = recipe_toml(recipes.load_recipe(path)) + "\n".join(lines)
         show((full if self.full else path.read_text("utf-8")).rstrip("\n"), as_it_is=True)
 
@@ -87,6 +88,8 @@ class RunRecipes(RunOptions):
         named = [recipes.find_recipe(name) for name in self.names]
         as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=(), parity=False)
         ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
+        for path in ways:
+            _truncate(recipes.read_recipe(path).truncate)
         planned = {path: _variants(path, way) for path, way in ways.items()}
         if self.dry_run:
             show_plan([each.config for runs in planned.values() for each in runs])
@@ -100,6 +103,15 @@ class RunRecipes(RunOptions):
                 train_and_show(runs[0].config, runs[0].recipe)
             else:
                 _train_before(runs[0])
+
+
+def _truncate(models: Mapping[str, recipes.Truncated]) -> None:
+    """Write the smaller models that a recipe starts from, where there are none yet."""
+    from transencoder import encoders
+
+    for folder, wanted in models.items():
+        if not Path(folder).exists():
+            encoders.truncate(encoders.fetch(wanted.model), wanted.layers, Path(folder))
 
 
 @dataclass(frozen=True, kw_only=True)
