@@ -157,7 +157,12 @@ BAD_FILES = {
     "bad rows file alone": ("f.tsv", GOOD, {"bad_rows_file": "x"}, ["without skip_bad_rows", "State both"]),
     "split of a file": ("f.tsv", GOOD, {"split": "test"}, ["split 'test' is stated", "one file", "Leave it out"]),
     "config of a file": ("f.tsv", GOOD, {"config": "qnli"}, ["config 'qnli' is stated"]),
-    "plain text as pairs": ("f.txt", GOOD, {}, ["one sentence a line, but two texts a row are needed", ".tsv"]),
+    "plain text as pairs": (
+        "f.txt",
+        GOOD,
+        {},
+        ["one sentence a line, but 2 texts a row are needed", ".tsv", "sentence1||sentence2"],
+    ),
 }
 
 
@@ -374,3 +379,15 @@ def test_every_option_that_a_message_recommends_is_there(capsys):
         main([*command])
         offered = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
         assert not recommended - offered, command
+
+
+def test_trans_encoders_release_has_pairs_with_two_bars_between(write):
+    path = write("f.txt", "a cat||the cat\none, two|three||b\n")
+    assert read_pairs(path).to_list() == [
+        {"sentence1": "a cat", "sentence2": "the cat"},
+        {"sentence1": "one, two|three", "sentence2": "b"},
+    ]
+    with pytest.raises(InputError, match=r"f\.txt:2: 3 fields where the first row has 2\. .*sentence1\|\|sentence2"):
+        read_pairs(write("f.txt", "a||b\na||b||c\n"))
+    with pytest.raises(InputError, match=r"f\.txt: plain text has no scores"):
+        read_pairs(write("f.txt", "a||b\n"), needs_score=True)

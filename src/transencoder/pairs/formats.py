@@ -24,6 +24,7 @@ _LOOKED_AT = 100
 """Rows below the first, to see whether that one is a header."""
 
 _TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
+_BARS_ADVICE = "Each line must be sentence1||sentence2"
 _CSV_ADVICE = "A field with a comma, quote or line end stands in double quotes, a quote inside is doubled (RFC 4180)"
 _CR_ADVICE = "Some programs end a row there: end rows with LF or CRLF, and take the CR out of texts"
 _JSON_ADVICE = "Each line must be one JSON object"
@@ -40,19 +41,24 @@ def read_csv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Read one sentence a line; no header, no columns."""
-    if len(wanted.result) > 1:
-        raise InputError(
-            f"{name}: plain text has one sentence a line, but two texts a row are needed. Use "
-            "a .tsv, .csv, .jsonl or .parquet file."
-        )
+    """Read one sentence a line, or two with `||` between them, as Trans-Encoder's release has pairs; no header."""
     if wanted.header or wanted.stated:
         raise InputError(
             f"{name}: plain text has neither columns nor a header: each line is one sentence. Leave header "
             "and column out, or use a .tsv, .csv, .jsonl or .parquet file."
         )
-    first, rows = _first(_split_lines(Lines(stream, name), None), name)
-    return Table(columns=wanted.result, rows=itertools.chain([first], rows))
+    if wanted.needs_score:
+        raise InputError(f"{name}: plain text has no scores. Use a .tsv, .csv, .jsonl or .parquet file with a column.")
+    n_texts = len(wanted.result)
+    first, rows = _first(_split_lines(Lines(stream, name), "||" if n_texts == 2 else None), name)
+    if len(first.values) != n_texts:
+        raise InputError(
+            f"{name}: plain text has one sentence a line, but {n_texts} texts a row are needed. Use a .tsv, .csv, "
+            ".jsonl or .parquet file, or write pairs as sentence1||sentence2."
+        )
+    rows = itertools.chain([first], rows)
+    picked = rows if n_texts == 1 else _by_position(rows, range(n_texts), n_texts, _BARS_ADVICE)
+    return Table(columns=wanted.result, rows=picked)
 
 
 def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
