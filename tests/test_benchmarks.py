@@ -4,6 +4,7 @@ import argparse
 import gzip
 import importlib
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -211,3 +212,18 @@ def test_a_cell_of_domains_that_has_its_line_is_not_trained_again(load, tmp_path
     options.domains = ["qqp", "snli"]
     domains.run(options)
     assert trained == ["qqp", "snli"]
+
+
+def test_released_models_stand_beside_what_their_authors_report_or_why_they_cannot_be_had(load, tmp_path, monkeypatch):
+    released = load("released")
+    models = tomllib.loads((released.RESULTS / "released.toml").read_text())["model"]
+    assert len(models) == 16 and all(70 < each["expected"] < 85 for each in models)
+    (tmp_path / "pickled").mkdir()
+    (tmp_path / "pickled" / "config.json").write_text("{}")
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"")
+    pickled = {"model": str(tmp_path / "pickled"), "expected": 70.0}
+    reason = released.measured(pickled)
+    assert "has no .safetensors file of its weights" in reason
+    page = released.page([models[0], pickled], [76.2, reason])
+    assert f"| `transencoder evaluate {models[0]['model']} --pooling cls --tasks sts` | 76.21 | 76.20 |" in page
+    assert "| 70.00 | " in page and "has no .safetensors" in page.splitlines()[-1]
