@@ -284,7 +284,7 @@ class Training(Stage[Work]):
             cache=work.cache,
             report_to=work.report_to,
             log_folder=work.run_folder / "tensorboard" / self.name.replace("/", "-"),
-            steps_folder=work.run_folder / "steps" / self.name.replace("/", "-"),
+            steps_folder=work.run_folder / "steps" / work.folder.name,
         )
 
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
@@ -297,7 +297,7 @@ class Training(Stage[Work]):
         """Return the cost of the training, of evaluations, of the model and of checkpoints with Adam's moments."""
         return Cost(
             operations=operations(n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored),
-            disk_bytes=4 * n_parameters,
+            disk_bytes=4 * n_parameters * (1 + self.n_steps // (self.fit.save_steps or self.n_steps + 1)),
             scratch_bytes=16 * n_parameters * n_checkpoints,
         )
 

@@ -162,15 +162,16 @@ def _parity(parity: Any, path: str | Path) -> dict[str, str]:
 
 
 def _truncate(truncate: Any, path: str | Path) -> dict[str, Truncated]:
-    try:
-        found = {folder: Truncated(**each) for folder, each in truncate.items()}
-        assert all(isinstance(each.model, str) and all(type(i) is int for i in each.layers) for each in found.values())
-    except (AttributeError, TypeError, AssertionError):
-        raise InputError(
-            f"{path}: truncate is {shorten(truncate)}. It must be a table of folders, such as "
-            '"runs/models/minilm-3" = { model = "minilm", layers = [0, 1, 2] }.'
-        ) from None
-    return found
+    for each in truncate.values() if isinstance(truncate, dict) else [{}]:
+        own = each if isinstance(each, dict) else {}
+        layers = own.get("layers")
+        are_layers = isinstance(layers, list) and layers and all(type(i) is int and i >= 0 for i in layers)
+        if not (are_layers and isinstance(own.get("model"), str) and len(own) == 2):
+            raise InputError(
+                f"{path}: truncate is {shorten(truncate)}. It must be a table of folders, such as "
+                '"runs/models/minilm-3" = { model = "minilm", layers = [0, 1, 2] }.'
+            )
+    return {folder: Truncated(**each) for folder, each in truncate.items()}
 
 
 def _varied(vary: Any, path: str | Path) -> dict[str, list[str]]:

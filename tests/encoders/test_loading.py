@@ -174,7 +174,7 @@ def test_pooling_of_a_bi_encoder(bi_folder, pooling):
 def test_pooling_by_the_pretrained_pooler(plm_folder, bi_folder, tmp_path):
     transformer = AutoModel.from_pretrained(plm_folder)
     assert not has_pooler(plm_folder)
-    with pytest.raises(InputError, match="pooling is pooler, but .* has no weights of one; give cls or mean"):
+    with pytest.raises(InputError, match="has no weights of a pooler, as BERT has them; give pooling cls or mean"):
         load_bi(plm_folder, pooling="pooler", device="cpu")
     transformer.save_pretrained(tmp_path / "own")
     AutoTokenizer.from_pretrained(plm_folder).save_pretrained(tmp_path / "own")
@@ -187,6 +187,8 @@ def test_pooling_by_the_pretrained_pooler(plm_folder, bi_folder, tmp_path):
     save(model, tmp_path / "saved")
     plain = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(plain.encode("balo bama dalo"), expected, **rounding)
+    with pytest.raises(InputError, match="has a dense layer behind its pooling; leave pooling out"):
+        load_bi(tmp_path / "saved", pooling="pooler", device="cpu")
 
 
 def test_a_bi_encoder_keeps_its_own_pooling_and_length(bi_folder, tmp_path):

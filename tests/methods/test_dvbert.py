@@ -205,6 +205,8 @@ def test_an_id_may_name_its_split(tiny_start, tmp_path):
     assert read_rows(tiny_start("dvbert", labelled=str(named), **options | {"split": None}), None)
     with pytest.raises(InputError, match="dev"):
         read_rows(tiny_start("dvbert", labelled="org/nli[dev]", **options), None)
+    with pytest.raises(InputError, match=r"snli\[test\] names a split, .* give the hub id: stanfordnlp/snli\[test\]"):
+        read_rows(tiny_start("dvbert", labelled="org/nli", more_labelled=("snli[test]",), **options), None)
 
 
 def test_so_many_are_drawn_and_a_tests_pairs_left_out(tiny_start, tiny_pairs, tmp_path):

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from transencoder import train
 from transencoder.configs.run import Given
 from transencoder.encoders import load_bi
 from transencoder.errors import InputError
@@ -44,14 +45,20 @@ def test_unit_vectors_come_in_times_the_root_of_their_width(tiny_start, pooled, 
 def test_dclrs_projector_may_stand_on_the_pretrained_pooler(tiny_start, pooled, given):
     linear = pooled.transformers_model.pooler.dense
     vectors = torch.randn(16, 32)
-    both = tiny_start("dclr", on_pooler=True).loss(pooled, given)
-    own = tiny_start("dclr", on_pooler=True, projector=False).loss(pooled, given).projector
+    both = tiny_start("dclr", on_pooler=True, pooling="cls").loss(pooled, given)
+    own = tiny_start("dclr", on_pooler=True, pooling="cls", projector=False).loss(pooled, given).projector
     torch.testing.assert_close(own(vectors), linear(vectors).tanh())
     torch.testing.assert_close(both.projector(vectors), both.projector[-1](linear(vectors).tanh()))
     assert own[0].weight.data_ptr() != linear.weight.data_ptr(), "it is a copy, which training moves"
-    pooled.transformers_model.pooler = None
-    with pytest.raises(InputError, match="has no pooler"):
-        tiny_start("dclr", on_pooler=True).loss(pooled, given)
+    pooled.requires_grad_(False)  # as adapters leave it
+    assert all(
+        each.requires_grad
+        for each in tiny_start("dclr", on_pooler=True, pooling="cls").loss(pooled, given).projector.parameters()
+    )
+    with pytest.raises(InputError, match="has no weights of a pooler"):
+        train(tiny_start("dclr", on_pooler=True, pooling="cls"))
+    with pytest.raises(InputError, match="on_pooler is of pooling cls, and pooling is mean"):
+        tiny_start("dclr", on_pooler=True, pooling="mean")
 
 
 def test_a_classifier_sees_them_so_too(pooled):

@@ -169,6 +169,8 @@ def test_reports_say_whose_similarities_are_learned():
         for more in ({}, {"teacher": "t"}, {"teacher": "t", "own_loss": False})
     )
     assert own == SCT.about
+    summed = SCT(**FIELDS, views="v.tsv", teacher="t", teacher_loss="ckd").description
+    assert summed == f"{SCT.about} Beside it the encoder learns from its teacher as ckd does."
     assert both.endswith("for the encoder itself and for its teacher.")
     assert alone.endswith("(SCT's distillation).")
 

@@ -88,9 +88,9 @@ class RunRecipes(RunOptions):
         named = [recipes.find_recipe(name) for name in self.names]
         as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=(), parity=False)
         ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
+        planned = {path: _variants(path, way) for path, way in ways.items()}
         for path in ways:
             _truncate(recipes.read_recipe(path).truncate)
-        planned = {path: _variants(path, way) for path, way in ways.items()}
         if self.dry_run:
             show_plan([each.config for runs in planned.values() for each in runs])
             return
@@ -106,12 +106,25 @@ class RunRecipes(RunOptions):
 
 
 def _truncate(models: Mapping[str, recipes.Truncated]) -> None:
-    """Write the smaller models that a recipe starts from, where there are none yet."""
-    from transencoder import encoders
+    """Write the smaller models that a recipe starts from, where there are none yet; a plan needs them too.
+
+    Raises:
+        InputError: There is another model.
+    """
+    from transformers import AutoConfig
+
+    from transencoder import distributed, encoders
 
     for folder, wanted in models.items():
-        if not Path(folder).exists():
+        if distributed.rank() == 0 and not Path(folder).exists():
             encoders.truncate(encoders.fetch(wanted.model), wanted.layers, Path(folder))
+        distributed.barrier()
+        found = AutoConfig.from_pretrained(folder).num_hidden_layers
+        if found != len(wanted.layers):
+            raise InputError(
+                f"{folder} has {found} layers, and the recipe starts from {len(wanted.layers)} of {wanted.model}; move "
+                "it away"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

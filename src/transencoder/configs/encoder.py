@@ -52,8 +52,8 @@ class EncoderConfig(RunConfig, ABC):
     pooling: Pooling | None = None
     """Pooling in training and at test; None: the base model's own, mean for a plain model."""
     test_length: int | None = at_least(1, None)
-    """Tokens of a text in the tests, of the base model too; None: as in training. SimCSE, DiffCSE and DCLR train at 32
-    and test at 512 (released code)."""
+    """Tokens of a text in the final tests, of the base model too; None: as in training, which dev sets and
+    `test_every_eval` always are. SimCSE, DiffCSE and DCLR train at 32 and test at 512 (released code)."""
     fit: FitConfig = FitConfig()
     """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
     columns: tuple[str, ...] = ()
@@ -74,6 +74,11 @@ class EncoderConfig(RunConfig, ABC):
             )
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout is 0, and then both views of a sentence are the same; leave it out"
+
+    @property
+    def needs_pooler(self) -> bool:
+        """Whether the base model must have a pooler of its own."""
+        return self.pooling == "pooler"
 
     def with_lengths(self, text: int, pair: int) -> Self:
         """Return it with so many tokens that its encoder reads of a text."""

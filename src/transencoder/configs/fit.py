@@ -17,7 +17,8 @@ class FitConfig(Config):
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
     head_learning_rate: float | None = ranges.above_zero(None)
     """Peak learning rate of what is trained around the pretrained transformer: a classifier, a projector, a dense
-    layer, a temperature. New ones need a higher rate in a short training. None: as everything else (papers)."""
+    layer, a temperature; BERT's pooler is inside of it. New ones need a higher rate in a short training. In
+    Trans-Encoder it is that of all members. None: as everything else (papers)."""
     batch_size: int | None = ranges.at_least(1, None)
     """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
     epochs: int | None = ranges.at_least(1, None)
@@ -31,14 +32,15 @@ class FitConfig(Config):
     model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
     optimizer: Literal["adamw", "adamw_hf", "bert_adam", "rmsprop"] = "adamw"
     """`adamw`: PyTorch's. `adamw_hf`: that of transformers before version 5, with which the papers' released codes
-    trained; it adds epsilon before the bias correction. `bert_adam`: the same without bias correction, as BERT has it,
-    so that first steps are up to six times as long. `rmsprop`: as some methods have it (released code)."""
+    trained; it adds epsilon, there 1e-6 (`adam_epsilon`), before the bias correction. `bert_adam`: the same without
+    bias correction, as BERT has it, so that the first hundred steps are three to six times as long. `rmsprop`: as some
+    methods have it (released code); it takes none of the three settings below."""
     adam_beta1: float = ranges.share(0.9, " of a gradient's mean")
-    """Share of the mean of gradients that stays at each step, in every optimizer but RMSProp."""
+    """Share of the running mean of gradients that stays at each step."""
     adam_beta2: float = ranges.share(0.999, " of a square's mean")
-    """Share of the mean of squared gradients that stays. CKD's released code: 0.98."""
+    """Share of the running mean of squared gradients that stays at each step. CKD's released code: 0.98."""
     adam_epsilon: float = ranges.above_zero(1e-8)
-    """What is added to the root of that mean. `adamw_hf` and `bert_adam` had 1e-6."""
+    """What is added to the root of that mean."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
     weight_decay: float = ranges.at_least(0, 0.01)
@@ -50,7 +52,8 @@ class FitConfig(Config):
     checkpoint_steps: int = ranges.at_least(1, 200)
     """Steps between the checkpoints a run resumes from."""
     save_steps: int | None = ranges.at_least(1, None)
-    """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none."""
+    """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none. Of two
+    copies that are trained, the first. Nothing is kept of a training that another run has done already."""
     gradient_accumulation_steps: int = ranges.at_least(1, 1)
     """Batches a step."""
     gradient_checkpointing: bool = False
@@ -75,9 +78,6 @@ class FitConfig(Config):
         is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
         if not is_scale:
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
-        adam = {"adam_beta1": self.adam_beta1, "adam_beta2": self.adam_beta2, "adam_epsilon": self.adam_epsilon}
-        if self.optimizer == "rmsprop" and any(value != getattr(type(self), name) for name, value in adam.items()):
-            yield f"{', '.join(adam)} are of Adam's kinds, and optimizer is rmsprop; leave them out"
         if self.save_steps is not None and (self.lora_rank is not None or self.trained_share < 1.0):
             yield (
                 f"save_steps is {self.save_steps}, and lora_rank and trained_share make the model at the end; give one "
@@ -149,15 +149,15 @@ SIMCSE_FIT: dict[str, Default] = {
 class PretrainingConfig(Config):
     """Masked language modelling over the pairs, before the cross-encoder learns labels.
 
-    Lengths, weight decay, clipping, accumulation, bucketing and checkpoints are those of `cross`; dropout is the
-    model's own.
+    Lengths, optimizer, schedule, weight decay, clipping, accumulation, bucketing and checkpoints are those of `cross`;
+    dropout is the model's own.
     """
 
     epochs: int = ranges.at_least(0, 0)
     """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
     copies its teacher."""
     learning_rate: float = ranges.finite_from_zero(1e-4)
-    """Peak learning rate of AdamW. Higher for small models."""
+    """Peak learning rate. Higher for small models."""
     batch_size: int = ranges.at_least(1, 64)
     """Pairs a step and device; of a symmetric task each pair comes in both orders."""
     warmup_ratio: float = ranges.share(0.1, " of the steps")

@@ -254,6 +254,12 @@ def transformer_of(model: SentenceTransformer | CrossEncoder) -> PreTrainedModel
     return transformer
 
 
+def check_pooler(folder: Path, typed: str) -> None:
+    """Refuse a model without a trained pooler, a linear layer on [CLS] and tanh as BERT has it."""
+    if not has_pooler(folder):
+        raise InputError(f"{typed} has no weights of a pooler, as BERT has them; give pooling cls or mean")
+
+
 def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
     """Refuse a length that a model has no positions for, before anything is trained; None is the model's own.
 
@@ -292,8 +298,9 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
     width: Any = model[own].embedding_dimension
     model[own] = Pooling(width, pooling_mode="cls" if pooling == "pooler" else pooling)
     if pooling == "pooler":
-        if not has_pooler(folder):
-            raise InputError(f"pooling is pooler, but {folder} has no weights of one; give cls or mean")
+        check_pooler(folder, str(folder))
+        if isinstance(model[own + 1] if own + 1 < len(model) else None, Dense):
+            raise InputError(f"pooling is pooler, and {folder} has a dense layer behind its pooling; leave pooling out")
         layer = Dense(width, width, activation_function=nn.Tanh()).to(model.device)
         layer.linear.load_state_dict(transformer_of(model).pooler.dense.state_dict())  # type: ignore[union-attr]
         model.insert(own + 1, layer)

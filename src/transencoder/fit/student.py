@@ -183,7 +183,7 @@ def _heads(loss: nn.Module, rate: float) -> list[str]:
     heads = [name for name, parameter in named if parameter.requires_grad and id(parameter) not in inside]
     if not heads:
         raise InputError(
-            f"head_learning_rate is {rate}, and nothing is trained here but a pretrained transformer; leave it out"
+            f"fit.head_learning_rate is {rate}, and nothing is trained here but a pretrained transformer; leave it out"
         )
     return heads
 

@@ -26,7 +26,8 @@ class ViewComparison(nn.Module):
     Args:
         dimension: Of the references.
         queue_size: Vectors in each queue; 0: no queue, the references of the batch stand in its place.
-        batch_size: Pairs a step and process, whose references stand beside those; 0: in the place of the oldest.
+        batch_size: Pairs a step and process, whose references stand beside those, as in method `sct`; 0: in the place
+            of the oldest.
         temperature: Of the embeddings, above 0.
         reference_temperature: Of the references, above 0; None, for `contrastive`: they have no distribution.
         comparison: `cross`, each view with the other's references and queue, or `identical`, with its own (Table 4).
@@ -117,12 +118,14 @@ class FirstViewDivergence(nn.Module):
         super().__init__()
         check_temperatures(temperature, reference_temperature)
         self.queue = queue
-        self.temperatures = temperature, reference_temperature
+        self.temperature = temperature
+        self.reference_temperature = reference_temperature
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
         """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""
         rows, _ = self.queue.enter(references[0])
-        first, second = (similarity_divergence(each, references[0], rows, *self.temperatures) for each in online)
+        temperatures = self.temperature, self.reference_temperature
+        first, second = (similarity_divergence(each, references[0], rows, *temperatures) for each in online)
         return (first + second) / 2
 
 
@@ -220,7 +223,7 @@ class SCTLoss(Loss):
         return {
             name: {"temperature": part.temperature, "reference_temperature": part.reference_temperature}
             for name, part in parts.items()
-            if isinstance(part, ViewComparison)
+            if isinstance(part, ViewComparison | FirstViewDivergence)
         }
 
 

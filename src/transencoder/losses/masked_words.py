@@ -260,5 +260,6 @@ class DiffCSELoss(Loss):
             special_ids=self.special_ids,
             n_vocabulary=self.generator.config.vocab_size,  # type: ignore[union-attr, arg-type]
         )
+        self.generator.train(self.training)
         guesses = self.generator(input_ids=masked, attention_mask=mask).logits.argmax(-1)
         return torch.cat([ids[:, :1], guesses[:, 1:]], dim=1)

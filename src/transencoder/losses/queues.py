@@ -94,7 +94,8 @@ class InstanceQueue(nn.Module):
         size: Of earlier vectors, at least 1.
         dimension: Of the vectors.
         n_entering: Vectors that each process puts in at a step. They stand beside the earlier ones, so that a batch is
-            compared with all of both (released code of SCT, ConGen and CKD); 0: in the place of the oldest of them.
+            compared with all of both (released code of SCT, ConGen and CKD, and their methods here); 0: in the place of
+            the oldest of them.
         is_empty: It begins without vectors.
     """
 
@@ -115,6 +116,7 @@ class InstanceQueue(nn.Module):
         self.register_buffer("rows", rows)
         self.register_buffer("oldest", torch.zeros((), dtype=torch.long))
         self.register_buffer("n_filled", torch.tensor(0 if is_empty else len(rows)))
+        self.was_empty = is_empty
 
     @torch.no_grad()
     def push(self, embeddings: Float[Tensor, "batch dim"]) -> Int[Tensor, " batch"]:
@@ -148,7 +150,8 @@ class InstanceQueue(nn.Module):
             )
         queue = self if torch.is_grad_enabled() else deepcopy(self)
         places = queue.push(everyones)
-        return queue.rows[: int(queue.n_filled)], places[first : first + len(references)]
+        rows = queue.rows[: int(queue.n_filled)] if self.was_empty else queue.rows  # without waiting for a GPU
+        return rows, places[first : first + len(references)]
 
 
 class ConGenLoss(Loss):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from transencoder import configs
-from transencoder.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -64,26 +63,32 @@ class DCLR(configs.SentenceEncoder):
         """The frozen model."""
         return (configs.Helper(field="complement", form="bi", pooling=self.complement_pooling),)
 
+    def contradictions(self) -> configs.Contradictions:
+        """Yield what fields say against each other."""
+        yield from super().contradictions()
+        if self.on_pooler and self.pooling != "cls":
+            yield f"on_pooler is of pooling cls, and pooling is {self.pooling}; leave one of them out"
+
+    @property
+    def needs_pooler(self) -> bool:
+        """Whether the base model must have a pooler of its own."""
+        return self.on_pooler or super().needs_pooler
+
     def cost(self, width: int, dimension: int | None) -> configs.Cost:
         """Return the student's, and a third of it for one view through the frozen model."""
         return configs.Cost(relative=1 + 1 / 6)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make weighted InfoNCE with noise.
-
-        Raises:
-            InputError: The student has no pooler where one is asked for.
-        """
+        """Make weighted InfoNCE with noise."""
         from torch import nn
 
         from transencoder.losses import WeightedInfoNCELoss, tanh_projector
 
         layers: list[nn.Module] = []
         if self.on_pooler:
-            pooler = getattr(student.transformers_model, "pooler", None)
-            if pooler is None:
-                raise InputError(f"{self.start} has no pooler, as BERT has; leave on_pooler out")
-            layers += [deepcopy(pooler.dense), nn.Tanh()]
+            pooler: Any = getattr(student.transformers_model, "pooler", None)
+            assert pooler is not None, "looked for in the files of the base model"
+            layers += [deepcopy(pooler.dense).requires_grad_(True), nn.Tanh()]
         if self.projector:
             layers.append(tanh_projector(configs.width_of(student)))
         return WeightedInfoNCELoss(

@@ -76,6 +76,11 @@ class DvBERT(configs.EncoderConfig):
             yield "class_names are of classes, and label_kind is scores; leave one of them out"
         if self.label_kind == "classes" and self.score_range != (0.0, 1.0):
             yield "score_range is of scores, and label_kind is classes; leave one of them out"
+        if self.label_kind == "scores" and self.fit.head_learning_rate is not None:
+            yield (
+                f"fit.head_learning_rate is {self.fit.head_learning_rate}, and scores are learned without a "
+                "classifier; leave it out"
+            )
         if self.soft_share is not None and not self.teacher:
             yield "soft_share is the weight of teachers; give a teacher, or leave it out"
         if self.new_head and not self.teacher:

@@ -66,8 +66,9 @@ class MLM(configs.SentenceFields, configs.RunConfig):
             yield "a language model keeps its last weights, and dev would choose nothing; give it as a test"
         if self.fit.lora_rank is not None:
             yield "fit.lora_rank is given, and a language model trains all its weights: leave it out"
-        if self.fit.head_learning_rate is not None or self.fit.trained_share < 1.0 or self.fit.save_steps is not None:
-            yield "fit.head_learning_rate, fit.trained_share and fit.save_steps are of encoders: leave them out"
+        for name in ("head_learning_rate", "trained_share", "save_steps"):
+            if getattr(self.fit, name) != getattr(configs.FitConfig, name):
+                yield f"fit.{name} is {getattr(self.fit, name)}, and it is of encoders; leave it out"
         if (self.fit.max_length or 0) < _SHORTEST_BLOCK:
             yield f"fit.max_length is {self.fit.max_length}; it must be at least {_SHORTEST_BLOCK}"
         yield from self._of_shape()

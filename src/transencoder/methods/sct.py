@@ -55,7 +55,8 @@ class SCT(configs.ViewEncoder):
     """With a teacher: whether the views learn from each other too (equation 3)."""
     teacher_loss: Literal["cross-view", "mse", "congen", "ckd"] = "cross-view"
     """With a teacher: what is learned from it. The other view's distribution (equation 4), or, for Table 7's sums, what
-    the named method learns: its embeddings, or its distribution or its embedding among those of a queue."""
+    the named method learns: its embeddings, or its distribution or its embedding among those of a queue. Table 4's
+    settings are then of the views' own loss alone."""
     two_step: bool = False
     """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
     views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
@@ -143,6 +144,8 @@ class SCT(configs.ViewEncoder):
         """What is learned, with or without a teacher; given pairs of views are what SCT is made for."""
         if self.teacher is None:
             return self.about
+        if self.teacher_loss != "cross-view":
+            return f"{self.about} Beside it the encoder learns from its teacher as {_ALONE[self.teacher_loss]} does."
         if self.learns_from_itself:
             return f"{self.about[:-1]}, for the encoder itself and for its teacher."
         return (
@@ -184,7 +187,8 @@ class SCT(configs.ViewEncoder):
         of the MLPs' parameters.
         """
         widths = [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
-        queued = (self.queue_size or 0) * sum(widths)
+        n_queues = {"cross-view": 1.0, "mse": 0.0}.get(self.teacher_loss, 0.5)  # of the pair that each view has one of
+        queued = (self.queue_size or 0) * (sum(widths) - (dimension or 0) * (1.0 - n_queues))
         has_mlps = self.projector and not self.two_step
         in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
         return configs.Cost(

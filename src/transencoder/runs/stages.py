@@ -20,7 +20,7 @@ VERSIONS = {
     "Blocks": 1,
     "Criteria": 1,
     "Cut": 3,
-    "EncoderTraining": 4,
+    "EncoderTraining": 5,
     "Fresh": 1,
     "KeptScores": 1,
     "KeptGold": 1,

@@ -54,6 +54,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         encoders.check_length(folder, usable.test_length, "test_length", usable.start)
         if usable.fit.lora_rank:
             check_lora()
+        if usable.needs_pooler:
+            encoders.check_pooler(folder, usable.start)
         _check_cut(usable, folder)
         parts.check_helpers(usable, folder)
         if (labels := usable.rows.text.labels) is not None:
@@ -62,6 +64,8 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         if (teacher := usable.distillation) is not None:
             self.teacher = encoders.fetch(teacher.model, form="bi", token=usable.token, cache_folder=usable.cache_dir)
             encoders.check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
+            if teacher.pooling == "pooler":
+                encoders.check_pooler(self.teacher, teacher.model)
         if not usable.is_paired:
             parts.pair_maker(usable, folder)  # what it needs is looked for before the text is read
         n_parameters = encoders.count_parameters(folder, usable.student_layers)

@@ -37,10 +37,16 @@ def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_
         InputError: A source cannot be read, or its classes are others than those of the one before.
     """
     name = " and ".join(map(source_name, labels.sources))
-    _check_tasks(config, text, labels)
     files = [_numbered(bad_rows_file, number) for number in range(len(labels.sources))]
     stated = [_split_of(source) for source in labels.sources]
     labels = replace(labels, sources=tuple(source for source, _ in stated))
+    _check_tasks(config, text, labels)
+    for source, split in stated:
+        if split is not None and (task := task_named(source)) is not None:
+            raise InputError(
+                f"{source}[{split}] names a split, and {source} is a task, whose train split is taken; give the hub "
+                f"id: {task.dataset}[{split}]"
+            )
     readings = [
         reading(config, file) | {"columns": text.columns or None} | ({"split": split} if split else {})
         for file, (_, split) in zip(files, stated, strict=True)

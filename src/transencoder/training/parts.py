@@ -29,7 +29,11 @@ def pair_maker(config: EncoderConfig, folder: Path) -> views.PairMaker | None:
         return views.TwoViews(first=views.as_is, second=_second_view(config, made, folder))
     if isinstance(made, RandomNegatives):
         return views.Contrasts(n_negatives=made.n_negatives)
-    return views.Spans(**asdict(made), folder=folder) if isinstance(made, SpanRows) else None
+    if isinstance(made, SpanRows):
+        spans = views.Spans(**asdict(made), folder=folder)
+        _ = spans.tokenizer  # a slow one is refused before the text is read
+        return spans
+    return None
 
 
 def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> views.View:

@@ -121,7 +121,10 @@ def measured(
         records = _scored(context, models, name, tests, max_length=lengths.get(name))
         for prefix, found, record in zip(models, on_tests, records, strict=True):
             found[name] = record
-            if name == start and (as_is := _base_as_is(context, models[prefix][name], prefix, tests)) is not None:
+            if (
+                name == start
+                and (as_is := _base_as_is(context, models[prefix][name], prefix, tests, lengths.get(name))) is not None
+            ):
                 found["start_as_is"] = as_is
     if context.data.dev is None:
         return [Measured(each) for each in on_tests]
@@ -164,7 +167,9 @@ def _scored(
     return context.make_all(stages)
 
 
-def _base_as_is(context: Context[Any], model: Model, prefix: str, sets: Mapping[str, Scored]) -> StageRecord | None:
+def _base_as_is(
+    context: Context[Any], model: Model, prefix: str, sets: Mapping[str, Scored], test_length: int | None
+) -> StageRecord | None:
     """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
     A run in bf16 or on shortened texts may make its base model look worse than it is; gains are to be counted against
@@ -173,7 +178,8 @@ def _base_as_is(context: Context[Any], model: Model, prefix: str, sets: Mapping[
     if model.form != "bi":
         return None
     own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
-    is_shortened = context.max_length is not None and (own is None or context.max_length < own)
+    length = test_length or context.max_length
+    is_shortened = length is not None and (own is None or length < own)
     if not is_shortened and not uses_bf16(context.config.device, context.config.precision):
         return None
     name = f"scores/{prefix}start-as-is"

@@ -1,6 +1,7 @@
 """Training rows made of texts: two views of each, each with itself and with others, spans of each; views compared."""
 
 import hashlib
+import json
 import math
 import random as python_random
 from collections import deque
@@ -118,12 +119,20 @@ class Spans(SpanRows):
 
     def __repr__(self) -> str:
         """Name the tokenizer by its content."""
-        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode()).hexdigest()
+        state = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        last_call = ("truncation", "padding")
+        content = {name: part for name, part in state.items() if name not in last_call}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         own = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(SpanRows))
         return f"Spans({own}, tokenizer={digest[:16]})"
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:
+        """The tokenizer.
+
+        Raises:
+            InputError: It is a slow one.
+        """
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(self.folder)
@@ -183,7 +192,7 @@ class Spans(SpanRows):
     def _places(self, row: int, text: str) -> list[tuple[int, int]]:
         """Return where each token of a document begins and ends, in characters, or refuse the document."""
         words = split_words(text)
-        read = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         places: list[tuple[int, int]] = read["offset_mapping"]
         for found, n_found in (("words", len(words)), ("tokens", len(places))):
             if n_found < self.document_words:
