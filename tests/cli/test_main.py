@@ -341,3 +341,10 @@ def test_a_long_value_is_not_repeated_whole(run):
     code, _, err = run("search", "query", "--index", "i", "--top-k", "x" * 100_000, "question")
     assert code == 2
     assert "argument --top-k: invalid int value: 'xxx" in err and len(err) < 3000
+
+
+def test_an_option_before_the_command_is_told_where_it_belongs(run):
+    """Was: "--quiet is not an option of transencoder evaluate; the nearest is --quiet"."""
+    code, _, err = run("--quiet", "evaluate", "minilm", "--tasks", "stsb")
+    assert code == 2
+    assert "--quiet stands before the command; put it behind transencoder evaluate" in err

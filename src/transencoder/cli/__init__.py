@@ -172,6 +172,8 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
         return InputError(f"{option!r} is one argument too many. {parser.format_usage().strip()}")
     name = option.partition("=")[0]
     options = [known for known in parser._option_string_actions if known.startswith("--")]
+    if name in options:
+        return InputError(f"{name} stands before the command; put it behind {parser.prog}")
     instead = (parser.get_default("instead") or {}).get(name, f"the nearest is {nearest(name, options)}")
     return InputError(f"{name} is not an option of {parser.prog}; {instead}. `{parser.prog} --help` shows all.")
 

@@ -75,7 +75,7 @@ class InfoNCELoss(Loss):
         return {"temperature": self.temperature, "projector": type(self.projector).__name__}
 
 
-def tanh_projector(dimension: int) -> nn.Module:
+def tanh_projector(dimension: int) -> nn.Sequential:
     """Make SimCSE's, of the embeddings' dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
     linear = nn.Linear(dimension, dimension)
     nn.init.normal_(linear.weight, std=INITIAL_STD)

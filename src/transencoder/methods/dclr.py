@@ -90,7 +90,7 @@ class DCLR(configs.SentenceEncoder):
             assert pooler is not None, "looked for in the files of the base model"
             layers += [deepcopy(pooler.dense).requires_grad_(True), nn.Tanh()]
         if self.projector:
-            layers.append(tanh_projector(configs.width_of(student)))
+            layers += tanh_projector(configs.width_of(student))
         return WeightedInfoNCELoss(
             student,
             given.helpers["complement"],
