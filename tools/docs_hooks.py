@@ -57,9 +57,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Turn links that leave `docs/` to where the site has the file, and marks to what they stand for."""
-    markdown = re.sub(r"\]\(\.\./([^)#]+)", lambda match: f"]({OUTSIDE.get(match[1], f'../{match[1]}')}", markdown)
+    markdown = re.sub(r"\]\((\.\./)?([^)#]+)", _link, markdown)
     markdown = markdown.replace("<!-- methods -->", _methods_table())
     return re.sub(r"<!-- recipes: (\S+) -->", lambda match: _recipes(match[1]), markdown)
+
+
+def _link(match: re.Match[str]) -> str:
+    """Return the link to where the site has a file: `../LOG.md` of a page in `docs/`, `results/paper.md` of the log."""
+    return f"]({OUTSIDE.get(match[2], (match[1] or '') + match[2])}"
 
 
 def _methods_table() -> str:

@@ -25,7 +25,7 @@ def site(tmp_path_factory):
     if not all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings")):
         pytest.skip("mkdocs-material and mkdocstrings are not installed; pip install -e '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
