@@ -174,7 +174,9 @@ def test_pooling_of_a_bi_encoder(bi_folder, pooling):
 def test_pooling_by_the_pretrained_pooler(plm_folder, bi_folder, tmp_path):
     transformer = AutoModel.from_pretrained(plm_folder)
     assert not has_pooler(plm_folder)
-    with pytest.raises(InputError, match="has no weights of a pooler, as BERT has them; give pooling cls or mean"):
+    with pytest.raises(
+        InputError, match="has no weights of a pooler, as BERT has; pooling pooler and on_pooler need them"
+    ):
         load_bi(plm_folder, pooling="pooler", device="cpu")
     transformer.save_pretrained(tmp_path / "own")
     AutoTokenizer.from_pretrained(plm_folder).save_pretrained(tmp_path / "own")

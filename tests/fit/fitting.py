@@ -39,5 +39,18 @@ def scripted(values: Iterable[float], snapshots: list | None = None) -> Any:
     return dev
 
 
+def stopping(values: Iterable[float]) -> Any:
+    """A dev metric that says these values in turn, and then stops the training."""
+    values = iter(values)
+
+    def dev(model):
+        value = next(values, None)
+        if value is None:
+            raise Stopped
+        return {"dev": value}
+
+    return dev
+
+
 def same(weights: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(tensor, others[name]) for name, tensor in weights.items())

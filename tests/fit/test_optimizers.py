@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fit.fitting import Stopped, same, scripted
+from tests.fit.fitting import Stopped, same, scripted, stopping
 from transencoder import FitConfig
 from transencoder.errors import InputError
 from transencoder.fit.optimizers import FormerAdamW
@@ -85,16 +85,8 @@ def test_a_training_takes_them_and_the_three_differ(fit_tiny, form):
 def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):
     options = {"optimizer": "adamw_hf", "adam_epsilon": 1e-6, "adam_beta2": 0.98}
     undisturbed = fit_tiny("bi", folder="whole", dev=scripted([1, 2, 3, 4, 5, 6]), **options)[0].state_dict()
-    values = iter([1, 2, 3])
-
-    def stopping(model):
-        value = next(values, None)
-        if value is None:
-            raise Stopped
-        return {"dev": value}
-
     with pytest.raises(Stopped):
-        fit_tiny("bi", dev=stopping, **options)
+        fit_tiny("bi", dev=stopping([1, 2, 3]), **options)
     resumed = fit_tiny("bi", dev=scripted([4, 5, 6]), **options)[0].state_dict()
     assert same(resumed, undisturbed)
 

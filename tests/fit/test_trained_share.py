@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.fit.fitting import LOAD, Stopped, same, scripted
+from tests.fit.fitting import LOAD, Stopped, same, scripted, stopping
 from transencoder import FitConfig, TransEncoder
 from transencoder.errors import InputError
 
@@ -40,16 +40,8 @@ def test_evaluations_measure_what_would_be_kept_and_leave_the_training_alone(sta
 
 def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):
     undisturbed = fit_tiny("bi", folder="whole", dev=scripted([1, 2, 3, 2, 1, 0]), trained_share=0.5)[0].state_dict()
-    values = iter([1, 2, 3])
-
-    def stopping(model):
-        value = next(values, None)
-        if value is None:
-            raise Stopped
-        return {"dev": value}
-
     with pytest.raises(Stopped):
-        fit_tiny("bi", dev=stopping, trained_share=0.5)
+        fit_tiny("bi", dev=stopping([1, 2, 3]), trained_share=0.5)
     resumed = fit_tiny("bi", dev=scripted([2, 1, 0]), trained_share=0.5)[0].state_dict()
     assert same(resumed, undisturbed)
 

@@ -257,7 +257,9 @@ def transformer_of(model: SentenceTransformer | CrossEncoder) -> PreTrainedModel
 def check_pooler(folder: Path, typed: str) -> None:
     """Refuse a model without a trained pooler, a linear layer on [CLS] and tanh as BERT has it."""
     if not has_pooler(folder):
-        raise InputError(f"{typed} has no weights of a pooler, as BERT has them; give pooling cls or mean")
+        raise InputError(
+            f"{typed} has no weights of a pooler, as BERT has; pooling pooler and on_pooler need them: leave them out"
+        )
 
 
 def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
