@@ -151,10 +151,10 @@ REFUSED = {
             {"views": "v.tsv", "two_step": True},
             "teacher_pooling, own_loss, teacher_loss and two_step are for a teacher",
         ),
-        ({"views": "v.tsv", "teacher_loss": "mse"}, "teacher_loss and two_step are for a teacher"),
+        ({"views": "v.tsv", "teacher_loss": "embedding-mse"}, "teacher_loss and two_step are for a teacher"),
         (
-            {"views": "v.tsv", "teacher": "t", "teacher_loss": "mse", "own_loss": False},
-            "teacher_loss is mse, .* take the method embedding-mse",
+            {"views": "v.tsv", "teacher": "t", "teacher_loss": "embedding-mse", "own_loss": False},
+            "teacher_loss is embedding-mse, .* take the method embedding-mse",
         ),
         (
             {"views": "v.tsv", "teacher": "t", "teacher_loss": "ckd", "objective": "contrastive"},

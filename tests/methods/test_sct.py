@@ -180,7 +180,7 @@ def test_a_teacher_that_cannot_be_had_is_refused_before_the_text_is_read(tiny_st
         train(tiny_start("sct", sentences="/nowhere/text.txt", teacher="/nowhere/teacher"))
 
 
-@pytest.mark.parametrize("teacher_loss", ["mse", "congen", "ckd"])
+@pytest.mark.parametrize("teacher_loss", ["embedding-mse", "congen", "ckd"])
 def test_another_methods_loss_may_be_added(tiny_start, tiny_bi_encoder, weights, teacher_loss):
     """Table 7's sums: each trains another model than equation 3, and its queue holds a batch more than it keeps."""
     common = {"teacher": tiny_bi_encoder, "dev": None, "tests": ()}
@@ -188,8 +188,8 @@ def test_another_methods_loss_may_be_added(tiny_start, tiny_bi_encoder, weights,
     assert weights(summed.folder) != weights(train(tiny_start("sct", **common)).folder)
     config = tiny_start("sct", **common, teacher_loss=teacher_loss).prepared(1000)
     loss = config.loss(SentenceTransformer(tiny_bi_encoder, device="cpu"), Given(dimension=48))
-    sizes = {"mse": None, "congen": (40 + 16, 48), "ckd": (40 + 32, 48)}
-    assert (None if teacher_loss == "mse" else loss.teacher.queue.rows.shape) == sizes[teacher_loss]
+    sizes = {"embedding-mse": None, "congen": (40 + 16, 48), "ckd": (40 + 32, 48)}
+    assert (None if teacher_loss == "embedding-mse" else loss.teacher.queue.rows.shape) == sizes[teacher_loss]
 
 
 def test_a_teacher_alone_needs_no_dropout(tiny_start, tiny_bi_encoder):

@@ -25,8 +25,6 @@ _TABLE_1: _Table = {
 }
 """Parameters of BERT-Tiny, -Mini, -Small, -Base, -Large -> the settings of SCT's Table 1."""
 
-_ALONE = {"mse": "embedding-mse", "congen": "congen", "ckd": "ckd"}
-
 _RELEASED_DISTILLATION: _Table = {
     4e6: {"learning_rate": 5e-4, "queue_size": 131_072, "reference_temperature": 0.03, "temperature": 0.04},
     11e6: {"learning_rate": 1e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
@@ -53,7 +51,7 @@ class SCT(configs.ViewEncoder):
     """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
     own_loss: bool = True
     """With a teacher: whether the views learn from each other too (equation 3)."""
-    teacher_loss: Literal["cross-view", "mse", "congen", "ckd"] = "cross-view"
+    teacher_loss: Literal["cross-view", "embedding-mse", "congen", "ckd"] = "cross-view"
     """With a teacher: what is learned from it. The other view's distribution (equation 4), or, for Table 7's sums, what
     the named method learns: its embeddings, or its distribution or its embedding among those of a queue. Table 4's
     settings are then of the views' own loss alone."""
@@ -111,7 +109,7 @@ class SCT(configs.ViewEncoder):
         if self.teacher_loss != "cross-view" and (self.two_step or not self.own_loss):
             yield (
                 f"teacher_loss is {self.teacher_loss}, for the sum with the views' own loss, which two_step and "
-                f"own_loss false leave out; leave them out, or take the method {_ALONE[self.teacher_loss]}"
+                f"own_loss false leave out; leave them out, or take the method {self.teacher_loss}"
             )
         if self.teacher_loss != "cross-view" and self.objective == "contrastive":
             yield f"teacher_loss is {self.teacher_loss}, and objective contrastive is of views alone; give one of them"
@@ -145,7 +143,7 @@ class SCT(configs.ViewEncoder):
         if self.teacher is None:
             return self.about
         if self.teacher_loss != "cross-view":
-            return f"{self.about} Beside it the encoder learns from its teacher as {_ALONE[self.teacher_loss]} does."
+            return f"{self.about} Beside it the encoder learns from its teacher as {self.teacher_loss} does."
         if self.learns_from_itself:
             return f"{self.about[:-1]}, for the encoder itself and for its teacher."
         return (
@@ -187,7 +185,7 @@ class SCT(configs.ViewEncoder):
         of the MLPs' parameters.
         """
         widths = [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
-        n_queues = {"cross-view": 1.0, "mse": 0.0}.get(self.teacher_loss, 0.5)  # of the pair that each view has one of
+        n_queues = {"cross-view": 1.0, "embedding-mse": 0.0}.get(self.teacher_loss, 0.5)  # of a pair, one each view
         queued = (self.queue_size or 0) * (sum(widths) - (dimension or 0) * (1.0 - n_queues))
         has_mlps = self.projector and not self.two_step
         in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
@@ -215,7 +213,7 @@ class SCT(configs.ViewEncoder):
 
         if self.teacher_loss == "cross-view":
             return self._comparison(dimension)
-        if self.teacher_loss == "mse":
+        if self.teacher_loss == "embedding-mse":
             return ViewError()
         assert self.queue_size and self.temperature is not None, "filled when the run was prepared"
         batch = self.fit.batch_size or 0
