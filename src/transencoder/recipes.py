@@ -145,6 +145,17 @@ def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
     return list(dict.fromkeys([*itertools.chain.from_iterable(before), path]))
 
 
+def parity_of(recipe: Recipe) -> dict[str, str]:
+    """Return the settings of a recipe's table `parity`; what it starts from, a recipe before it made in the same way."""
+    settings = dict(recipe.parity)
+    start = recipe.table.get("start")
+    for before in (read_recipe(find_recipe(name)) for name in recipe.after):
+        output = before.table.get("output")
+        if recipe.parity and before.parity and isinstance(start, str) and start.startswith(f"{output}"):
+            settings["start"] = f"{output}-parity{start.removeprefix(str(output))}"
+    return settings
+
+
 def _after(after: Any, path: str | Path) -> list[str]:
     if not isinstance(after, list) or not all(isinstance(name, str) for name in after):
         raise InputError(

@@ -310,6 +310,23 @@ def test_what_a_recipe_comes_after_is_waited_for_while_another_process_trains_it
     assert err.count("waiting: runs/first is in use by process 7\n") == 2
 
 
+def test_parity_holds_for_what_a_recipe_comes_after_and_starts_from(done, training, tmp_path):
+    """Was: the released code's second step began with a first step that was not the released code's."""
+    parity = '[parity]\n"fit.optimizer" = "bert_adam"\n'
+    first = CHAINED.format("first", "[]")
+    (tmp_path / "first.toml").write_text(first + parity + "[vary]\nseed = [1, 2]\n")
+    (tmp_path / "plain.toml").write_text(CHAINED.format("plain", "[]"))
+    second = CHAINED.format("second", '["plain.toml", "first.toml"]').replace('"x"', '"runs/first-seed-1"')
+    (tmp_path / "second.toml").write_text(second + parity)
+    done("recipes", "run", "second.toml")
+    done("recipes", "run", "second.toml", "--parity")
+    outputs = ["runs/plain", "runs/first-seed-1", "runs/first-seed-2", "runs/second"]
+    made_so = ["runs/plain", "runs/first-parity-seed-1", "runs/first-parity-seed-2", "runs/second-parity"]
+    assert [config.output for config in training.seen] == outputs + made_so
+    assert [config.start for config in training.seen[3::4]] == ["runs/first-seed-1", "runs/first-parity-seed-1"]
+    assert [config.fit.optimizer for config in training.seen] == ["adamw"] * 5 + ["bert_adam"] * 3
+
+
 def test_a_recipe_that_was_asked_for_is_not_waited_for(run, in_use):
     code, _, err = run("recipes", "run", "first.toml")
     assert (code, in_use) == (3, [])

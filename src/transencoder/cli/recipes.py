@@ -73,7 +73,8 @@ class RunRecipes(RunOptions):
     """try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: whose best
     one is), and score the tests of that run alone; repeatable"""
     parity: bool = False
-    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity"""
+    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity; recipes that it comes after
+    do so too"""
 
     def contradictions(self) -> Contradictions:
         if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
@@ -86,7 +87,13 @@ class RunRecipes(RunOptions):
 
     def __call__(self) -> None:
         named = [recipes.find_recipe(name) for name in self.names]
-        as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=(), parity=False)
+        without = [str(path) for path in named if self.parity and not recipes.read_recipe(path).parity]
+        if without:
+            raise InputError(
+                f"{without[0]} has no table [parity], which says where a released code differs from the paper; leave "
+                "--parity out"
+            )
+        as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=())
         ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
         planned = {path: _variants(path, way) for path, way in ways.items()}
         for path in ways:
@@ -146,23 +153,19 @@ def _variants(path: Path, options: RunRecipes) -> list[_Variant]:
     recipe = recipes.read_recipe(path)
     if recipe.vary and options.sweep:
         raise InputError(f"{path} varies {', '.join(recipe.vary)} itself, as a table; --sweep cannot choose among them")
-    if options.parity and not recipe.parity:
-        raise InputError(
-            f"{path} has no table [parity], which says where a released code differs from the paper; leave --parity out"
-        )
     varied = _varied("--vary", options.vary)
     are_own = all(set(values) <= set(recipe.vary.get(setting, ())) for setting, values in varied.items())
     names = {file: name for name, file in recipes.list_recipes().items()}
     own_name = names.get(path) if are_own and not options.overrides and not options.sweep else None
-    parity = [f"{name}={value}" for name, value in recipe.parity.items()] if options.parity else []
+    parity = [f"{name}={value}" for name, value in recipes.parity_of(recipe).items()] if options.parity else []
     output = [] if options.output is None else [f"output={options.output}"]
     runs: list[_Variant] = []
     for name, overrides in recipes.variants(recipe.vary | varied | _varied("--sweep", options.sweep)).items():
         config = recipes.load_recipe(path, [*parity, *options.overrides, *overrides, *output])
-        folder = "-".join(part for part in (config.output, "parity" if options.parity else "", name) if part)
+        folder = "-".join(part for part in (config.output, "parity" if parity else "", name) if part)
         before = tuple(run.config.output for run in runs)
         config = replace(config, output=folder, reuse_from=(*config.reuse_from, *before))
-        words = [own_name, "--parity" if options.parity else None, *(f"--vary {override}" for override in overrides)]
+        words = [own_name, "--parity" if parity else None, *(f"--vary {override}" for override in overrides)]
         runs.append(_Variant(name=name, recipe=own_name and " ".join(filter(None, words)), config=config))
     return runs
 
