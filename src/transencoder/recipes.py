@@ -146,7 +146,7 @@ def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
 
 
 def parity_of(recipe: Recipe) -> dict[str, str]:
-    """Return the settings of a recipe's table `parity`; what it starts from, a recipe before it made in the same way."""
+    """Return the settings of a recipe's table `parity`, and its start as made with the tables of recipes before it."""
     settings = dict(recipe.parity)
     start = recipe.table.get("start")
     for before in (read_recipe(find_recipe(name)) for name in recipe.after):

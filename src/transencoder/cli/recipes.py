@@ -73,8 +73,8 @@ class RunRecipes(RunOptions):
     """try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: whose best
     one is), and score the tests of that run alone; repeatable"""
     parity: bool = False
-    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity; recipes that it comes after
-    do so too"""
+    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity, in the recipes that run
+    before it too"""
 
     def contradictions(self) -> Contradictions:
         if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
