@@ -51,7 +51,7 @@ class Row:
     """As the paper names it."""
     recipe: str
     """Name of the recipe; `{test}` stands for the column's test."""
-    form: Literal["start", "bi", "cross"]
+    form: Literal["start", "bi", "cross", "teacher-1", "teacher-2"]
     scores: list[float]
     """As printed, one for each of the table's tests."""
     whose: int | Literal["ensemble"] | None = None
@@ -381,8 +381,8 @@ def read_expected(path: str | Path) -> Expected:
                 raise InputError(f"{where}: recipe is {row.recipe!r}; nothing but {{test}} may stand in braces")
             if len(row.scores) != len(table.tests):
                 raise InputError(f"{where}: {len(row.scores)} scores for {len(table.tests)} tests; give one for each")
-            if row.form not in ("start", "bi", "cross"):
-                raise InputError(f"{where}: form is {row.form!r}; it must be start, bi or cross")
+            if row.form not in ("start", "bi", "cross", "teacher-1", "teacher-2"):
+                raise InputError(f"{where}: form is {row.form!r}; it must be start, bi, cross, teacher-1 or teacher-2")
     return Expected(table=tables, claim=claims, suites=content.get("suites", {}), **others)
 
 

@@ -260,7 +260,8 @@ class EnsembleRecord(TypedDict):
     """`start` and the forms -> dev metric times 100."""
     scores: dict[str, dict[str, float | None]]
     """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
-    empty when test scoring is off. `start_as_is` where it differs, see `best_start`."""
+    empty when test scoring is off. `start_as_is` where it differs, see `best_start`; `teacher-1` and so on for teachers
+    that learned scores in this run."""
 
 
 class MemberRecord(EnsembleRecord):

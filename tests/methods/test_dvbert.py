@@ -10,7 +10,7 @@ import pytest
 from sentence_transformers import CrossEncoder
 
 from tests.rounding import model_rounding
-from transencoder import DvBERT, train
+from transencoder import CrossScorer, DvBERT, evaluate, read_pairs, train
 from transencoder.configs.run import Given
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
@@ -170,7 +170,9 @@ def test_two_teachers_and_fixed_weights(tiny_start, tiny_plm, weights):
     assert pq.read_table(first)["label"].to_pylist() != pq.read_table(second)["label"].to_pylist()  # other seeds
 
 
-def test_graded_labels_are_learned_by_the_cosine(tiny_start, tiny_pairs, tmp_path):
+def test_graded_labels_are_learned_by_the_cosine_and_teachers_are_measured(
+    tiny_start, tiny_pairs, tiny_files, tmp_path
+):
     tiny_pairs.select(range(96)).to_csv(tmp_path / "gold.tsv", sep="\t", index=False)
     graded = {"label_kind": "scores", "labelled": str(tmp_path / "gold.tsv"), "score_range": (0.0, 5.0)}
     run = train(tiny_start("dvbert", **graded))
@@ -178,6 +180,13 @@ def test_graded_labels_are_learned_by_the_cosine(tiny_start, tiny_pairs, tmp_pat
     np.testing.assert_allclose(labels["gold"], np.array(tiny_pairs["score"][:96]) / 5)
     assert all(len(label) == 1 and 0 < label[0] < 1 for label in labels["label"])
     assert run.result["data"]["pairs"]["gold_rows"] == 96
+    teacher = CrossEncoder(str(run.folder / "teachers" / "1"), device="cpu")
+    score = evaluate(CrossScorer(teacher, precision="fp32"), read_pairs(str(tiny_files / "test.tsv")))
+    assert run.result["scores"]["teacher-1"] == {"test": pytest.approx(score, abs=1e-4)}
+    assert (
+        f"Teacher 1, a cross-encoder that learned the same labels, scores {score:.2f}."
+        in (run.folder / "report.md").read_text()
+    )
 
 
 def test_several_files_with_the_same_classes(tiny_start, classes, tmp_path):

@@ -139,7 +139,11 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         model, teachers = trained
         fitted = model.fitted or {}
         lengths = dict.fromkeys(("start", "bi"), context.config.test_length)
-        (worth,) = measured(context, {"": {"start": context.base, "bi": model}}, lengths)
+        models = {"start": context.base, "bi": model}
+        labels = context.config.rows.text.labels
+        if labels is not None and labels.kind == "scores" and all(test.classes is None for test in context.data.tests):
+            models |= {f"teacher-{number}": teacher for number, teacher in teachers.items()}
+        (worth,) = measured(context, {"": models}, lengths)
         context.make(neighbours(context, context.base, model))
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}
