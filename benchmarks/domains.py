@@ -193,15 +193,15 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "warmed-clip": partial(distil, **_WARMED, label_policy="clip"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
     "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
-    "today": distil,
-    "today-sentences": partial(distil, mines=True),
+    "standard": partial(distil, preset="standard"),
+    "standard-sentences": partial(distil, preset="standard", mines=True),
+    "standard-teacher": partial(distil, preset="standard", teachers=(MINILM,)),
 }
 """Those of sentences see three passes over up to 3,000 texts, twice each; bi from bi 6,000 pairs in all, from the
 domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
-task, its last checkpoints; `today` what `train trans-encoder` does by itself: the same in 3 or 5 cycles, with
-checkpoints chosen without labels. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as much as the
-base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a cross-encoder, which starts
-from `general_cross`."""
+task, its last checkpoints; `standard` what `transencoder train` does by itself. `teacher` is `bi-tokens` with minilm as
+a frozen teacher, which counts as much as the base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a
+cross-encoder, which starts from `general_cross`."""
 
 CHOSEN = {
     "minilm": dict.fromkeys(DOMAINS, ("bi-tokens", "bi")),
