@@ -305,10 +305,15 @@ def general_cross(base: str, output: Path, data: Path) -> str:
 
 @cache
 def base_model(name: str, output: Path, data: Path) -> str:
-    """Return where a base model lies; recipe simcse/minilm-3-without-dev makes the second, here at minilm's length."""
+    """Return where a base model lies; recipe simcse/minilm-3-without-dev makes the second, here at minilm's length.
+
+    One that is there is taken as it is: all cells are of the same.
+    """
     if name == "minilm":
         return resolve_model(MINILM)
     layers, folder = output / "minilm-3", output / "unsupervised"
+    if (folder / "bi-encoder").exists():
+        return str(folder / "bi-encoder")
     if not layers.exists():
         write_first_layers(layers)
     fit = replace(SimCSE.fit, learning_rate=1e-4, batch_size=128, max_length=256)
