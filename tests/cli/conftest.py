@@ -100,6 +100,9 @@ def loaded(monkeypatch):
         return Teacher(name=name, scorer=SimpleNamespace(score=lambda pairs: np.float32(SCORES[name])))
 
     monkeypatch.setattr("transencoder.cli.scoring._load_teacher", load_teacher)
+    monkeypatch.setattr(
+        "transencoder.cli.scoring.fingerprints_of", lambda scoring, where: [f"of {name}" for name in scoring.models]
+    )
     return names
 
 

@@ -3,6 +3,10 @@
 import csv
 import io
 import json
+import os
+import socket
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -167,3 +171,79 @@ def test_a_cross_encoder_has_no_prompt_for_one_side(refused, pairs, cross):
 def test_a_model_that_is_not_there_is_the_users_to_solve(refused, pairs, tmp_path):
     (tmp_path / "empty").mkdir()
     refused("has no config.json in", "score", tmp_path / "empty", "--pairs", pairs)
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    """Ten pairs of unlike lengths."""
+    words = "balo bama dalo domo gelo gemo"
+    lines = [f"{words[: 5 + 2 * i]}\t{words[3 * i :] or 'balo'}" for i in range(10)]
+    (tmp_path / "ten.tsv").write_text("sentence1\tsentence2\n" + "\n".join(lines) + "\n")
+    return tmp_path / "ten.tsv"
+
+
+def test_shards_of_several_processes_are_what_one_writes(done, refused, long_file, tmp_path, tiny_bi_encoder, cross):
+    typed = ("--pairs", long_file, "--device", "cpu", "--precision", "fp32", "--quiet")
+    score = ("score", tiny_bi_encoder, cross, *typed, "--output", "out.jsonl")
+    label = ("label", tiny_bi_encoder, cross, *typed, "--output", "labels.parquet", "--policy", "quantile")
+    for command, output in ((score, "out.jsonl"), (label, "labels.parquet")):
+        for number in (3, 1):
+            assert f"{output}.parts: shard {number}/3" in done(*command, "--shard", f"{number}/3")
+        refused("2-of-3.safetensors is missing: run the same command with --shard 2/3", *command, "--merge")
+        refused("of other max_length: run the", *command, "--merge", "--max-length", 8)
+        assert not (tmp_path / output).exists()
+        done(*command, "--shard", "2/3")
+        done(*command, "--merge")
+        assert (tmp_path / output).exists() and not (tmp_path / f"{output}.parts").exists()
+    merged = jsonl_scores(tmp_path / "out.jsonl")
+    raw = pq.read_table(tmp_path / "labels.raw.parquet")
+    bi, both = SentenceTransformer(tiny_bi_encoder, device="cpu"), CrossEncoder(str(cross), device="cpu")
+    pairs = read_pairs(long_file)
+    expected = [BiScorer(bi, precision="fp32").score(pairs), CrossScorer(both, precision="fp32").score(pairs)]
+    np.testing.assert_allclose(merged, np.mean(expected, 0), atol=1e-6)
+    np.testing.assert_allclose([column.to_numpy() for column in raw.columns], expected, atol=1e-6)
+    ranks = np.mean([scores.argsort().argsort() + 0.5 for scores in expected], 0) / 10
+    np.testing.assert_allclose(pq.read_table(tmp_path / "labels.parquet")["label"], ranks, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--shard", "4/3", "--output", "out.tsv"), "the shard is 4/3; give a number from 1"),
+        (("--shard", "3", "--output", "out.tsv"), "the shard is '3'; give its number and how many"),
+        (("--shard", "1/3"), "parts lie beside the output, and that is stdout; give --output FILE"),
+        (("--merge",), "parts lie beside the output"),
+        (("--merge", "--output", "out.tsv"), "1-of-1.safetensors is missing: run the same command with --shard 1/1"),
+        (("--shard", "1/4", "--output", "out.tsv"), "4 shards of 3 rows would be empty"),
+    ],
+)
+def test_shards_that_cannot_be_are_refused(typed, message, refused, loaded, pairs):
+    refused(message, "score", "long", "--pairs", pairs, *typed)
+
+
+TWO_RANKS = """
+import sys
+from transencoder import cli, scorers, shards
+shards.ROWS = 3
+score = scorers.BiScorer.score
+scorers.BiScorer.score = lambda self, pairs: (print(len(pairs)), score(self, pairs))[1]
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    typed = ("--pairs", long_file, "--device", "cpu", "--precision", "fp32", "--quiet", "--output")
+    command = [sys.executable, "-c", TWO_RANKS, "score", tiny_bi_encoder, *map(str, typed), "two.jsonl"]
+    group = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    ranks = [
+        subprocess.Popen(command, env=group | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    n_scored = [process.communicate(timeout=120)[0].split() for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0]
+    assert n_scored == [["2", "2"], ["3", "3"]], "shards of 2, 3, 2 and 3 rows"
+    done("score", tiny_bi_encoder, *typed, "one.jsonl")
+    np.testing.assert_allclose(jsonl_scores(tmp_path / "two.jsonl"), jsonl_scores(tmp_path / "one.jsonl"), atol=1e-6)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import transencoder
 from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_pairs
@@ -17,8 +19,11 @@ from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
+from transencoder.shards import Parts, read_shard
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from transencoder import labels
 
 
@@ -55,6 +60,21 @@ class Models(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sharding(Config):
+    """Whether a part of the work is done here, such as by a job of an array."""
+
+    shard: str | None = option(None, metavar="I/N", one_of="shards")
+    """compute the I-th of N parts of the rows alone, into OUTPUT.parts: a job of an array on several machines"""
+    merge: bool = option(False, one_of="shards")
+    """compute nothing: join the parts that --shard made"""
+
+    def contradictions(self) -> Contradictions:
+        if self.shard is not None:
+            read_shard(self.shard)
+        yield from ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Score:
     """Score pairs: sentence1, sentence2, score."""
 
@@ -63,15 +83,16 @@ class Score:
     """TSV, CSV, JSONL or Parquet file, - for stdin, hub id (id:config@revision)"""
     output: str = option(STDOUT, metavar="FILE")
     """.tsv, .csv, .jsonl or .parquet"""
+    sharding: Sharding
     rows: PairRows
 
     def __call__(self) -> None:
         check_output(self.output, source=self.pairs)
         pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
         check_texts(pairs, self.output)
-        with loaded(self.scoring, self.rows) as teachers:
-            scores = transencoder.MeanScorer([teacher.scorer for teacher in teachers]).score(pairs)
-        write_pairs(pairs, self.output, scores)
+        with scored(self, pairs) as scores:
+            if scores is not None:
+                write_pairs(pairs, self.output, scores.mean(1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,23 +108,85 @@ class Label:
     """share of each model in the labels (default: equal)"""
     output: str = option(metavar="FILE.parquet")
     """sentence1, sentence2 and label, as trainers take them; each model's raw scores go to FILE.raw.parquet"""
+    sharding: Sharding
     rows: PairRows
 
     def __call__(self) -> None:
         check_output(self.output, formats=(".parquet",), source=self.pairs)
         models = self.scoring.models
-        weights = checked_weights(self.weights, len(models))
+        weights = dict(zip(models, checked_weights(self.weights, len(models)), strict=True))
         from transencoder import labels
 
         pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
-        with loaded(self.scoring, self.rows) as teachers:
-            weighted = [replace(teacher, weight=weight) for teacher, weight in zip(teachers, weights, strict=True)]
-            labelled = labels.label(weighted, pairs, self.policy)
-        raw_file = str(Path(self.output).with_suffix(".raw.parquet"))
-        with whole_file(self.output) as temporary, whole_file(raw_file) as raw:
-            labelled.write(temporary, pairs)
-            labelled.write_raw(raw)
+        with scored(self, pairs) as scores:
+            if scores is None:
+                return
+            raw = dict(zip(models, np.ascontiguousarray(scores.T), strict=True))
+            fingerprints = dict(zip(models, fingerprints_of(self.scoring, self.rows), strict=True))
+            labelled = labels.combine(raw, dict.fromkeys(models, self.policy), weights, fingerprints)
+            raw_file = str(Path(self.output).with_suffix(".raw.parquet"))
+            with whole_file(self.output) as temporary, whole_file(raw_file) as raw_scores:
+                labelled.write(temporary, pairs)
+                labelled.write_raw(raw_scores)
         show(f"{self.output}: {len(pairs)} pairs labelled by {', '.join(models)}, policy {self.policy}")
+
+
+@contextmanager
+def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None]:
+    """Score pairs shard by shard, going on with the parts that are there, and remove these at the end.
+
+    Yields:
+        Each model's scores, float32 (n, models); None where they are not to be written here: of one shard, and on all
+        ranks but the first.
+    """
+    from transencoder import distributed
+    from transencoder.pairs import fingerprint
+
+    scoring, where, sharding = options.scoring, options.rows, options.sharding
+    distributed.start()
+    if options.output == STDOUT and (sharding.shard or sharding.merge or distributed.world_size() > 1):
+        raise InputError("parts lie beside the output, and that is stdout; give --output FILE")
+    with ExitStack() as stack:
+        folder = Path(f"{options.output}.parts")
+        if options.output == STDOUT:
+            folder = stack.enter_context(scratch_folder()) / folder
+        parts = Parts(
+            folder=folder,
+            n_rows=len(pairs),
+            rows=lambda rows: fingerprint(pairs.select(range(rows.start, rows.stop))),
+            maker=_maker(scoring, where),
+            again="run the same command with --shard {shard}",
+        )
+        if not sharding.merge:
+            teachers = stack.enter_context(loaded(scoring, where))
+
+            def compute(rows: slice) -> np.ndarray:
+                some = pairs.select(range(rows.start, rows.stop))
+                return np.stack([teacher.scorer.score(some) for teacher in teachers], axis=1)
+
+            if sharding.shard is not None:
+                shard = read_shard(sharding.shard)
+                parts.make(shard, compute)
+                show(f"{folder}: shard {shard}")
+                yield None
+                return
+            parts.make_all(compute)
+        yield parts.join() if distributed.rank() == 0 else None
+        parts.remove()
+
+
+def _maker(scoring: Models, where: Where) -> dict[str, Any]:
+    """Return what decides scores: the models by their content, and the settings that are not of a machine."""
+    settings = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision", "device")}
+    return {"models": fingerprints_of(scoring, where), **settings}
+
+
+def fingerprints_of(scoring: Models, where: Where) -> list[str]:
+    """Return the fingerprint of each model's files."""
+    from transencoder import encoders
+
+    folders = (encoders.fetch(name, revision=scoring.revision, **where.hub) for name in scoring.models)
+    return [encoders.weights_fingerprint(folder) for folder in folders]
 
 
 def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
@@ -129,4 +212,4 @@ def _load_teacher(name: str, scoring: Models, where: Where, token_folder: Path) 
     folder = encoders.fetch(name, revision=scoring.revision, **where.hub)
     options = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision")}
     scorer = inference.load_scorer(folder, **options, cache=tokens.TokenCache(token_folder), shown_as=name)
-    return labels.Teacher(name=name, scorer=scorer, fingerprint=encoders.weights_fingerprint(folder))
+    return labels.Teacher(name=name, scorer=scorer)
