@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from transencoder import shards
 from transencoder.errors import InputError
 from transencoder.shards import Parts, Shard, read_shard
 
@@ -31,9 +30,14 @@ def doubled(seen=None):
     def compute(rows):
         if seen is not None:
             seen.append((rows.start, rows.stop))
-        return 2 * ROWS[rows]
+        return {"values": 2 * ROWS[rows], "row": np.arange(10, dtype=np.int32)[rows]}
 
     return compute
+
+
+def assert_joined(arrays):
+    np.testing.assert_array_equal(arrays["values"], 2 * ROWS)
+    np.testing.assert_array_equal(arrays["row"], range(10))
 
 
 @pytest.mark.parametrize(("n_rows", "n"), [(10, 1), (10, 3), (10, 10), (1000, 7)])
@@ -57,9 +61,10 @@ def test_parts_are_joined_whoever_made_them_and_made_once(parts):
     seen = []
     parts().make_all(doubled(seen))
     assert seen == [(3, 6)], "the folder says how many shards there are"
-    np.testing.assert_array_equal(parts().join(), 2 * ROWS)
+    assert_joined(parts().join())
     alone = parts(folder=parts().folder.parent / "alone")
-    alone.make_all(doubled(), 3)
+    alone.make(Shard(1, 3), doubled())
+    alone.make_all(doubled())
     assert [path.read_bytes() for path in sorted(alone.folder.iterdir())] == [
         path.read_bytes() for path in sorted(parts().folder.iterdir())
     ]
@@ -67,8 +72,7 @@ def test_parts_are_joined_whoever_made_them_and_made_once(parts):
     assert not parts().folder.exists()
 
 
-def test_an_interruption_loses_one_part(parts, monkeypatch):
-    monkeypatch.setattr(shards, "ROWS", 4)
+def test_an_interruption_loses_one_part(parts):
     seen = []
 
     def stopped(rows):
@@ -77,7 +81,7 @@ def test_an_interruption_loses_one_part(parts, monkeypatch):
         return doubled(seen)(rows)
 
     with pytest.raises(KeyboardInterrupt):
-        parts().make_all(stopped)
+        parts(shard_rows=4).make_all(stopped)
     parts().make_all(doubled(seen))
     assert seen == [(0, 3), (3, 6), (6, 10)]
 
@@ -98,11 +102,12 @@ def test_what_is_missing_foreign_or_damaged_is_named(parts, caplog):
     assert "5-of-5.safetensors cannot be read (" in fifth
     parts().make_all(doubled())
     assert "2-of-5.safetensors is of other max_length and models; it is made anew" in caplog.text
-    np.testing.assert_array_equal(parts().join(), 2 * ROWS)
+    assert_joined(parts().join(parts().folder))
 
 
 def test_other_rows_make_another_part(parts):
-    parts().make_all(doubled(), 2)
+    parts().make(Shard(1, 2), doubled())
+    parts().make_all(doubled())
     with pytest.raises(InputError, match=r"2-of-2.safetensors is of other rows: type 2/2$"):
         parts(rows=lambda rows: (ROWS + (ROWS > 18))[rows].tobytes().hex()).join()
 

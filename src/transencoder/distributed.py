@@ -2,12 +2,17 @@
 
 import atexit
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
+
+from transencoder.errors import RunError
+from transencoder.files import scratch_folder
 
 T = TypeVar("T")
 
@@ -57,6 +62,22 @@ def gather(value: T) -> list[T]:
     if dist.is_initialized():
         dist.all_gather_object(values, value)
     return values
+
+
+@contextmanager
+def shared_folder() -> Iterator[Path]:
+    """Give a scratch folder of the first rank to all of them.
+
+    Raises:
+        RunError: Another rank does not see it.
+    """
+    with scratch_folder() if rank() == 0 else nullcontext() as own:
+        folder = broadcast(own)
+        assert folder is not None, "the first rank has made it"
+        if not all(gather(folder.is_dir())):
+            raise RunError(f"{folder}, a temporary folder, is not seen by all processes; set TMPDIR to a shared folder")
+        yield folder
+        barrier()
 
 
 def concatenate(part: np.ndarray) -> np.ndarray:

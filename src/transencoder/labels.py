@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 from datasets import Dataset
 from scipy.stats import rankdata
 
-from transencoder import distributed
 from transencoder.configs import LabelPolicy
-from transencoder.devices import give_back_freed_memory
 from transencoder.errors import InputError
-from transencoder.scorers import Scorer
+from transencoder.scorers import Scorer, score_on_ranks
 
 logger = logging.getLogger(__name__)
 
@@ -157,17 +155,6 @@ def _check(weights: Mapping[str, float], n_pairs: int) -> None:
         raise InputError(f"weights of the teachers are {dict(weights)}; give each a finite number above 0")
     if not n_pairs:
         raise InputError("there are no pairs to label; give at least one")
-
-
-def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
-    """Score pairs, each rank its share; float32 (n,) on every rank."""
-    try:
-        if distributed.world_size() == 1:
-            return scorer.score(pairs)
-        share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
-        return distributed.concatenate(scorer.score(share))
-    finally:
-        give_back_freed_memory()
 
 
 def clip(scores: np.ndarray) -> np.ndarray:

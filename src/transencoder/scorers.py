@@ -15,7 +15,7 @@ from sentence_transformers.util import batch_to_device
 
 from transencoder import distributed, progress
 from transencoder.configs import Precision
-from transencoder.devices import autocast
+from transencoder.devices import autocast, give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
 from transencoder.models import Prompts, default_prompt
@@ -319,8 +319,19 @@ class MeanScorer:
         return mean
 
 
+def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
+    """Score pairs, each rank its share; float32 (n,) on every rank."""
+    try:
+        if distributed.world_size() == 1:
+            return scorer.score(pairs)
+        share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
+        return distributed.concatenate(scorer.score(share))
+    finally:
+        give_back_freed_memory()
+
+
 class KeptScores:
-    """A scorer that keeps what it gives.
+    """A scorer that keeps what it gives; of a model, each rank scores its share.
 
     Args:
         scorer: The scorer.
@@ -333,7 +344,8 @@ class KeptScores:
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs as the scorer itself."""
-        self.scores.append(self.scorer.score(pairs))
+        is_model = isinstance(self.scorer, _Computed)
+        self.scores.append(score_on_ranks(self.scorer, pairs) if is_model else self.scorer.score(pairs))
         return self.scores[-1]
 
 

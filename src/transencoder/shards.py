@@ -1,4 +1,4 @@
-"""Numbers of rows, computed shard by shard: each shard's are a part, a file that any process may make.
+"""Arrays of rows, computed shard by shard: each shard's are a part, a file that any process may make.
 
 A shard is a fixed slice of the rows, so that its part has the same bytes whoever makes it. A part says what it is of:
 rows, by their content, and what computed them. Work that was interrupted goes on with the parts that are there;
@@ -25,15 +25,17 @@ from transencoder import distributed, progress
 from transencoder.errors import InputError, reason_of
 from transencoder.files import make_folder, remove_folder, whole_file
 from transencoder.runs.files import Json, canonical_json, disk_full_explained
+from transencoder.tokens import allocate
 
 logger = logging.getLogger(__name__)
+
+Arrays = dict[str, np.ndarray]
+"""What is computed of n rows, by name: (n, ...) each, of any type of number."""
 
 ROWS = 1 << 16
 """Of a shard, where nobody says how many shards there are."""
 
 _NAME = re.compile(r"(\d+)-of-(\d+)\.safetensors")
-_ROWS = "rows"
-_VALUES = "values"
 
 
 @dataclass(frozen=True)
@@ -72,41 +74,43 @@ def read_shard(text: str) -> Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Numbers of n rows, as parts in a folder.
+    """What is computed of n rows, as parts in a folder.
 
     Args:
         folder: Holds them; made where it is not there.
         n_rows: How many rows there are, at least 1.
-        rows: Returns a hash of the content of a slice of them.
-        maker: What computes the numbers: models by their content, settings.
+        maker: What computes: models by their content, settings.
+        rows: Returns a hash of the content of a slice of them; None: the maker tells them.
         again: How an error names the command that makes a shard's part; `{shard}` stands for the shard.
+        shard_rows: Rows of a shard, where nobody says how many shards there are.
     """
 
     folder: Path
     n_rows: int
-    rows: Callable[[slice], str]
     maker: Mapping[str, Json]
+    rows: Callable[[slice], str] | None = None
     again: str = "make it again"
+    shard_rows: int = ROWS
 
-    def shards(self, n: int | None = None) -> list[Shard]:
-        """Return all shards: so many, else as many as parts in the folder are of, else one for every 65,536 rows.
+    def shards(self) -> list[Shard]:
+        """Return all shards: as many as parts in the folder are of, else one for every `shard_rows`.
 
         Raises:
             InputError: The folder has parts of two numbers of shards.
         """
         found = sorted({int(name[2]) for path in self.folder.glob("*") if (name := _NAME.fullmatch(path.name))})
-        if n is None and len(found) > 1:
+        if len(found) > 1:
             numbers = " and of ".join(map(str, found))
             raise InputError(f"{self.folder} has parts of {numbers} shards; remove those that are not wanted")
-        n = n or next(iter(found), max(1, -(-self.n_rows // ROWS)))
+        n = next(iter(found), max(1, -(-self.n_rows // self.shard_rows)))
         return [Shard(number, n) for number in range(1, n + 1)]
 
-    def make(self, shard: Shard, compute: Callable[[slice], np.ndarray]) -> None:
+    def make(self, shard: Shard, compute: Callable[[slice], Arrays]) -> None:
         """Make a shard's part, unless it is there and whole.
 
         Args:
             shard: Which.
-            compute: Returns the numbers of a slice of rows, (rows, ...), any type.
+            compute: Returns what is computed of a slice of rows.
         """
         if shard.n > self.n_rows:
             raise InputError(f"{shard.n} shards of {self.n_rows} rows would be empty; give at most as many as rows")
@@ -117,14 +121,14 @@ class Parts:
             if self._path(shard).exists():
                 logger.warning("%s; it is made anew", str(error).partition(": ")[0])
             make_folder(self.folder)
-            values = np.ascontiguousarray(compute(shard.rows(self.n_rows)))
-            about = with_rows | {"sha256": _hash_of(values)}
+            arrays = {name: np.ascontiguousarray(each) for name, each in compute(shard.rows(self.n_rows)).items()}
+            about = with_rows | {"sha256": _hash_of(arrays)}
             with disk_full_explained(self.folder), whole_file(self._path(shard)) as draft:
-                save_file({_VALUES: values}, draft, {"part": canonical_json(about)})
+                save_file(arrays, draft, {"part": canonical_json(about)})
 
-    def make_all(self, compute: Callable[[slice], np.ndarray], n: int | None = None) -> None:
+    def make_all(self, compute: Callable[[slice], Arrays]) -> None:
         """Make the parts that are not there, one after the other; under torchrun each rank every so many-th."""
-        shards = distributed.broadcast(self.shards(n))
+        shards = distributed.broadcast(self.shards())
         own = shards[distributed.rank() :: distributed.world_size()]
         run = progress.Run(dict.fromkeys(map(str, own), 1.0))
         for shard in own:
@@ -132,28 +136,38 @@ class Parts:
                 self.make(shard, compute)
         distributed.barrier()
 
-    def join(self, n: int | None = None) -> np.ndarray:
-        """Return the numbers of all rows, (n_rows, ...).
+    def join(self, folder: Path | None = None) -> Arrays:
+        """Return what was computed of all rows.
+
+        Args:
+            folder: Where the arrays are put, `NAME.npy`, memory-mapped; None: they are in memory.
 
         Raises:
             InputError: A part is missing, damaged, or of other rows or another maker; all of them are named.
         """
-        joined, faults = None, []
-        for shard in self.shards(n):
+        joined: Arrays = {}
+        faults = []
+        for shard in self.shards():
             try:
-                values = self._check(shard, self._content(shard))
+                arrays = self._check(shard, self._content(shard))
             except InputError as error:
                 faults.append(str(error))
                 continue
-            if joined is None:
-                joined = np.empty((self.n_rows, *values.shape[1:]), values.dtype)
-            joined[shard.rows(self.n_rows)] = values
-        if faults or joined is None:
+            for name, each in arrays.items():
+                if name not in joined:
+                    shape = (self.n_rows, *each.shape[1:])
+                    joined[name] = (
+                        np.empty(shape, each.dtype)
+                        if folder is None
+                        else allocate(folder / f"{name}.npy", each.dtype, shape)
+                    )
+                joined[name][shard.rows(self.n_rows)] = each
+        if faults:
             raise InputError("; ".join(faults))
         return joined
 
     def remove(self) -> None:
-        """Remove the folder, once its numbers are elsewhere."""
+        """Remove the folder, once what it holds is elsewhere."""
         if distributed.rank() == 0:
             remove_folder(self.folder)
 
@@ -161,10 +175,11 @@ class Parts:
         return self.folder / f"{shard.number:0{len(str(shard.n))}}-of-{shard.n}.safetensors"
 
     def _content(self, shard: Shard) -> dict[str, Json]:
-        return {_ROWS: self.rows(shard.rows(self.n_rows)), **self.maker}
+        rows = shard.rows(self.n_rows)
+        return {"rows": self.rows(rows) if self.rows else f"{rows.start} to {rows.stop}", **self.maker}
 
-    def _check(self, shard: Shard, wanted: Mapping[str, Json]) -> np.ndarray:
-        """Return a part's numbers, after checking what it is of.
+    def _check(self, shard: Shard, wanted: Mapping[str, Json]) -> Arrays:
+        """Return a part's arrays, after checking what it is of.
 
         Raises:
             InputError: It is missing, damaged or of something else.
@@ -173,7 +188,7 @@ class Parts:
         try:
             with safe_open(path, "numpy") as file:
                 about: dict[str, Any] = json.loads(file.metadata()["part"])
-                values: np.ndarray = file.get_tensor(_VALUES)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}
         except FileNotFoundError:
             raise InputError(f"{path} is missing: {again}") from None
         except (OSError, SafetensorError, TypeError, KeyError, ValueError) as error:
@@ -182,11 +197,14 @@ class Parts:
         others = sorted(name for name in {*about, *wanted} if about.get(name) != wanted.get(name))
         if others:
             raise InputError(f"{path} is of other {' and '.join(others)}: {again}")
-        rows = shard.rows(self.n_rows)
-        if digest != _hash_of(values) or len(values) != rows.stop - rows.start:
+        if digest != _hash_of(arrays):
             raise InputError(f"{path} has changed, its sha256 is not the recorded one: {again}")
-        return values
+        return arrays
 
 
-def _hash_of(values: np.ndarray) -> str:
-    return hashlib.sha256(f"{values.dtype.str} {values.shape}".encode() + values.tobytes()).hexdigest()
+def _hash_of(arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for name, each in sorted(arrays.items()):
+        digest.update(f"{name} {each.dtype.str} {each.shape}".encode())
+        digest.update(each.data)
+    return digest.hexdigest()

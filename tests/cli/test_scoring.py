@@ -222,28 +222,57 @@ def test_shards_that_cannot_be_are_refused(typed, message, refused, loaded, pair
 
 
 TWO_RANKS = """
-import sys
+import json, sys
 from transencoder import cli, scorers, shards
-shards.ROWS = 3
-score = scorers.BiScorer.score
-scorers.BiScorer.score = lambda self, pairs: (print(len(pairs)), score(self, pairs))[1]
-sys.exit(cli.main(sys.argv[1:]))
+from transencoder.search import build, duplicates, vectors
+shards.Parts.__init__.__kwdefaults__["shard_rows"] = build._SHARD_ROWS = duplicates._SHARD_ROWS = 3
+seen = []
+for owner, name in ((scorers.BiScorer, "score"), (vectors.Embedder, "documents"), (vectors.Vectors, "search")):
+    def counted(self, rows, *others, own=getattr(owner, name)):
+        seen.append(len(rows))
+        return own(self, rows, *others)
+    setattr(owner, name, counted)
+for command in json.loads(sys.argv[1]):
+    seen.append(command[0])
+    assert cli.main(command) == 0
+print(json.dumps(seen), file=sys.stderr)
 """
 
 
 def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
+    """Was: each of them did all of it, and both wrote the output."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    typed = ("--pairs", long_file, "--device", "cpu", "--precision", "fp32", "--quiet", "--output")
-    command = [sys.executable, "-c", TWO_RANKS, "score", tiny_bi_encoder, *map(str, typed), "two.jsonl"]
+    gold = [f"{line}\t{i % 4}" for i, line in enumerate(long_file.read_text().splitlines()[1:])]
+    (tmp_path / "gold.tsv").write_text("\n".join(["sentence1\tsentence2\tscore", *gold]) + "\n")
+    (tmp_path / "texts.txt").write_text("\n".join(line.split("\t")[0] for line in gold) + "\n")
+    of_pairs = ["--device", "cpu", "--precision", "fp32", "--quiet", "--pairs"]
+    of_texts = ["--model", tiny_bi_encoder, "--device", "cpu", "--quiet"]
+
+    def commands(name):
+        yield ["score", tiny_bi_encoder, *of_pairs, "ten.tsv", "--output", f"{name}.jsonl"]
+        yield ["label", tiny_bi_encoder, *of_pairs, "ten.tsv", "--output", f"{name}.parquet"]
+        yield ["evaluate", tiny_bi_encoder, *of_pairs, "gold.tsv", "--csv"]
+        yield ["duplicates", "texts.txt", *of_texts, "--threshold", "0.5", "--output", f"{name}.tsv"]
+        yield ["search", "build", "texts.txt", *of_texts, "--output", f"{name}-index"]
+
+    command = [sys.executable, "-c", TWO_RANKS, json.dumps(list(commands("two")))]
     group = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
-    ranks = [
-        subprocess.Popen(command, env=group | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    n_scored = [process.communicate(timeout=120)[0].split() for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0]
-    assert n_scored == [["2", "2"], ["3", "3"]], "shards of 2, 3, 2 and 3 rows"
-    done("score", tiny_bi_encoder, *typed, "one.jsonl")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [subprocess.Popen(command, env=group | {"RANK": str(rank)}, **pipes) for rank in range(2)]
+    said = [process.communicate(timeout=120) for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], said
+    first, second = (json.loads(err.splitlines()[-1]) for _, err in said)
+    assert first == ["score", 2, 2, "label", 2, 2, "evaluate", 5, "duplicates", 2, 2, 2, 2, "search", 2, 2]
+    assert second == ["score", 3, 3, "label", 3, 3, "evaluate", 5, "duplicates", 3, 3, 3, 3, "search", 3, 3]
+    assert said[1][0] == ""
+    alone = [done(*typed) for typed in commands("one")]
+    assert alone[2] in said[0][0]
     np.testing.assert_allclose(jsonl_scores(tmp_path / "two.jsonl"), jsonl_scores(tmp_path / "one.jsonl"), atol=1e-6)
+    labels = (pq.read_table(tmp_path / f"{name}.parquet")["label"] for name in ("one", "two"))
+    np.testing.assert_allclose(*labels, atol=1e-6)
+    members = ((tmp_path / f"{name}.tsv").read_text().splitlines()[1:] for name in ("one", "two"))
+    one, two = (sorted((line.split("\t")[0], *line.split("\t")[2:]) for line in lines) for lines in members)
+    assert one == two
+    assert (tmp_path / "two-index" / "index.json").exists() and not (tmp_path / "two-index" / ".building").exists()

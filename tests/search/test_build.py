@@ -11,9 +11,10 @@ from datasets import Dataset
 from transencoder.errors import InputError, RunError
 from transencoder.runs.files import read_checked_json, sync_files, write_checked_json
 from transencoder.runs.folder import take_lock
-from transencoder.search import build, build_index, load_embedder, open_index
+from transencoder.search import build, build_index, embed_shard, load_embedder, open_index
 from transencoder.search.build import _write_documents
 from transencoder.search.vectors import Embedder, make_vectors
+from transencoder.shards import Shard
 
 
 def names(folder):
@@ -26,8 +27,8 @@ def content(folder):
 
 @pytest.fixture
 def interrupted(corpus, embedder, tmp_path, monkeypatch):
-    """A folder whose build was stopped after the second of its six chunks."""
-    monkeypatch.setattr(build, "_CHUNK", 16)
+    """A folder whose build was stopped after the second of its six shards."""
+    monkeypatch.setattr(build, "_SHARD_ROWS", 16)
     own, n_calls = Embedder.documents, []
 
     def documents(self, texts):
@@ -49,7 +50,7 @@ def test_an_interrupted_build_goes_on_and_ends_with_the_same_bytes(interrupted, 
     with pytest.raises(InputError, match=r"has no index.json. It was begun and not finished: run its `search build`"):
         open_index(path)
     build_index(corpus, embedder, path)
-    assert calls[3:] == [16] * 4, "two of six chunks were done"
+    assert calls[3:] == [16] * 4, "two of six shards were done"
     build_index(corpus, embedder, tmp_path / "at-once")
     assert content(path) == content(tmp_path / "at-once")
     assert names(path) == ["documents.arrow", "index.json", "vectors.faiss"]
@@ -74,18 +75,40 @@ def test_an_index_keeps_its_pooling(corpus, tiny_bi_encoder, tmp_path):
     assert open_index(tmp_path / "index").embedder.model[1].pooling_mode == "cls"
 
 
-def test_a_damaged_draft_is_begun_again(interrupted, corpus, embedder):
+def test_a_damaged_part_is_made_again(interrupted, corpus, embedder, tmp_path, caplog):
     path, calls = interrupted
-    (path / ".building" / "embeddings.npy").unlink()
+    (part,) = path.glob(".building/*/2-of-6.safetensors")
+    part.write_bytes(part.read_bytes()[:-1])
     build_index(corpus, embedder, path)
-    assert calls[3:] == [16] * 6
+    assert calls[3:] == [16] * 5
+    assert "2-of-6.safetensors cannot be read" in caplog.text
+    build_index(corpus, embedder, tmp_path / "at-once")
+    assert content(path) == content(tmp_path / "at-once")
+
+
+def test_shards_may_be_embedded_anywhere(corpus, embedder, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "_SHARD_ROWS", 32)
+    index = tmp_path / "index"
+    for number in (3, 1):
+        embed_shard(corpus, embedder, index, Shard(number, 3))
+    with pytest.raises(InputError, match=r"2-of-3.safetensors is missing: run the same command with --shard 2/3$"):
+        build_index(corpus, embedder, index, merge=True)
+    embed_shard(corpus, embedder, index, Shard(2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "documents", None)
+        build_index(corpus, embedder, index, merge=True)
+        embed_shard(corpus, embedder, index, Shard(2, 3))
+    build_index(corpus, embedder, tmp_path / "at-once")
+    assert content(index) == content(tmp_path / "at-once")
+    with pytest.raises(InputError, match="is an index with another corpus"):
+        embed_shard(corpus.select(range(50)), embedder, index, Shard(2, 3))
 
 
 def test_what_another_corpus_left_is_not_used(interrupted, corpus, embedder):
     path, calls = interrupted
     other = corpus.select(range(95))
     build_index(other, embedder, path)
-    assert calls[3:] == [16] * 5 + [15]
+    assert sorted(calls[3:]) == [15] + [16] * 5
     assert open_index(path).record.n_documents == 95
 
 

@@ -75,6 +75,9 @@ class Evaluate(Config):
         return self.ensemble or bool(self.weights)
 
     def __call__(self) -> None:
+        from transencoder import distributed
+
+        distributed.start()
         models = tuple(each for name in self.scoring.models for each in _of_run(name))
         if self.has_ensemble and len(models) < 2:
             raise InputError(f"an ensemble (--ensemble, --weights) is of several models; {models[0]} is one")

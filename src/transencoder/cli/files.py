@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import transencoder
 from transencoder import files
 from transencoder.cli.flags import option
-from transencoder.cli.terminal import stdout
+from transencoder.cli.terminal import is_first_rank, stdout
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -128,8 +128,10 @@ def nine_digits(score: float) -> float:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_json: bool = False) -> None:
-    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines."""
+    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines; the first rank alone."""
     check_output(output)
+    if not is_first_rank():
+        return
     if output == STDOUT:
         if isinstance(sys.stdout, TextIOWrapper):  # rows are what a file would hold, whatever the terminal shows
             sys.stdout.reconfigure(encoding="utf-8", errors="strict")

@@ -19,12 +19,13 @@ from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
-from transencoder.shards import Parts, read_shard
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder import labels
+    from transencoder import labels, shards
+
+_SCORES = "scores"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +69,12 @@ class Sharding(Config):
     merge: bool = option(False, one_of="shards")
     """compute nothing: join the parts that --shard made"""
 
-    def contradictions(self) -> Contradictions:
-        if self.shard is not None:
-            read_shard(self.shard)
-        yield from ()
+    @property
+    def own(self) -> shards.Shard | None:
+        """The one that is computed here; None: all of them."""
+        from transencoder.shards import read_shard
+
+        return None if self.shard is None else read_shard(self.shard)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,7 @@ class Score:
 
     def __call__(self) -> None:
         check_output(self.output, source=self.pairs)
+        _ = self.sharding.own  # refused before the pairs are read
         pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
         check_texts(pairs, self.output)
         with scored(self, pairs) as scores:
@@ -141,10 +145,11 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
     """
     from transencoder import distributed
     from transencoder.pairs import fingerprint
+    from transencoder.shards import Arrays, Parts
 
-    scoring, where, sharding = options.scoring, options.rows, options.sharding
+    scoring, where, merge, shard = options.scoring, options.rows, options.sharding.merge, options.sharding.own
     distributed.start()
-    if options.output == STDOUT and (sharding.shard or sharding.merge or distributed.world_size() > 1):
+    if options.output == STDOUT and (shard or merge or distributed.world_size() > 1):
         raise InputError("parts lie beside the output, and that is stdout; give --output FILE")
     with ExitStack() as stack:
         folder = Path(f"{options.output}.parts")
@@ -157,21 +162,20 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
             maker=_maker(scoring, where),
             again="run the same command with --shard {shard}",
         )
-        if not sharding.merge:
+        if not merge:
             teachers = stack.enter_context(loaded(scoring, where))
 
-            def compute(rows: slice) -> np.ndarray:
+            def compute(rows: slice) -> Arrays:
                 some = pairs.select(range(rows.start, rows.stop))
-                return np.stack([teacher.scorer.score(some) for teacher in teachers], axis=1)
+                return {_SCORES: np.stack([teacher.scorer.score(some) for teacher in teachers], axis=1)}
 
-            if sharding.shard is not None:
-                shard = read_shard(sharding.shard)
+            if shard is not None:
                 parts.make(shard, compute)
                 show(f"{folder}: shard {shard}")
                 yield None
                 return
             parts.make_all(compute)
-        yield parts.join() if distributed.rank() == 0 else None
+        yield parts.join()[_SCORES] if distributed.rank() == 0 else None
         parts.remove()
 
 

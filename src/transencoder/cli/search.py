@@ -15,6 +15,7 @@ from rich.table import Table
 import transencoder
 from transencoder.cli import files
 from transencoder.cli.flags import argument, option
+from transencoder.cli.scoring import Sharding
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import Config, Contradictions, Pooling
 from transencoder.errors import InputError
@@ -71,14 +72,17 @@ class Build:
     """put before every query (default: the model's own for queries, if any)"""
     query_prompt_name: str | None = option(None, metavar="NAME", one_of="query prompt")
     """the same, by its name among the model's prompts"""
+    sharding: Sharding
     rows: files.Rows
 
     def __call__(self) -> None:
         output = Path(self.output)
         if not output.absolute().parent.is_dir():
             raise InputError(f"--output is {self.output!r}, but there is no folder {output.parent}. Make it first.")
-        from transencoder import search
+        shard, merge = self.sharding.own, self.sharding.merge
+        from transencoder import distributed, search
 
+        distributed.start()
         with goes_on_from(self.output):
             corpus = self._corpus()
             embedder = search.load_embedder(
@@ -87,7 +91,11 @@ class Build:
                 query_prompt_name=self.query_prompt_name,
                 **self.rows.hub,
             )
-            record = search.build_index(corpus, embedder, output, precision=self.precision)
+            if shard is not None:
+                search.embed_shard(corpus, embedder, output, shard, precision=self.precision)
+                show(f"{output}: shard {shard} is embedded")
+                return
+            record = search.build_index(corpus, embedder, output, precision=self.precision, merge=merge)
         show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {self.precision}")
         if record.approximation:
             found = f"{100 * record.approximation.recall_at_10:.1f} % of the ten nearest are found"
@@ -283,8 +291,9 @@ class FindDuplicates(Config):
         return [self.output, *filter(None, (self.kept,))]
 
     def __call__(self) -> None:
-        from transencoder import search
+        from transencoder import distributed, search
 
+        distributed.start()
         sentences = files.read_texts(self.sentences, self.column, self.rows)
         for output in self._outputs:
             files.check_texts(sentences, output)

@@ -38,10 +38,10 @@ from transencoder.encoders import (
     weighted,
 )
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
-from transencoder.labels import combine, score_on_ranks
+from transencoder.labels import combine
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
-from transencoder.scorers import Scorer
+from transencoder.scorers import Scorer, score_on_ranks
 from transencoder.selection import HeldOut
 from transencoder.tokens import Encoder
 

@@ -1,6 +1,6 @@
 """Search: a corpus embedded into an index on disk, documents found and re-ranked, near-duplicates in clusters."""
 
-from transencoder.search.build import Record, build_index
+from transencoder.search.build import Record, build_index, embed_shard
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
 from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
 from transencoder.search.vectors import Embedder, VectorPrecision, load_embedder
@@ -15,6 +15,7 @@ __all__ = [
     "Threshold",
     "VectorPrecision",
     "build_index",
+    "embed_shard",
     "find_duplicates",
     "load_embedder",
     "measure",

@@ -7,9 +7,9 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
-from hashlib import sha256
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.configs import Pooling
-from transencoder.errors import InputError, reason_of, shorten
-from transencoder.files import TEMPORARY, make_folder, remove_temporary, sync
+from transencoder.errors import InputError, shorten
+from transencoder.files import TEMPORARY, make_folder, remove_temporary
 from transencoder.pairs import fingerprint
 from transencoder.runs import stage_key
 from transencoder.runs.files import (
@@ -34,7 +34,7 @@ from transencoder.runs.files import (
 )
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.vectors import Approximation, Embedder, VectorPrecision, make_vectors
-from transencoder.tokens import allocate
+from transencoder.shards import Arrays, Parts, Shard
 
 logger = logging.getLogger(__name__)
 
@@ -43,14 +43,16 @@ DOCUMENTS_NAME = "documents.arrow"
 
 _RECORD_NAME = "index.json"
 _DRAFT_NAME = ".building"
-"""Folder for what an interrupted build leaves to the next."""
-_EMBEDDINGS_NAME, _STATE_NAME = "embeddings.npy", "state.json"
+"""Folder for what an interrupted build leaves to the next: by the index's key, parts of its embeddings."""
+_EMBEDDINGS = "embeddings"
 _KIND = "transencoder search index"
 _FORMATS = (1, 2)
 """Of index.json, the newest last; since the second it has a hash of itself."""
 _AGAIN = "Build it again: remove the folder and run `transencoder search build`"
 _CHUNK = 1 << 13
-"""Documents between two states that an interrupted build goes on from."""
+"""Documents at a time."""
+_SHARD_ROWS = 1 << 14
+"""Documents of a shard: as many are embedded again after an interruption at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,83 +101,122 @@ class Record:
 
 @progress.shown()
 def build_index(
-    corpus: Dataset, embedder: Embedder, folder: str | os.PathLike[str], *, precision: VectorPrecision = "float32"
+    corpus: Dataset,
+    embedder: Embedder,
+    folder: str | os.PathLike[str],
+    *,
+    precision: VectorPrecision = "float32",
+    merge: bool = False,
 ) -> Record:
     """Embed a corpus and write an index of it; where that very index is there already, nothing is done.
 
-    Memory holds the index, 4 bytes a number (`int8`: 1, `binary`: 1/8), and a chunk of documents; the disk, until it is
-    done, 4 bytes a number more.
+    Memory holds the index, 4 bytes a number (`int8`: 1, `binary`: 1/8), and a shard of documents; the disk, until it is
+    done, 8 bytes a number more. Under torchrun each rank embeds some shards, and the first makes the index.
 
     Args:
         corpus: n documents in `text`, with `id` where they have ids, each its own.
         embedder: The bi-encoder.
         folder: Where the index goes: new, empty, or begun before.
         precision: How embeddings are kept; see `transencoder.search.vectors`.
+        merge: Embed nothing; all shards were embedded by `embed_shard`.
 
     Raises:
-        InputError: The folder holds something else, no document is given, or two have one id.
+        InputError: The folder holds something else, no document is given, two have one id, or a shard is missing.
         RunError: Another process builds in the folder, or the disk is full.
     """
     folder = Path(folder)
-    columns = [name for name in ("id", "text") if name in corpus.column_names]
-    corpus = corpus.select_columns(columns)
-    recipe = _recipe(corpus, embedder, precision)
+    corpus, recipe = _given(corpus, embedder, precision)
     if (folder / _RECORD_NAME).exists():
         return _same_index(folder, recipe)
     _check_folder(folder)
     _check_ids(corpus)
     _warn_of_cut_documents(corpus, embedder)
-    with disk_full_explained(folder), _locked(folder):
-        embeddings = embed_documents(corpus, embedder, folder / _DRAFT_NAME, recipe.key)
-        vectors = make_vectors(embeddings, precision)
-        vectors.save(folder / VECTORS_NAME)
-        record = Record(
-            recipe=recipe,
-            model=embedder.name,
-            n_documents=len(corpus),
-            has_ids="id" in columns,
-            is_one_line=_write_documents(corpus, folder / DOCUMENTS_NAME),
-            approximation=vectors.approximation,
-        )
-        write_record(folder, record)
-        shutil.rmtree(folder / _DRAFT_NAME)
+    distributed.barrier()  # before one of them begins
+    is_first, record = distributed.rank() == 0, None
+    with disk_full_explained(folder), _locked(folder) if is_first else nullcontext():
+        parts = _parts(corpus, folder, recipe)
+        if not merge:
+            parts.make_all(partial(_embedded, corpus, embedder))
+        if is_first:
+            embeddings = parts.join(parts.folder)[_EMBEDDINGS]
+            vectors = make_vectors(embeddings, precision)
+            vectors.save(folder / VECTORS_NAME)
+            record = Record(
+                recipe=recipe,
+                model=embedder.name,
+                n_documents=len(corpus),
+                has_ids="id" in corpus.column_names,
+                is_one_line=_write_documents(corpus, folder / DOCUMENTS_NAME),
+                approximation=vectors.approximation,
+            )
+            write_record(folder, record)
+            shutil.rmtree(folder / _DRAFT_NAME)
+    record = distributed.broadcast(record)
+    assert record is not None, "the first has made it"
     return record
 
 
-def embed_documents(corpus: Dataset, embedder: Embedder, draft: Path, key: str) -> np.ndarray:
-    """Embed documents chunk by chunk into a file, going on after the last chunk of an attempt with the same key.
+@progress.shown()
+def embed_shard(
+    corpus: Dataset,
+    embedder: Embedder,
+    folder: str | os.PathLike[str],
+    shard: Shard,
+    *,
+    precision: VectorPrecision = "float32",
+) -> None:
+    """Embed one shard of a corpus for the index that `build_index` will make of all of them, with `merge`.
+
+    Raises:
+        InputError: As of `build_index`.
+    """
+    folder = Path(folder)
+    corpus, recipe = _given(corpus, embedder, precision)
+    if (folder / _RECORD_NAME).exists():
+        _same_index(folder, recipe)
+        return
+    _check_folder(folder)
+    with disk_full_explained(folder):
+        _parts(corpus, folder, recipe).make(shard, partial(_embedded, corpus, embedder))
+
+
+def embed_documents(corpus: Dataset, embedder: Embedder, folder: Path) -> np.ndarray:
+    """Embed documents shard by shard.
 
     Args:
         corpus: n documents in `text`.
         embedder: The bi-encoder.
-        draft: Folder for the file; made, or emptied where it is of another key.
-        key: What decides the embeddings.
+        folder: Where parts and embeddings are kept; under torchrun all ranks see it.
 
     Returns:
         Unit embeddings, float32 (n, dimensions), memory-mapped.
     """
-    path = draft / _EMBEDDINGS_NAME
-    n_done, digest = _n_done(draft, key)
-    if n_done:
-        logger.info("%d of %d documents were embedded before; it goes on from there", n_done, len(corpus))
-        embeddings = np.lib.format.open_memmap(path, "r+")
-    else:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        embeddings = allocate(path, np.float32, (len(corpus), embedder.dimensions))
-        sync(path)
-    with progress.task("embed documents", len(corpus)) as advance:
-        advance(n_done)
-        for start in range(n_done, len(corpus), _CHUNK):
-            texts = corpus[start : start + _CHUNK]["text"]
-            with progress.hidden():
-                embeddings[start : start + len(texts)] = embedder.documents(texts)
-            embeddings.flush()
-            digest = _chained(digest, embeddings[start : start + len(texts)])
-            state = {"format": 2, "key": key, "n_done": start + len(texts), "sha256_of_done": digest}
-            write_checked_json(draft / _STATE_NAME, state)
-            advance(len(texts))
-    return embeddings
+    parts = _parts_in(folder, corpus, "")
+    parts.make_all(partial(_embedded, corpus, embedder))
+    return parts.join(folder)[_EMBEDDINGS]
+
+
+def _given(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> tuple[Dataset, Recipe]:
+    corpus = corpus.select_columns([name for name in ("id", "text") if name in corpus.column_names])
+    return corpus, _recipe(corpus, embedder, precision)
+
+
+def _parts(corpus: Dataset, folder: Path, recipe: Recipe) -> Parts:
+    return _parts_in(folder / _DRAFT_NAME / recipe.key[:16], corpus, recipe.key)
+
+
+def _parts_in(folder: Path, corpus: Dataset, key: str) -> Parts:
+    return Parts(
+        folder=folder,
+        n_rows=len(corpus),
+        maker={"key": key},
+        again="run the same command with --shard {shard}",
+        shard_rows=_SHARD_ROWS,
+    )
+
+
+def _embedded(corpus: Dataset, embedder: Embedder, rows: slice) -> Arrays:
+    return {_EMBEDDINGS: embedder.documents(corpus[rows]["text"])}
 
 
 def write_record(folder: Path, record: Record) -> None:
@@ -255,32 +296,6 @@ def _content(folder: Path) -> dict[str, Any]:
             f"{max(_FORMATS)}. {_AGAIN}"
         )
     return content
-
-
-def _n_done(draft: Path, key: str) -> tuple[int, str]:
-    """Return how many documents an attempt with the same key has embedded, and the hash of their embeddings."""
-    try:
-        state = read_checked_json(draft / _STATE_NAME)
-        if state["key"] != key:
-            return 0, ""
-        embeddings = np.load(draft / _EMBEDDINGS_NAME, mmap_mode="r")
-        digest = ""
-        for start in range(0, state["n_done"], _CHUNK):
-            digest = _chained(digest, embeddings[start : min(start + _CHUNK, state["n_done"])])
-    except FileNotFoundError:
-        return 0, ""
-    except (OSError, ValueError, KeyError, DamagedError) as error:
-        logger.warning("what an interrupted build left cannot be used, all is embedded again: %s", reason_of(error))
-        return 0, ""
-    if digest != state["sha256_of_done"]:
-        logger.warning("%s has changed, all documents are embedded again", draft / _EMBEDDINGS_NAME)
-        return 0, ""
-    return state["n_done"], digest
-
-
-def _chained(digest: str, embeddings: np.ndarray) -> str:
-    """Return the hash (hex) of the hash of what came before and of a chunk of embeddings."""
-    return sha256(digest.encode() + embeddings.tobytes()).hexdigest()
 
 
 def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> Recipe:

@@ -1,8 +1,8 @@
 """Near-duplicate sentences: clusters of those that score at least a threshold with one of them.
 
 Cost: every sentence's 50 nearest are looked up once, exactly up to 100,000 sentences (n x n products: some minutes of
-two cores at that size), in an inverted file beyond. Memory holds the embeddings; neighbours stay on disk, 400 bytes a
-sentence.
+two cores at that size), in an inverted file beyond; under torchrun each rank embeds and looks up its share. Memory
+holds the embeddings; neighbours stay on disk, 800 bytes a sentence.
 
 The clusters are those of sentence-transformers' `community_detection`, which compares all with all and keeps every
 community in memory: most neighbours first, a sentence takes all free neighbours at or above the threshold. Each member
@@ -19,18 +19,19 @@ from datasets import Dataset
 from scipy.ndimage import uniform_filter1d
 from scipy.signal import find_peaks
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.errors import InputError
-from transencoder.files import scratch_folder
 from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
 from transencoder.search.vectors import Embedder, make_vectors
-from transencoder.tokens import allocate
+from transencoder.shards import Arrays, Parts
 
 N_NEIGHBOURS = 50
 """A cluster has at most one more; beside them any number of sentences of the same text."""
 
 _BLOCK = 1 << 10
+_SHARD_ROWS = 1 << 14
+"""Sentences whose neighbours a rank looks up at a time."""
 _SURE_PEAK = 0.9
 """Copies score near 1. An upper peak below this is of another kind of text, not of copies: it says nothing of them."""
 _BINS = 256
@@ -80,8 +81,8 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
     if threshold is not None and not 0.0 < threshold <= 1.0:
         raise InputError(f"threshold is {threshold}; give a number above 0 and at most 1")
     firsts, copies = _equal_texts(sentences)
-    with scratch_folder() as folder:
-        embeddings = embed_documents(sentences.select(firsts), embedder, folder / "draft", "")
+    with distributed.shared_folder() as folder:
+        embeddings = embed_documents(sentences.select(firsts), embedder, folder)
         scores, rows = _neighbours(embeddings, folder)
         nearest = np.array(scores[:, 0]) if scores.shape[1] else np.zeros(len(firsts), np.float32)
         chosen = find_threshold(nearest) if threshold is None else Threshold(threshold, is_given=True)
@@ -130,15 +131,22 @@ def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.nd
     """Find scores and rows of each embedding's nearest but itself, on disk: (n, up to 50), falling; row -1 for none."""
     vectors = make_vectors(embeddings)
     n, k = len(embeddings), min(N_NEIGHBOURS, len(embeddings) - 1)
-    scores = allocate(folder / "scores.npy", np.float32, (n, k))
-    rows = allocate(folder / "rows.npy", np.int32, (n, k))
-    for block in progress.blocks("compare sentences", n, _BLOCK):
-        found_scores, found = vectors.search(embeddings[block], k + 1)
-        own = np.arange(block.start, block.stop)[:, None]
-        others = np.argsort(found == own, axis=1, kind="stable")[:, :k]
-        scores[block] = np.take_along_axis(found_scores, others, 1)
-        rows[block] = np.take_along_axis(found, others, 1)
-    return scores, rows
+
+    def nearest(some: slice) -> Arrays:
+        size = some.stop - some.start
+        found: Arrays = {"scores": np.empty((size, k), np.float32), "rows": np.empty((size, k), np.int32)}
+        for block in progress.blocks("compare sentences", size, _BLOCK):
+            own = np.arange(some.start + block.start, some.start + block.stop)
+            scores, rows = vectors.search(embeddings[own], k + 1)
+            others = np.argsort(rows == own[:, None], axis=1, kind="stable")[:, :k]
+            found["scores"][block] = np.take_along_axis(scores, others, 1)
+            found["rows"][block] = np.take_along_axis(rows, others, 1)
+        return found
+
+    parts = Parts(folder=folder / "neighbours", n_rows=n, maker={}, shard_rows=_SHARD_ROWS)
+    parts.make_all(nearest)
+    joined = parts.join(parts.folder)
+    return joined["scores"], joined["rows"]
 
 
 def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[tuple[int, float]]]:
