@@ -159,14 +159,9 @@ class BiScorer(_Computed):
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs: cosine similarities, float32 (n,), in [-1, 1]."""
-        scores = np.empty(len(pairs), np.float32)
         with scratch_folder() as folder:
             sides = self._embed_sides(pairs, folder)
-            for i in range(0, len(pairs), _COSINES_AT_ONCE):
-                first, second = (embeddings[index[i : i + _COSINES_AT_ONCE]] for embeddings, index in sides)
-                norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-                cosines = np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12)
-                scores[i : i + len(first)] = np.clip(cosines, -1.0, 1.0)
+            scores = cosines_of(sides, slice(0, len(pairs)))
             del sides
         return finite(scores, pairs)
 
@@ -193,26 +188,6 @@ class BiScorer(_Computed):
     def embed_into(self, embeddings: np.ndarray, tokens: Tokens) -> None:
         """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""
         self.compute("encode sentences", tokens, lambda each: self.model(each)["sentence_embedding"], embeddings)
-
-    def embed_shared(self, tokens: Tokens, file: Path) -> np.ndarray:
-        """Write embeddings of tokenised sentences into a file that all ranks see; each rank encodes its share.
-
-        Args:
-            tokens: n sentences.
-            file: A new `.npy` file.
-
-        Returns:
-            float32 (n, dim), memory-mapped and whole on every rank.
-        """
-        if distributed.rank() == 0:
-            allocate(file, np.float32, (len(tokens), self.model.get_embedding_dimension() or 0))
-        distributed.barrier()
-        embeddings: np.ndarray = np.load(file, mmap_mode="r+")
-        rows, own = tokens.share(distributed.rank(), distributed.world_size())
-        self.embed_into(embeddings[rows], own)
-        embeddings.flush()  # type: ignore[attr-defined]
-        distributed.barrier()
-        return embeddings
 
 
 class CrossScorer(_Computed):
@@ -317,6 +292,18 @@ class MeanScorer:
         for weight, scorer in zip(self.weights, self.scorers, strict=True):
             mean += np.float32(weight) * scorer.score(pairs)
         return mean
+
+
+def cosines_of(sides: Sequence[tuple[np.ndarray, np.ndarray]], rows: slice) -> np.ndarray:
+    """Return the cosines of some rows, whose sides are embeddings and which of them each row has."""
+    cosines = np.empty(rows.stop - rows.start, np.float32)
+    for start in range(rows.start, rows.stop, _COSINES_AT_ONCE):
+        some = slice(start, min(start + _COSINES_AT_ONCE, rows.stop))
+        first, second = (embeddings[index[some]] for embeddings, index in sides)
+        norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        found = np.einsum("ij,ij->i", first, second) / np.maximum(norms, 1e-12)
+        cosines[start - rows.start : some.stop - rows.start] = np.clip(found, -1.0, 1.0)
+    return cosines
 
 
 def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:

@@ -130,10 +130,11 @@ class Parts:
         """Make the parts that are not there, one after the other; under torchrun each rank every so many-th."""
         shards = distributed.broadcast(self.shards())
         own = shards[distributed.rank() :: distributed.world_size()]
-        run = progress.Run(dict.fromkeys(map(str, own), 1.0))
-        for shard in own:
-            with run.stage(str(shard), f"shard {shard}") if len(shards) > 1 else nullcontext():
+        shown = progress.task("shards", len(own)) if len(shards) > 1 else nullcontext(lambda _: None)
+        with shown as advance:
+            for shard in own:
                 self.make(shard, compute)
+                advance(1)
         distributed.barrier()
 
     def join(self, folder: Path | None = None) -> Arrays:

@@ -79,10 +79,9 @@ class Tokens:
         """Return the tokens of each of some rows, int64."""
         return np.diff(self.offsets[rows.start : rows.stop + 1])
 
-    def share(self, rank: int, n_ranks: int) -> tuple[slice, "Tokens"]:
-        """Return which rows are one rank's, one after the other and about n / n_ranks of them, and their tokens."""
-        rows = slice(rank * len(self) // n_ranks, (rank + 1) * len(self) // n_ranks)
-        return rows, replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
+    def some(self, rows: slice) -> "Tokens":
+        """Return those of some rows."""
+        return replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
 
     def width(self, rows: np.ndarray) -> int:
         """Return the tokens of the longest of some rows."""

@@ -41,8 +41,9 @@ from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, 
 from transencoder.labels import combine
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
-from transencoder.scorers import Scorer, score_on_ranks
+from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
+from transencoder.shared import score_shared
 from transencoder.tokens import Encoder
 
 _CROSS_LOSSES: dict[CrossLoss, type[losses.LogitLoss]] = {
@@ -129,11 +130,11 @@ class TeacherScores(Stage[Work]):
     """What a bi-encoder compares the texts by."""
 
     def compute(self, work: Work) -> np.ndarray:
-        """Score the pairs, each rank its share."""
+        """Score the pairs, by shards that an interrupted stage goes on with."""
         if self.bi_labels == "tokens":
             return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
-        return score_on_ranks(scorer, self.pairs.data)
+        return score_shared(scorer, self.pairs.data, work.folder / "parts")
 
     def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
         """Write `scores.npy`, float32 (n,)."""

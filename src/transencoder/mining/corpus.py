@@ -13,6 +13,7 @@ from transencoder.errors import InputError
 from transencoder.pairs import text_hashes
 from transencoder.scorers import BiScorer
 from transencoder.scripts import HAN_AND_KANA, HANGUL, SOUTH_EAST_ASIAN
+from transencoder.shared import embed_shared
 
 _BLOCK_ROWS = 4096
 _PAIRWISE = HAN_AND_KANA + HANGUL
@@ -115,7 +116,7 @@ def _embedded(texts: Dataset, scorer: BiScorer, prompt: str | None, file: Path) 
     found = distinct(texts)
     sides = found.texts.select_columns("text").rename_column("text", "sentence1")
     tokens = scorer.cache.sentences(scorer.model, sides, prompt).tokens
-    return Corpus(**vars(found), embeddings=scorer.embed_shared(tokens, file))
+    return Corpus(**vars(found), embeddings=embed_shared(scorer, tokens, file))
 
 
 def _make_unit(corpus: Corpus) -> None:

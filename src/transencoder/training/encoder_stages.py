@@ -24,6 +24,7 @@ from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.selection import uniformity
+from transencoder.shared import embed_shared
 from transencoder.training.label_teachers import targets_of
 from transencoder.training.parts import make_loss, projected
 from transencoder.views import PairMaker
@@ -102,7 +103,7 @@ class TeacherEmbeddings(Stage[Work]):
         scorer = work.scorer_of(self.teacher, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "teachers are bi-encoders"
         tokens = work.cache.sentences(scorer.model, self.pairs.data, scorer.prompt).tokens
-        scorer.embed_shared(tokens, work.folder / _EMBEDDINGS)
+        embed_shared(scorer, tokens, work.folder / _EMBEDDINGS)
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Return nothing: the embeddings are written."""
