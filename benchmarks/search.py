@@ -84,13 +84,13 @@ def kinds(index: SearchIndex, queries: np.ndarray, folder: Path) -> dict[str, di
         ("bytes", "int8", len(embeddings)),
         ("bits", "binary", len(embeddings)),
     ):
-        made, seconds = _made(embeddings, precision, up_to)
+        made, seconds = _made(embeddings, precision, up_to, folder / f"{name}.lists")
         made.save(folder / name)
         times = [_timed(lambda query=query, made=made: made.search(query[None], TOP_K)) for query in queries]
         _, rows = made.search(queries, TOP_K)
         found[name] = {
             "seconds": seconds,
-            "bytes": (folder / name).stat().st_size,
+            "bytes": sum(path.stat().st_size for path in (folder / name, made.lists) if path is not None),
             "search_ms": 1000 * statistics.median(times),
             "found_of_exact": float(np.mean([len({*a} & {*b}) / TOP_K for a, b in zip(rows, exact, strict=True)])),
             "approximation": asdict(made.approximation) if made.approximation else None,
@@ -98,11 +98,11 @@ def kinds(index: SearchIndex, queries: np.ndarray, folder: Path) -> dict[str, di
     return found
 
 
-def _made(embeddings: np.ndarray, precision: VectorPrecision, exact_up_to: int) -> tuple[Vectors, float]:
+def _made(embeddings: np.ndarray, precision: VectorPrecision, exact_up_to: int, lists: Path) -> tuple[Vectors, float]:
     own, vectors.EXACT_UP_TO = vectors.EXACT_UP_TO, exact_up_to
     try:
         started = time.perf_counter()
-        return make_vectors(embeddings, precision), time.perf_counter() - started
+        return make_vectors(embeddings, precision, lists=lists), time.perf_counter() - started
     finally:
         vectors.EXACT_UP_TO = own
 

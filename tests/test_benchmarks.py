@@ -214,7 +214,10 @@ def test_a_cell_of_domains_that_has_its_line_is_not_trained_again(load, tmp_path
     assert trained == ["qqp", "snli"]
 
 
-def test_released_models_stand_beside_what_their_authors_report_or_why_they_cannot_be_had(load, tmp_path, monkeypatch):
+def test_released_models_stand_beside_what_their_authors_report_or_why_they_cannot_be_had(
+    load, tmp_path, monkeypatch, data_folder
+):
+    monkeypatch.setenv("TRANSENCODER_DATA", str(data_folder))
     released = load("released")
     models = tomllib.loads((released.RESULTS / "released.toml").read_text())["model"]
     assert len(models) == 16 and all(70 < each["expected"] < 85 for each in models)

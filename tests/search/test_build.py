@@ -13,7 +13,8 @@ from transencoder.runs.files import read_checked_json, sync_files, write_checked
 from transencoder.runs.folder import take_lock
 from transencoder.search import build, build_index, embed_shard, load_embedder, open_index
 from transencoder.search.build import _write_documents
-from transencoder.search.vectors import Embedder, make_vectors
+from transencoder.search.embedder import Embedder
+from transencoder.search.vectors import make_vectors
 from transencoder.shards import Shard
 
 
@@ -68,6 +69,31 @@ def test_a_build_that_was_stopped_at_its_very_end_embeds_nothing_again(corpus, e
         patch.setattr(Embedder, "documents", None)
         build_index(corpus, embedder, tmp_path / "index")
     assert content(tmp_path / "index") == content(folder)
+
+
+def test_a_large_index_stays_on_disk_and_is_not_read_through_at_opening(corpus, embedder, tmp_path, monkeypatch):
+    """Was: opening took as long, and as much memory, as the index is large."""
+    monkeypatch.setattr("transencoder.search.vectors.EXACT_UP_TO", 50)
+    monkeypatch.setattr("transencoder.search.vectors._SAMPLED_QUERIES", 50)
+    path = tmp_path / "index"
+    build_index(corpus, embedder, path)
+    assert names(path) == ["documents.arrow", "index.json", "vectors.faiss", "vectors.lists"]
+    build_index(corpus, embedder, tmp_path / "again")
+    assert content(path) == content(tmp_path / "again")
+    shutil.move(path, tmp_path / "moved")
+    (hits,) = open_index(tmp_path / "moved").search([corpus["text"][7]], 3)
+    assert hits[0].row == 7
+    lists = tmp_path / "moved" / "vectors.lists"
+    lists.write_bytes(bytes([lists.read_bytes()[0] ^ 1]) + lists.read_bytes()[1:])
+    with pytest.raises(InputError, match=r"vectors.lists has changed.* Build it again"):
+        open_index(tmp_path / "moved")
+    monkeypatch.setattr("transencoder.search.build.QUICK_BYTES", 0)
+    open_index(tmp_path / "moved")
+    with pytest.raises(InputError, match="vectors.lists has changed"):
+        build_index(corpus, embedder, tmp_path / "moved")
+    changed(tmp_path / "again", format=2)
+    with pytest.raises(InputError, match=r"is of format 2, .* reads 3. Build it again"):
+        open_index(tmp_path / "again")
 
 
 def test_an_index_keeps_its_pooling(corpus, tiny_bi_encoder, tmp_path):
@@ -178,7 +204,7 @@ def damage(path):
         (lambda path: (path / "index.json").write_text("[]"), r"index.json is \[\], and should be dict"),
         (lambda path: damage(path / "index.json"), r"index.json (has changed|cannot be read)"),
         (lambda path: changed(path, kind="other"), r"index.json is not of an index that transencoder made"),
-        (lambda path: changed(path, format=3), r"is of format 3, and this version of transencoder reads 2"),
+        (lambda path: changed(path, format=4), r"is of format 4, and this version of transencoder reads 3"),
         (lambda path: changed(path, files={}), r"index.json is damaged \(KeyError\('vectors.faiss'\)\)"),
         (
             lambda path: rewritten(path, corpus={"id": ["a"], "text": ["b"]}),

@@ -82,8 +82,9 @@ def test_what_is_written_is_what_is_read(precision, embeddings, queries, tmp_pat
 def test_many_are_searched_approximately_and_nearly_all_is_found(precision, embeddings, queries, monkeypatch, tmp_path):
     all_scores, all_rows = make_vectors(embeddings, precision).search(queries, N)
     monkeypatch.setattr(vectors, "EXACT_UP_TO", 500)
+    monkeypatch.setattr(vectors, "_BLOCK", 128)
     exact = faiss.knn(queries, embeddings, 10, metric=faiss.METRIC_INNER_PRODUCT)[1]
-    found = make_vectors(embeddings, precision)
+    found = make_vectors(embeddings, precision, lists=tmp_path / "v.lists")
     about = found.approximation
     assert about.n_lists == 97 and 6 <= about.n_probe <= 97 and 0.99 <= about.recall_at_10 <= 1
     scores, rows = found.search(queries, 10)
@@ -91,26 +92,65 @@ def test_many_are_searched_approximately_and_nearly_all_is_found(precision, embe
     np.testing.assert_allclose(scores, np.take_along_axis(all_scores, places, 1), rtol=0, atol=rounding(WIDTH))
     assert np.mean([len({*a} & {*b}) / 10 for a, b in zip(rows, exact, strict=True)]) > 0.9
     found.save(tmp_path / "v.faiss")
-    read = load_vectors(tmp_path / "v.faiss", precision, about, n=N, dimensions=WIDTH)
+    np.testing.assert_array_equal(found.search(queries, 10)[1], rows)
+    (tmp_path / "moved").mkdir()
+    for name in ("v.faiss", "v.lists"):
+        (tmp_path / name).rename(tmp_path / "moved" / name)
+    read = load(tmp_path / "moved", precision, about)
     assert read.index.nprobe == about.n_probe
     np.testing.assert_array_equal(read.search(queries, 10)[1], rows)
+    bytes_of_all = N * (WIDTH * (4 if precision == "float32" else 1) + 8)
+    assert (tmp_path / "moved" / "v.lists").stat().st_size == bytes_of_all + 8 * about.n_lists
+    assert (tmp_path / "moved" / "v.faiss").stat().st_size < 4 * WIDTH * (about.n_lists + 2) + 8 * about.n_lists + 500
+
+
+def load(folder, precision, about):
+    return load_vectors(folder / "v.faiss", precision, about, n=N, dimensions=WIDTH, lists=folder / "v.lists")
+
+
+def test_lists_are_those_that_faiss_makes(embeddings, queries, monkeypatch, tmp_path):
+    monkeypatch.setattr(vectors, "EXACT_UP_TO", 500)
+    monkeypatch.setattr(vectors, "_BLOCK", 100)
+    found = make_vectors(embeddings, lists=tmp_path / "v.lists")
+    found.save(tmp_path / "v.faiss")
+    own = faiss.read_index(str(tmp_path / "v.faiss"))
+    assert own.ntotal == 0
+    own.add(embeddings)
+    for first, second in zip(own.search(queries, 20), found.index.search(queries, 20), strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_clusters_of_another_index_are_refused(precision, embeddings, monkeypatch, tmp_path):
+def test_clusters_of_another_index_are_refused(precision, embeddings, queries, monkeypatch, tmp_path):
     monkeypatch.setattr(vectors, "EXACT_UP_TO", 500)
-    found = make_vectors(embeddings, precision)
+    found = make_vectors(embeddings, precision, lists=tmp_path / "v.lists")
     found.save(tmp_path / "v.faiss")
-    content = (tmp_path / "v.faiss").read_bytes()
-    (tmp_path / "v.faiss").write_bytes(content[:-8] + (N + 7).to_bytes(8, "little"))  # a row that is not there
     for about, message in (
-        (found.approximation, "has each row once False instead of True"),
         (replace(found.approximation, n_probe=98), "has probed clusters"),
         (replace(found.approximation, n_lists=98), "has clusters|does not hold"),
         (None, "does not hold"),
     ):
         with pytest.raises(DamagedError, match=message):
-            load_vectors(tmp_path / "v.faiss", precision, about, n=N, dimensions=WIDTH)
+            load(tmp_path, precision, about)
+    content = np.fromfile(tmp_path / "v.lists", np.uint8)
+    sizes = content[-8 * found.approximation.n_lists :].view("<i8")
+    for place, change, message in ((0, 1, f"has lists of {N + 1}"), (1, -sizes[1] - 1, "has lists of")):
+        damaged = content.copy()
+        damaged[-8 * len(sizes) :].view("<i8")[place] += change
+        damaged.tofile(tmp_path / "v.lists")
+        with pytest.raises(DamagedError, match=message):
+            load(tmp_path, precision, found.approximation)
+    content[:-1].tofile(tmp_path / "v.lists")
+    with pytest.raises(DamagedError, match=f"has {len(content) - 1} bytes instead of {len(content)}"):
+        load(tmp_path, precision, found.approximation)
+    content.tofile(tmp_path / "v.lists")
+    read = load(tmp_path, precision, found.approximation)
+    ends = np.cumsum(sizes * (read.index.code_size + 8))
+    for end in ends:
+        content[end - 8 : end] = np.array([N + 7], "<i8").view(np.uint8)  # a row that is not there
+    content.tofile(tmp_path / "v.lists")
+    with pytest.raises(DamagedError, match=f"v.lists has row {N + 7}, and there are {N}"):
+        load(tmp_path, precision, found.approximation).search(queries, N)
 
 
 def test_more_than_there_are_and_constant_numbers(queries):

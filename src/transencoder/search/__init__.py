@@ -2,8 +2,9 @@
 
 from transencoder.search.build import Record, build_index, embed_shard
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
+from transencoder.search.embedder import Embedder, load_embedder
 from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
-from transencoder.search.vectors import Embedder, VectorPrecision, load_embedder
+from transencoder.search.vectors import VectorPrecision
 
 __all__ = [
     "Duplicates",

@@ -33,12 +33,14 @@ from transencoder.runs.files import (
     write_checked_json,
 )
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
-from transencoder.search.vectors import Approximation, Embedder, VectorPrecision, make_vectors
+from transencoder.search.embedder import Embedder
+from transencoder.search.vectors import Approximation, VectorPrecision, make_vectors
 from transencoder.shards import Arrays, Parts, Shard
 
 logger = logging.getLogger(__name__)
 
 VECTORS_NAME = "vectors.faiss"
+LISTS_NAME = "vectors.lists"
 DOCUMENTS_NAME = "documents.arrow"
 
 _RECORD_NAME = "index.json"
@@ -46,8 +48,9 @@ _DRAFT_NAME = ".building"
 """Folder for what an interrupted build leaves to the next: by the index's key, parts of its embeddings."""
 _EMBEDDINGS = "embeddings"
 _KIND = "transencoder search index"
-_FORMATS = (1, 2)
-"""Of index.json, the newest last; since the second it has a hash of itself."""
+_FORMATS = (1, 2, 3)
+"""Of index.json, the newest last; since the second it has a hash of itself, since the third lists are on disk."""
+QUICK_BYTES = 1 << 26
 _AGAIN = "Build it again: remove the folder and run `transencoder search build`"
 _CHUNK = 1 << 13
 """Documents at a time."""
@@ -110,8 +113,9 @@ def build_index(
 ) -> Record:
     """Embed a corpus and write an index of it; where that very index is there already, nothing is done.
 
-    Memory holds the index, 4 bytes a number (`int8`: 1, `binary`: 1/8), and a shard of documents; the disk, until it is
-    done, 8 bytes a number more. Under torchrun each rank embeds some shards, and the first makes the index.
+    Up to 100,000 documents memory holds the index, 4 bytes a number (`int8`: 1), beyond that a sample to find clusters
+    with; of `binary` it always holds the index, 1/8 byte a number. The disk holds 8 bytes a number more until it is
+    done. Under torchrun each rank embeds some shards, and the first makes the index.
 
     Args:
         corpus: n documents in `text`, with `id` where they have ids, each its own.
@@ -139,7 +143,7 @@ def build_index(
             parts.make_all(partial(_embedded, corpus, embedder))
         if is_first:
             embeddings = parts.join(parts.folder)[_EMBEDDINGS]
-            vectors = make_vectors(embeddings, precision)
+            vectors = make_vectors(embeddings, precision, lists=folder / LISTS_NAME)
             vectors.save(folder / VECTORS_NAME)
             record = Record(
                 recipe=recipe,
@@ -221,23 +225,28 @@ def _embedded(corpus: Dataset, embedder: Embedder, rows: slice) -> Arrays:
 
 def write_record(folder: Path, record: Record) -> None:
     """Bring the index's files to the disk, then say in `index.json`, last and atomically, that it is whole."""
-    files = sync_files(folder, (VECTORS_NAME, DOCUMENTS_NAME))
+    files = sync_files(folder, _files_of(record.approximation is not None))
     write_checked_json(
         folder / _RECORD_NAME, {"kind": _KIND, "format": max(_FORMATS), **asdict(record), "files": files}
     )
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path, *, is_quick: bool = False) -> Record:
     """Read an index's record after checking every file.
+
+    Args:
+        folder: Of the index.
+        is_quick: Check of files over 64 MB the size alone: reading 10 GB takes a minute, searching in them none.
 
     Raises:
         InputError: There is no index, or it is not what it was.
     """
     content = _content(folder)
     try:
-        with explained():
-            check_files(folder, {name: content["files"][name] for name in (VECTORS_NAME, DOCUMENTS_NAME)})
         approximation = content["approximation"]
+        files = {name: content["files"][name] for name in _files_of(approximation is not None)}
+        with explained():
+            check_files(folder, files, up_to_bytes=QUICK_BYTES if is_quick else None)
         record = Record(
             recipe=Recipe(**content["recipe"]),
             model=content["model"],
@@ -250,6 +259,10 @@ def read_record(folder: Path) -> Record:
         return record
     except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
         raise InputError(f"{folder / _RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
+
+
+def _files_of(has_lists: bool) -> tuple[str, ...]:
+    return (VECTORS_NAME, DOCUMENTS_NAME, *([LISTS_NAME] if has_lists else []))
 
 
 @contextmanager
@@ -290,7 +303,10 @@ def _content(folder: Path) -> dict[str, Any]:
         ) from error
     if content.get("kind") != _KIND:
         raise InputError(f"{path} is not of an index that transencoder made; give the folder of one")
-    if content.get("format") not in _FORMATS or content["recipe"]["precision"] not in get_args(VectorPrecision):
+    is_read = (
+        content.get("format") in _FORMATS[-1:] if content.get("approximation") else content.get("format") in _FORMATS
+    )
+    if not is_read or content["recipe"]["precision"] not in get_args(VectorPrecision):
         raise InputError(
             f"{path} is of format {content.get('format')!r}, and this version of transencoder reads "
             f"{max(_FORMATS)}. {_AGAIN}"
@@ -331,7 +347,7 @@ def _same_index(folder: Path, recipe: Recipe) -> Record:
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and an index is a folder. Choose another name.")
-    ours = {_DRAFT_NAME, LOCK_NAME, VECTORS_NAME, DOCUMENTS_NAME}
+    ours = {_DRAFT_NAME, LOCK_NAME, *_files_of(True)}
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     others = [name for name in names if name not in ours and not name.startswith(TEMPORARY)]
     if others:

@@ -23,7 +23,8 @@ from transencoder import distributed, progress
 from transencoder.errors import InputError
 from transencoder.pairs import find_duplicates as find_equal
 from transencoder.search.build import embed_documents
-from transencoder.search.vectors import Embedder, make_vectors
+from transencoder.search.embedder import Embedder
+from transencoder.search.vectors import make_vectors
 from transencoder.shards import Arrays, Parts
 
 N_NEIGHBOURS = 50
@@ -129,7 +130,7 @@ def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
 
 def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Find scores and rows of each embedding's nearest but itself, on disk: (n, up to 50), falling; row -1 for none."""
-    vectors = make_vectors(embeddings)
+    vectors = make_vectors(embeddings, lists=folder / f"lists-{distributed.rank()}")
     n, k = len(embeddings), min(N_NEIGHBOURS, len(embeddings) - 1)
 
     def nearest(some: slice) -> Arrays:

@@ -21,8 +21,17 @@ from transencoder.configs import Precision
 from transencoder.errors import InputError, reason_of, shorten
 from transencoder.runs.files import DamagedError
 from transencoder.scorers import Scorer
-from transencoder.search.build import DOCUMENTS_NAME, VECTORS_NAME, Record, explained, read_record
-from transencoder.search.vectors import Embedder, Vectors, load_embedder, load_vectors
+from transencoder.search.build import (
+    DOCUMENTS_NAME,
+    LISTS_NAME,
+    QUICK_BYTES,
+    VECTORS_NAME,
+    Record,
+    explained,
+    read_record,
+)
+from transencoder.search.embedder import Embedder, load_embedder
+from transencoder.search.vectors import Vectors, load_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +151,7 @@ def open_index(
         InputError: There is no index, it is damaged, or the model is not there or another one.
     """
     folder = Path(folder)
-    record = read_record(folder)
+    record = read_record(folder, is_quick=True)
     recipe = record.recipe
     try:
         embedder = load_embedder(
@@ -171,7 +180,8 @@ def open_index(
     with explained():
         n = record.n_documents
         path, about = folder / VECTORS_NAME, record.approximation
-        vectors = load_vectors(path, recipe.precision, about, n=n, dimensions=recipe.dimensions)
+        lists = folder / LISTS_NAME
+        vectors = load_vectors(path, recipe.precision, about, n=n, dimensions=recipe.dimensions, lists=lists)
         documents = _load_documents(folder / DOCUMENTS_NAME, n, ["id"] * record.has_ids + ["text"])
     return SearchIndex(record, vectors, documents, embedder)
 
@@ -179,7 +189,7 @@ def open_index(
 def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
     try:
         documents = Dataset.from_file(str(path))
-        documents.data.validate(full=True)
+        documents.data.validate(full=path.stat().st_size <= QUICK_BYTES)
     except (OSError, ValueError) as error:  # Arrow's are both
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
     has = {name: feature.dtype for name, feature in documents.features.items()}

@@ -1,32 +1,27 @@
-"""A bi-encoder's unit embeddings in a faiss index: as they are, in one byte a number, or in one bit.
+"""Unit embeddings in a faiss index: as they are, in one byte a number, or in one bit.
 
 Scores are cosines. Up to 100,000 embeddings are compared with each query, beyond that those of the clusters nearest to
-it (an inverted file), as many clusters as it takes to find 99 % of the true neighbours of a sample. Bits are few enough
-to be compared always; they rank by Hamming distance, and ten times as many as asked for are then ranked by the cosine
-of the query's numbers and the document's signs (rescoring).
+it (an inverted file, whose lists stay on disk), as many clusters as it takes to find 99 % of the true neighbours of a
+sample. Bits are few enough to be compared always; they rank by Hamming distance, and ten times as many as asked for are
+then ranked by the cosine of the query's numbers and the document's signs (rescoring).
 """
 
+import itertools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import faiss
 import numpy as np
-from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import quantize_embeddings, truncate_embeddings
+from sentence_transformers.util import quantize_embeddings
 
 from transencoder import progress
-from transencoder.configs import Pooling, Precision
-from transencoder.devices import autocast, checked_device
-from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
-from transencoder.errors import InputError, reason_of
-from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.errors import reason_of
 from transencoder.runs.files import DamagedError
-from transencoder.scorers import BiScorer
+from transencoder.search.lists import attach_lists, detach_lists, write_lists
 
 logger = logging.getLogger(__name__)
 
@@ -57,128 +52,6 @@ _RESCORED = 10
 """Times as many candidates as are asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Embedder:
-    """A bi-encoder and how it reads queries and documents."""
-
-    name: str
-    """What `load_embedder` finds it by: a hub id, minilm, or a folder's whole path."""
-    fingerprint: str
-    """Of its weights, configs and tokenizer."""
-    model: SentenceTransformer
-    query_prompt: str
-    """Text put before every query."""
-    document_prompt: str
-    """Text put before every document."""
-    dimensions: int
-    """The first so many numbers of an embedding are kept."""
-    pooling: Pooling | None = None
-    """None: the model's own."""
-    precision: Precision = "auto"
-    """`auto` takes bf16 autocast where the hardware has it."""
-
-    def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed a few texts: unit embeddings, float32 (n, dimensions)."""
-        with autocast(self.model.device, self.precision):
-            embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
-        return self._unit(np.asarray(embeddings, np.float32), texts)
-
-    def documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed many texts, each distinct one once, like lengths together: unit embeddings, (n, dimensions)."""
-        scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
-        (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
-        return self._unit(embeddings, texts)
-
-    def share_cut(self, texts: Sequence[str]) -> float:
-        """Return the share of texts that are longer than what the model reads, 0 to 1."""
-        limit = self.model.max_seq_length
-        if limit is None:
-            return 0.0
-        given = [self.document_prompt + text for text in texts]
-        tokens = self.model.tokenizer(given, truncation=False, verbose=False)["input_ids"]
-        return float(np.mean([len(each) > limit for each in tokens]))
-
-    def _unit(self, embeddings: np.ndarray, texts: Sequence[str]) -> np.ndarray:
-        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-        if len(bad):
-            raise InputError(
-                f"{len(bad)} of {len(texts)} embeddings are not finite numbers, the first of {texts[int(bad[0])]!r}. "
-                "The model is damaged or overflows; give another"
-            )
-        kept = truncate_embeddings(embeddings, self.dimensions)
-        unit: np.ndarray = kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), np.float32(1e-12))
-        return unit
-
-
-@progress.shown()
-def load_embedder(
-    name: str,
-    *,
-    query_prompt: str | None = None,
-    query_prompt_name: str | None = None,
-    document_prompt: str | None = None,
-    document_prompt_name: str | None = None,
-    dimensions: int | None = None,
-    max_length: int | None = None,
-    pooling: Pooling | None = None,
-    device: str | None = None,
-    precision: Precision = "auto",
-    revision: str | None = None,
-    token: str | None = None,
-    cache_folder: str | None = None,
-) -> Embedder:
-    """Load a bi-encoder to search with.
-
-    Args:
-        name: A folder, a run's folder, a hub id, or `minilm`.
-        query_prompt: Text put before every query. Default: what `SentenceTransformer.encode_query` puts there.
-        query_prompt_name: The same, by its name among the model's prompts.
-        document_prompt: Text put before every document. Default: what `SentenceTransformer.encode_document` puts there.
-        document_prompt_name: The same, by its name among the model's prompts.
-        dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
-        max_length: Tokens of a text; None: the model's own.
-        pooling: None: the model's own, mean for a plain checkpoint.
-        device: Where it computes; None: the best there is.
-        precision: `auto` takes bf16 autocast where the hardware has it.
-        revision: Hub revision.
-        token: Hub token.
-        cache_folder: For hub downloads; None: the usual one.
-
-    Raises:
-        InputError: There is no such model, prompt or device, it is a cross-encoder, or it has fewer dimensions.
-    """
-    checked = checked_device(device) if device else None
-    folder = fetch(name, form="bi", revision=revision, token=token, cache_folder=cache_folder)
-    if is_cross(folder):
-        raise InputError(
-            f"{name} is a cross-encoder, which gives no embeddings; give a bi-encoder, or use it to re-rank"
-        )
-    model = load_trained(folder, checked, max_length=max_length, pooling=pooling)
-    assert isinstance(model, SentenceTransformer)
-    if model.similarity_fn_name not in (None, "cosine"):
-        logger.warning("%s compares by %s; here its embeddings are compared by cosine", name, model.similarity_fn_name)
-    width = int(model.get_embedding_dimension() or 0)
-    if dimensions is not None and not 1 <= dimensions <= width:
-        raise InputError(f"dimensions is {dimensions}, but the embeddings of {name} have {width}; give 1 to {width}")
-    return Embedder(
-        name=str(folder) if Path(name).is_dir() else f"{name}@{revision}" if revision else name,
-        fingerprint=weights_fingerprint(folder),
-        model=model,
-        query_prompt=_prompt(model, query_prompt, query_prompt_name, QUERY_PROMPTS),
-        document_prompt=_prompt(model, document_prompt, document_prompt_name, DOCUMENT_PROMPTS),
-        dimensions=dimensions or width,
-        pooling=pooling,
-        precision=precision,
-    )
-
-
-def _prompt(model: SentenceTransformer, text: str | None, name: str | None, own: Sequence[str]) -> str:
-    if text is not None or name is not None:
-        return text if text is not None else named_prompt(model, str(name))
-    found = next((each for each in own if each in model.prompts), None)
-    return (default_prompt(model) or "") if found is None else str(model.prompts[found])
-
-
 @dataclass(frozen=True)
 class Approximation:
     """How an inverted file is searched, and what it finds."""
@@ -198,12 +71,20 @@ class Vectors:
         index: The faiss index.
         precision: What it holds.
         approximation: Of an inverted file, which keeps its number of probed clusters itself.
+        lists: Where the lists of an inverted file are.
     """
 
-    def __init__(self, index: Any, precision: VectorPrecision, approximation: Approximation | None = None) -> None:
+    def __init__(
+        self,
+        index: Any,
+        precision: VectorPrecision,
+        approximation: Approximation | None = None,
+        lists: Path | None = None,
+    ) -> None:
         self.index = index
         self.precision = precision
         self.approximation = approximation
+        self.lists = lists
         if precision == "binary":
             self._bits = faiss.vector_to_array(index.xb).reshape(index.ntotal, -1)
 
@@ -224,6 +105,8 @@ class Vectors:
         if self.precision == "binary":
             return self._rescored(queries, top_k)
         scores, rows = self.index.search(np.ascontiguousarray(queries), top_k)
+        if rows.max(initial=-1) >= len(self):
+            raise DamagedError(f"{self.lists} has row {rows.max()}, and there are {len(self)}")
         return np.clip(scores, -1.0, 1.0), rows
 
     def _rescored(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -236,24 +119,43 @@ class Vectors:
         return np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
 
     def save(self, path: Path) -> None:
-        """Write the faiss index."""
+        """Write the faiss index; the lists of an inverted file stay where they are."""
+        n = len(self)
+        if self.lists is not None:
+            detach_lists(self.index)
         (faiss.write_index_binary if self.precision == "binary" else faiss.write_index)(self.index, str(path))
+        if self.lists is not None:
+            attach_lists(self.index, self.lists, n)
 
 
 def load_vectors(
-    path: Path, precision: VectorPrecision, approximation: Approximation | None, *, n: int, dimensions: int
+    path: Path,
+    precision: VectorPrecision,
+    approximation: Approximation | None,
+    *,
+    n: int,
+    dimensions: int,
+    lists: Path | None = None,
 ) -> Vectors:
     """Read what `Vectors.save` wrote of n embeddings; faiss, which trusts a file, gets none of another kind or size.
 
+    Args:
+        path: What was written.
+        precision: What it holds.
+        approximation: Of an inverted file.
+        n: How many embeddings there are.
+        dimensions: Numbers of each.
+        lists: Where the lists of an inverted file are.
+
     Raises:
-        DamagedError: The file holds something else.
+        DamagedError: The files hold something else.
     """
     size, limit = path.stat().st_size, faiss.get_deserialization_vector_byte_limit()
     n_lists = approximation.n_lists if approximation else 0
-    least = n * _bytes_of(precision, dimensions) + bool(n_lists) * (8 * n + 4 * dimensions * n_lists)
+    least = 4 * dimensions * n_lists if n_lists else n * _bytes_of(precision, dimensions)
     with path.open("rb") as file:
         kind = file.read(4)
-    if kind != _KINDS[precision, n_lists > 0] or not 0 <= size - least <= _HEADERS + 8 * dimensions + 16 * n_lists:
+    if kind != _KINDS[precision, n_lists > 0] or not 0 <= size - least <= _HEADERS + 8 * dimensions + 8 * n_lists:
         raise DamagedError(f"{path} does not hold {n} embeddings of {dimensions} numbers in {precision}")
     faiss.set_deserialization_vector_byte_limit(size)
     try:
@@ -265,7 +167,10 @@ def load_vectors(
     for what, found, wanted in _parts(index, precision, approximation, n, dimensions):
         if found != wanted:
             raise DamagedError(f"{path} has {what} {found} instead of {wanted}")
-    return Vectors(index, precision, approximation)
+    if approximation is not None:
+        assert lists is not None, "an inverted file has lists"
+        attach_lists(index, lists, n)
+    return Vectors(index, precision, approximation, lists)
 
 
 def _bytes_of(precision: VectorPrecision, dimensions: int) -> int:
@@ -277,7 +182,7 @@ def _parts(
 ) -> Iterator[tuple[str, object, object]]:
     """Yield what an index has and what it must have, by which each part that comes later can be read."""
     n_bytes, is_binary = _bytes_of(precision, dimensions), precision == "binary"
-    yield "embeddings", index.ntotal, n
+    yield "embeddings", index.ntotal, 0 if approximation else n  # the lists have them
     yield "dimensions", index.d, 8 * n_bytes if is_binary else dimensions
     yield "bytes of an embedding", index.code_size, n_bytes
     yield "metric", is_binary or index.metric_type, is_binary or faiss.METRIC_INNER_PRODUCT
@@ -294,18 +199,19 @@ def _parts(
     yield "clusters", (index.nlist, lists.nlist, centres.ntotal), (n_lists, n_lists, n_lists)
     yield "probed clusters", index.nprobe, approximation.n_probe
     yield "bytes", (lists.code_size, centres.codes.size()), (n_bytes, 4 * dimensions * n_lists)
-    sizes = map(lists.list_size, range(n_lists))
-    rows = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
-    yield "each row once", np.array_equal(np.sort(np.concatenate(rows)), np.arange(n)), True
+    yield "embeddings in lists", sum(lists.list_size(number) for number in range(n_lists)), 0
 
 
-def make_vectors(embeddings: np.ndarray, precision: VectorPrecision = "float32") -> Vectors:
+def make_vectors(
+    embeddings: np.ndarray, precision: VectorPrecision = "float32", *, lists: Path | None = None
+) -> Vectors:
     """Put embeddings into an index; beside it, memory holds a block of them, or a sample to find clusters with.
 
     Args:
         embeddings: Unit embeddings, float32 (n, dimensions), n at least 1; may be memory-mapped.
         precision: `int8`: one byte a number, in 255 steps between the least and the greatest of its dimension;
             `binary`: its sign, one bit. Both as sentence-transformers' `quantize_embeddings` has them.
+        lists: A file for the lists of an inverted file, which stay on disk; needed beyond 100,000 embeddings.
     """
     n, width = embeddings.shape
     if precision == "binary":
@@ -315,12 +221,18 @@ def make_vectors(embeddings: np.ndarray, precision: VectorPrecision = "float32")
         return Vectors(bits, precision)
     n_lists = int(_LISTS_A_ROOT * math.sqrt(n)) if n > EXACT_UP_TO else 0
     kind = {"float32": "Flat", "int8": "SQ8"}[precision]
-    index = faiss.index_factory(width, f"IVF{n_lists},{kind}" if n_lists else kind, faiss.METRIC_INNER_PRODUCT)
-    if n_lists:
-        _find_clusters(index, embeddings, n_lists)
-    for block in _in_steps(index, embeddings) if precision == "int8" else _blocks(embeddings, "index embeddings"):
-        index.add(block)
-    return Vectors(index, precision, _tuned(index, embeddings, n_lists) if n_lists else None)
+    index: Any = faiss.index_factory(width, f"IVF{n_lists},{kind}" if n_lists else kind, faiss.METRIC_INNER_PRODUCT)
+    if not n_lists:
+        for codes in _codes(index, embeddings, precision):
+            index.add_sa_codes(codes)
+        return Vectors(index, precision)
+    assert lists is not None, "an inverted file needs one"
+    _find_clusters(index, embeddings, n_lists)
+    nearest = (index.quantizer.search(block, 1)[1][:, 0] for block in _blocks(embeddings, "find clusters"))
+    clusters = np.fromiter(itertools.chain.from_iterable(nearest), np.int32, n)
+    write_lists(lists, clusters, _codes(index, embeddings, precision), n_lists, index.code_size)
+    attach_lists(index, lists, n)
+    return Vectors(index, precision, _tuned(index, embeddings, n_lists), lists)
 
 
 def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
@@ -328,8 +240,11 @@ def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(embeddings[block])
 
 
-def _in_steps(index: Any, embeddings: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the embeddings as their bytes say them; the index, told the same ranges, keeps them in the same bytes."""
+def _codes(index: Any, embeddings: np.ndarray, precision: VectorPrecision) -> Iterator[np.ndarray]:
+    """Yield the bytes of all embeddings, uint8 (rows, bytes); of `int8` the index is told the ranges first."""
+    if precision == "float32":
+        yield from (block.view(np.uint8) for block in _blocks(embeddings, "index embeddings"))
+        return
     low, high = embeddings[0].copy(), embeddings[0].copy()
     for block in _blocks(embeddings, "find ranges"):
         np.minimum(low, block.min(axis=0), out=low)
@@ -337,8 +252,7 @@ def _in_steps(index: Any, embeddings: np.ndarray) -> Iterator[np.ndarray]:
     faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
     index.is_trained = True
     for block in _blocks(embeddings, "index embeddings"):
-        codes = np.asarray(quantize_embeddings(block, "uint8", ranges=np.stack([low, high])))
-        yield (low + (codes + np.float32(0.5)) * ((high - low) / np.float32(255))).astype(np.float32)
+        yield np.asarray(quantize_embeddings(block, "uint8", ranges=np.stack([low, high])))
 
 
 def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:

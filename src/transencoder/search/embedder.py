@@ -1,0 +1,143 @@
+"""A bi-encoder that embeds queries and documents for search."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import truncate_embeddings
+
+from transencoder import progress
+from transencoder.configs import Pooling, Precision
+from transencoder.devices import autocast, checked_device
+from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
+from transencoder.errors import InputError
+from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.scorers import BiScorer
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedder:
+    """A bi-encoder and how it reads queries and documents."""
+
+    name: str
+    """What `load_embedder` finds it by: a hub id, minilm, or a folder's whole path."""
+    fingerprint: str
+    """Of its weights, configs and tokenizer."""
+    model: SentenceTransformer
+    query_prompt: str
+    """Text put before every query."""
+    document_prompt: str
+    """Text put before every document."""
+    dimensions: int
+    """The first so many numbers of an embedding are kept."""
+    pooling: Pooling | None = None
+    """None: the model's own."""
+    precision: Precision = "auto"
+    """`auto` takes bf16 autocast where the hardware has it."""
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed a few texts: unit embeddings, float32 (n, dimensions)."""
+        with autocast(self.model.device, self.precision):
+            embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
+        return self._unit(np.asarray(embeddings, np.float32), texts)
+
+    def documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed many texts, each distinct one once, like lengths together: unit embeddings, (n, dimensions)."""
+        scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
+        (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
+        return self._unit(embeddings, texts)
+
+    def share_cut(self, texts: Sequence[str]) -> float:
+        """Return the share of texts that are longer than what the model reads, 0 to 1."""
+        limit = self.model.max_seq_length
+        if limit is None:
+            return 0.0
+        given = [self.document_prompt + text for text in texts]
+        tokens = self.model.tokenizer(given, truncation=False, verbose=False)["input_ids"]
+        return float(np.mean([len(each) > limit for each in tokens]))
+
+    def _unit(self, embeddings: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"{len(bad)} of {len(texts)} embeddings are not finite numbers, the first of {texts[int(bad[0])]!r}. "
+                "The model is damaged or overflows; give another"
+            )
+        kept = truncate_embeddings(embeddings, self.dimensions)
+        unit: np.ndarray = kept / np.maximum(np.linalg.norm(kept, axis=1, keepdims=True), np.float32(1e-12))
+        return unit
+
+
+@progress.shown()
+def load_embedder(
+    name: str,
+    *,
+    query_prompt: str | None = None,
+    query_prompt_name: str | None = None,
+    document_prompt: str | None = None,
+    document_prompt_name: str | None = None,
+    dimensions: int | None = None,
+    max_length: int | None = None,
+    pooling: Pooling | None = None,
+    device: str | None = None,
+    precision: Precision = "auto",
+    revision: str | None = None,
+    token: str | None = None,
+    cache_folder: str | None = None,
+) -> Embedder:
+    """Load a bi-encoder to search with.
+
+    Args:
+        name: A folder, a run's folder, a hub id, or `minilm`.
+        query_prompt: Text put before every query. Default: what `SentenceTransformer.encode_query` puts there.
+        query_prompt_name: The same, by its name among the model's prompts.
+        document_prompt: Text put before every document. Default: what `SentenceTransformer.encode_document` puts there.
+        document_prompt_name: The same, by its name among the model's prompts.
+        dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
+        max_length: Tokens of a text; None: the model's own.
+        pooling: None: the model's own, mean for a plain checkpoint.
+        device: Where it computes; None: the best there is.
+        precision: `auto` takes bf16 autocast where the hardware has it.
+        revision: Hub revision.
+        token: Hub token.
+        cache_folder: For hub downloads; None: the usual one.
+
+    Raises:
+        InputError: There is no such model, prompt or device, it is a cross-encoder, or it has fewer dimensions.
+    """
+    checked = checked_device(device) if device else None
+    folder = fetch(name, form="bi", revision=revision, token=token, cache_folder=cache_folder)
+    if is_cross(folder):
+        raise InputError(
+            f"{name} is a cross-encoder, which gives no embeddings; give a bi-encoder, or use it to re-rank"
+        )
+    model = load_trained(folder, checked, max_length=max_length, pooling=pooling)
+    assert isinstance(model, SentenceTransformer)
+    if model.similarity_fn_name not in (None, "cosine"):
+        logger.warning("%s compares by %s; here its embeddings are compared by cosine", name, model.similarity_fn_name)
+    width = int(model.get_embedding_dimension() or 0)
+    if dimensions is not None and not 1 <= dimensions <= width:
+        raise InputError(f"dimensions is {dimensions}, but the embeddings of {name} have {width}; give 1 to {width}")
+    return Embedder(
+        name=str(folder) if Path(name).is_dir() else f"{name}@{revision}" if revision else name,
+        fingerprint=weights_fingerprint(folder),
+        model=model,
+        query_prompt=_prompt(model, query_prompt, query_prompt_name, QUERY_PROMPTS),
+        document_prompt=_prompt(model, document_prompt, document_prompt_name, DOCUMENT_PROMPTS),
+        dimensions=dimensions or width,
+        pooling=pooling,
+        precision=precision,
+    )
+
+
+def _prompt(model: SentenceTransformer, text: str | None, name: str | None, own: Sequence[str]) -> str:
+    if text is not None or name is not None:
+        return text if text is not None else named_prompt(model, str(name))
+    found = next((each for each in own if each in model.prompts), None)
+    return (default_prompt(model) or "") if found is None else str(model.prompts[found])

@@ -1,0 +1,88 @@
+"""The lists of an inverted file, which stay on disk: for each cluster, its embeddings' codes, then their rows.
+
+faiss searches them through a memory-map, so that opening costs nothing and memory holds what queries touch.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from transencoder import progress
+from transencoder.runs.files import DamagedError
+
+_ROW_BYTES = 8
+
+
+def write_lists(path: Path, clusters: np.ndarray, blocks: Iterable[np.ndarray], n_lists: int, code_size: int) -> None:
+    """Write n codes into the lists of their clusters, in order of rows; at the end of the file the lists' sizes.
+
+    Args:
+        path: The file.
+        clusters: int32 (n,), which list each is in.
+        blocks: uint8 (rows, code_size) each, all codes one after the other.
+        n_lists: How many lists there are.
+        code_size: Bytes of a code.
+    """
+    sizes = np.bincount(clusters, minlength=n_lists)
+    starts = np.concatenate([[0], np.cumsum(sizes * (code_size + _ROW_BYTES))])
+    with path.open("wb") as empty:
+        os.posix_fallocate(empty.fileno(), 0, int(starts[-1]) + 8 * n_lists)
+    file = np.memmap(path, np.uint8, "r+")
+    file[starts[-1] :] = sizes.astype("<i8").view(np.uint8)
+    n_written, first_row = np.zeros(n_lists, np.int64), 0
+    with progress.task("write lists", len(clusters)) as advance:
+        for codes in blocks:
+            own = clusters[first_row : first_row + len(codes)]
+            order = np.argsort(own, kind="stable")
+            present, firsts = np.unique(own[order], return_index=True)
+            for cluster, members in zip(present.tolist(), np.split(order, firsts[1:]), strict=True):
+                place = starts[cluster] + n_written[cluster] * code_size
+                file[place : place + len(members) * code_size] = codes[members].reshape(-1)
+                place = starts[cluster] + sizes[cluster] * code_size + n_written[cluster] * _ROW_BYTES
+                rows = (first_row + members).astype("<i8").view(np.uint8)
+                file[place : place + len(rows)] = rows
+                n_written[cluster] += len(members)
+            first_row += len(codes)
+            advance(len(codes))
+    file.flush()
+
+
+def attach_lists(index: Any, path: Path, n: int) -> None:
+    """Let an inverted file without lists search in those that `write_lists` wrote of n codes.
+
+    Raises:
+        DamagedError: The file holds something else.
+    """
+    n_lists, code_size = index.nlist, index.code_size
+    n_bytes = n * (code_size + _ROW_BYTES)
+    size = path.stat().st_size
+    if size != n_bytes + 8 * n_lists:
+        raise DamagedError(f"{path} has {size} bytes instead of {n_bytes + 8 * n_lists}")
+    with path.open("rb") as file:
+        file.seek(n_bytes)
+        sizes = np.fromfile(file, "<i8")
+    if (sizes < 0).any() or (sizes > n).any() or sizes.sum() != n:
+        raise DamagedError(f"{path} has lists of {sizes.sum()} embeddings instead of {n}")
+    lists: Any = faiss.OnDiskInvertedLists()
+    lists.nlist, lists.code_size, lists.filename, lists.totsize, lists.read_only = (
+        *(n_lists, code_size, str(path.absolute()), n_bytes),
+        True,
+    )
+    lists.lists.resize(n_lists)
+    lists.set_all_lists_sizes(faiss.swig_ptr(sizes.astype(np.uint64)))
+    lists.do_mmap()
+    index.replace_invlists(lists, True)
+    lists.this.disown()  # the index frees them
+    index.ntotal = n
+
+
+def detach_lists(index: Any) -> None:
+    """Leave an inverted file without lists, as it is kept."""
+    lists: Any = faiss.ArrayInvertedLists(index.nlist, index.code_size)
+    index.replace_invlists(lists, True)
+    lists.this.disown()
+    index.ntotal = 0
