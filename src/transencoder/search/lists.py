@@ -73,7 +73,8 @@ def attach_lists(index: Any, path: Path, n: int) -> None:
         True,
     )
     lists.lists.resize(n_lists)
-    lists.set_all_lists_sizes(faiss.swig_ptr(sizes.astype(np.uint64)))
+    kept = sizes.astype(np.uint64)  # faiss's pointer does not hold it
+    lists.set_all_lists_sizes(faiss.swig_ptr(kept))
     lists.do_mmap()
     index.replace_invlists(lists, True)
     lists.this.disown()  # the index frees them
