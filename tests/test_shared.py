@@ -57,7 +57,6 @@ def test_shards_are_what_the_scorer_gives_and_an_interruption_loses_one(scorer, 
     assert sum(seen) == n_rows, "each once"
     assert scores.dtype == np.float32
     np.testing.assert_allclose(scores, expected, atol=1e-6)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.usefixtures("_small_shards")
@@ -66,7 +65,7 @@ def test_embeddings_are_one_file(tiny_bi_encoder, pairs, tmp_path):
     tokens = scorer.cache.sentences(scorer.model, pairs, None).tokens
     at_once = np.empty((len(tokens), 32), np.float32)
     scorer.embed_into(at_once, tokens)
-    found = embed_shared(scorer, tokens, tmp_path / "own.npy")
+    found = embed_shared(scorer, tokens, tmp_path / "own.npy", tmp_path / "parts")
     np.testing.assert_allclose(found, at_once, atol=1e-6)
     np.testing.assert_array_equal(np.load(tmp_path / "own.npy"), found)
-    assert [path.name for path in tmp_path.iterdir()] == ["own.npy"]
+    assert len(list((tmp_path / "parts").iterdir())) == -(-len(tokens) // 16)

@@ -65,17 +65,17 @@ def gather(value: T) -> list[T]:
 
 
 @contextmanager
-def shared_folder() -> Iterator[Path]:
-    """Give a scratch folder of the first rank to all of them.
+def shared_folder(parent: Path | None = None) -> Iterator[Path]:
+    """Give a scratch folder of the first rank to all of them; see `scratch_folder` for `parent`.
 
     Raises:
         RunError: Another rank does not see it.
     """
-    with scratch_folder() if rank() == 0 else nullcontext() as own:
+    with scratch_folder(parent) if rank() == 0 else nullcontext() as own:
         folder = broadcast(own)
         assert folder is not None, "the first rank has made it"
         if not all(gather(folder.is_dir())):
-            raise RunError(f"{folder}, a temporary folder, is not seen by all processes; set TMPDIR to a shared folder")
+            raise RunError(f"{folder}, for temporary files, is not seen by all processes; have it on a shared disk")
         yield folder
         barrier()
 

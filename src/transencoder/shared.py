@@ -7,7 +7,6 @@ from datasets import Dataset
 
 from transencoder import distributed
 from transencoder.devices import give_back_freed_memory
-from transencoder.files import remove_folder
 from transencoder.scorers import BiScorer, Scorer, cosines_of, finite
 from transencoder.shards import Arrays, Parts
 from transencoder.tokens import Tokens
@@ -22,7 +21,7 @@ def score_shared(scorer: Scorer, pairs: Dataset, folder: Path) -> np.ndarray:
     Args:
         scorer: The scorer.
         pairs: n rows with `sentence1` and `sentence2`.
-        folder: Takes the shards, of these pairs and this scorer alone; all ranks see it. It is removed at the end.
+        folder: Takes the shards, of these pairs and this scorer alone, and keeps them; all ranks see it.
 
     Returns:
         float32 (n,) on every rank.
@@ -39,42 +38,23 @@ def score_shared(scorer: Scorer, pairs: Dataset, folder: Path) -> np.ndarray:
             sides = _embedded_sides(scorer, pairs, folder)
         parts = Parts(folder=folder / _SCORES, n_rows=len(pairs), maker={})
         parts.make_all(compared if isinstance(scorer, BiScorer) else scored)
-        scores = finite(parts.join()[_SCORES], pairs)
-        _remove(folder)
-        return scores
+        return finite(parts.join()[_SCORES], pairs)
     finally:
         give_back_freed_memory()
 
 
-def embed_shared(scorer: BiScorer, tokens: Tokens, file: Path) -> np.ndarray:
+def embed_shared(scorer: BiScorer, tokens: Tokens, file: Path, folder: Path) -> np.ndarray:
     """Write embeddings of tokenised sentences into a file.
 
     Args:
         scorer: The bi-encoder.
         tokens: n sentences.
-        file: A `.npy` file that all ranks see; shards are kept beside it until it is whole.
+        file: A `.npy` file that all ranks see.
+        folder: Takes the shards, of this file alone, and keeps them; all ranks see it.
 
     Returns:
         float32 (n, dim), memory-mapped and whole on every rank.
     """
-    folder = file.with_suffix(".parts")
-    embeddings = _embedded(scorer, tokens, folder, file)
-    _remove(folder)
-    return embeddings
-
-
-def _embedded_sides(scorer: BiScorer, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Embed the distinct sentences of each side; with which of them each row has."""
-    sides = []
-    found = scorer.cache.sides(scorer.model, pairs, scorer.prompt, scorer.document_prompt)
-    for number, sentences in enumerate(found):
-        parts = folder / f"embeddings-{number}"
-        embeddings = _embedded(scorer, sentences.tokens, parts, parts / "embeddings.npy")
-        sides += [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
-    return sides
-
-
-def _embedded(scorer: BiScorer, tokens: Tokens, folder: Path, file: Path) -> np.ndarray:
     width = int(scorer.model.get_embedding_dimension() or 0)
 
     def embedded(rows: slice) -> Arrays:
@@ -87,11 +67,16 @@ def _embedded(scorer: BiScorer, tokens: Tokens, folder: Path, file: Path) -> np.
     if distributed.rank() == 0:
         parts.join(file.parent)
     distributed.barrier()
-    embeddings: np.ndarray = np.load(file, mmap_mode="r+")
-    return embeddings
+    found: np.ndarray = np.load(file, mmap_mode="r+")
+    return found
 
 
-def _remove(folder: Path) -> None:
-    distributed.barrier()
-    if distributed.rank() == 0:
-        remove_folder(folder)
+def _embedded_sides(scorer: BiScorer, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Embed the distinct sentences of each side; with which of them each row has."""
+    sides = []
+    found = scorer.cache.sides(scorer.model, pairs, scorer.prompt, scorer.document_prompt)
+    for number, sentences in enumerate(found):
+        parts = folder / f"embeddings-{number}"
+        embeddings = embed_shared(scorer, sentences.tokens, parts / "embeddings.npy", parts)
+        sides += [(embeddings, index) for index in np.moveaxis(sentences.index, 1, 0)]
+    return sides

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import os
 import socket
@@ -223,14 +224,17 @@ def test_shards_that_cannot_be_are_refused(typed, message, refused, loaded, pair
 
 TWO_RANKS = """
 import json, sys
-from transencoder import cli, scorers, shards
-from transencoder.search import build, duplicates, vectors
+from transencoder import cli, scorers, shards, shared
+from transencoder.mining import candidates
+from transencoder.search import build, duplicates, embedder, vectors
+shared._SENTENCES_A_SHARD = candidates._SHARD_ROWS = 3
 shards.Parts.__init__.__kwdefaults__["shard_rows"] = build._SHARD_ROWS = duplicates._SHARD_ROWS = 3
 seen = []
-for owner, name in ((scorers.BiScorer, "score"), (vectors.Embedder, "documents"), (vectors.Vectors, "search")):
-    def counted(self, rows, *others, own=getattr(owner, name)):
-        seen.append(len(rows))
-        return own(self, rows, *others)
+counted_ones = ((scorers.BiScorer, "score"), (embedder.Embedder, "documents"), (vectors.Vectors, "search"))
+for owner, name in (*counted_ones, (candidates, "_index")):
+    def counted(*given, own=getattr(owner, name)):
+        seen.append(len(given[-1]) if len(given) < 3 else len(given[1]))
+        return own(*given)
     setattr(owner, name, counted)
 for command in json.loads(sys.argv[1]):
     seen.append(command[0])
@@ -255,6 +259,8 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
         yield ["label", tiny_bi_encoder, *of_pairs, "ten.tsv", "--output", f"{name}.parquet"]
         yield ["evaluate", tiny_bi_encoder, *of_pairs, "gold.tsv", "--csv"]
         yield ["duplicates", "texts.txt", *of_texts, "--threshold", "0.5", "--output", f"{name}.tsv"]
+        mined = ["--n-pairs", "4", "--device", "cpu", "--precision", "fp32", "--quiet", "--output", f"{name}.csv"]
+        yield ["mine", "texts.txt", "--start", tiny_bi_encoder, *mined]
         yield ["search", "build", "texts.txt", *of_texts, "--output", f"{name}-index"]
 
     command = [sys.executable, "-c", TWO_RANKS, json.dumps(list(commands("two")))]
@@ -264,8 +270,13 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
     said = [process.communicate(timeout=120) for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], said
     first, second = (json.loads(err.splitlines()[-1]) for _, err in said)
-    assert first == ["score", 2, 2, "label", 2, 2, "evaluate", 5, "duplicates", 2, 2, 2, 2, "search", 2, 2]
-    assert second == ["score", 3, 3, "label", 3, 3, "evaluate", 5, "duplicates", 3, 3, 3, 3, "search", 3, 3]
+    shared = ["score", "label", "duplicates", "mine", "search"]
+    n_scored = {"score": 2, "label": 2, "duplicates": 4, "mine": 2, "search": 2}
+    of_commands = [[name, *[size] * n_scored[name]] for size in (2, 3) for name in shared]
+    first_ones, second_ones = (list(itertools.chain(*each)) for each in (of_commands[:5], of_commands[5:]))
+    assert [each for each in first if each not in ("evaluate", 5)] == first_ones
+    assert [each for each in second if each not in ("evaluate", 5)] == second_ones
+    assert first.count(5) == second.count(5) == 1, "evaluate, without shards"
     assert said[1][0] == ""
     alone = [done(*typed) for typed in commands("one")]
     assert alone[2] in said[0][0]

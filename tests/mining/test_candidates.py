@@ -1,5 +1,6 @@
 """What each source finds, against slow statements of the same; near duplicates; pairs drawn evenly over their scores."""
 
+import itertools
 import subprocess
 import sys
 
@@ -166,30 +167,42 @@ def test_ranks_leave_out_the_sentence_itself_and_what_is_not_there():
     assert as_pairs(at_ranks(np.array([0]), found[:1], are_one=False)) == [(0, 7), (0, 3), (0, 5)]
 
 
-def test_neighbours_are_those_of_the_highest_cosines(corpus, monkeypatch):
+@pytest.fixture
+def near(tmp_path):
+    """Neighbours as pairs of rows."""
+    folders = map(str, itertools.count())
+    return lambda first, second, anchors: as_pairs(
+        neighbours(Corpora(first, second), np.asarray(anchors), tmp_path / next(folders))
+    )
+
+
+@pytest.mark.parametrize("shard_rows", [1000, 100, 7])
+def test_neighbours_are_those_of_the_highest_cosines_whatever_the_shards(corpus, monkeypatch, near, shard_rows):
     monkeypatch.setattr(candidates, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(candidates, "_SHARD_ROWS", shard_rows)
     anchors = np.array([0, 5, 299])
     cosines = corpus.embeddings[anchors] @ corpus.embeddings.T
     order = np.argsort(-cosines, axis=1)
     expected = [(a, order[i, rank]) for i, a in enumerate(anchors) for rank in RANKS]
-    assert as_pairs(neighbours(Corpora(corpus, corpus), anchors)) == expected
+    assert near(corpus, corpus, anchors) == expected
 
 
-def test_of_other_documents_the_best_is_the_first(corpus, make_corpus):
+def test_of_other_documents_the_best_is_the_first(corpus, make_corpus, near):
     documents = make_corpus(sentences(40, seed=1), seed=1)
     order = np.argsort(-(corpus.embeddings[[9]] @ documents.embeddings.T)[0])
-    found = as_pairs(neighbours(Corpora(corpus, documents), np.array([9])))
-    assert found == [(9, order[rank - 1]) for rank in RANKS if rank <= 40]
+    assert near(corpus, documents, [9]) == [(9, order[rank - 1]) for rank in RANKS if rank <= 40]
 
 
-def test_many_sentences_are_searched_in_cells_that_find_most(corpus, make_corpus, monkeypatch):
+@pytest.mark.parametrize("shard_rows", [10_000, 2500])
+def test_many_sentences_are_searched_in_cells_that_find_most(make_corpus, monkeypatch, near, shard_rows):
     many = make_corpus([f"number {i}" for i in range(5000)], seed=3)
     anchors = np.arange(0, 5000, 50)
-    exact = set(as_pairs(neighbours(Corpora(many, many), anchors)[:: len(RANKS)]))
+    exact = set(near(many, many, anchors)[:: len(RANKS)])
     monkeypatch.setattr(candidates, "EXACT_UP_TO", 1000)
-    found = neighbours(Corpora(many, many), anchors)
-    assert len(exact & set(as_pairs(found))) > 0.6 * len(exact)
-    assert as_pairs(found) == as_pairs(neighbours(Corpora(many, many), anchors))
+    monkeypatch.setattr(candidates, "_SHARD_ROWS", shard_rows)
+    found = near(many, many, anchors)
+    assert len(exact & set(found)) > 0.6 * len(exact)
+    assert found == near(many, many, anchors)
 
 
 def test_bm25_finds_what_bm25s_finds(corpus):

@@ -13,7 +13,7 @@ from rich.table import Table
 import transencoder
 from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, check_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
-from transencoder.cli.terminal import show
+from transencoder.cli.terminal import is_first_rank, show
 from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
@@ -115,9 +115,10 @@ class Mine(Config):
             yield "--bad-rows-file is for one file, and --documents is another."
 
     def __call__(self) -> None:
-        from transencoder import mining
+        from transencoder import distributed, mining
         from transencoder.report.words import mining_text
 
+        distributed.start()
         mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
         start = dict(vars(self.starting))
         start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
@@ -125,8 +126,13 @@ class Mine(Config):
         with mining.open_base(self.start, **start, **rows.hub) as (scorer, scratch):
             sentences = _texts(self.sentences, self.column, rows, self.output)
             documents = _texts(self.documents, column, rows, self.output) if self.documents else None
+            corpora = mining.embed(sentences, documents, scorer, scratch)
+            neighbours = mining.find_neighbours(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed)
+            if not is_first_rank():
+                return
             mined = mining.mine_pairs(
-                mining.embed(sentences, documents, scorer, scratch),
+                corpora,
+                neighbours,
                 scratch.parent,
                 n_pairs=self.n_pairs,
                 max_pairs_per_sentence=self.max_pairs_per_sentence,

@@ -134,7 +134,7 @@ class TeacherScores(Stage[Work]):
         if self.bi_labels == "tokens":
             return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
-        return score_shared(scorer, self.pairs.data, work.folder / "parts")
+        return score_shared(scorer, self.pairs.data, work.folder / "checkpoints")
 
     def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
         """Write `scores.npy`, float32 (n,)."""

@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from transencoder import distributed, progress
 from transencoder import pairs as reading
-from transencoder import progress
 from transencoder.configs import Pooling, Precision
 from transencoder.devices import checked_device
 from transencoder.encoders import fetch, load_bi
 from transencoder.errors import InputError, plural
-from transencoder.files import scratch_folder
 from transencoder.mining import candidates
 from transencoder.mining.candidates import SOURCES, Candidates, Strata
 from transencoder.mining.corpus import Corpora, Corpus, embed
@@ -29,7 +28,17 @@ from transencoder.records import CorpusRecord, MiningRecord
 from transencoder.scorers import BiScorer
 from transencoder.tokens import TokenCache
 
-__all__ = ["Corpora", "Mined", "check_numbers", "default_n_pairs", "embed", "mine", "mine_pairs", "open_base"]
+__all__ = [
+    "Corpora",
+    "Mined",
+    "check_numbers",
+    "default_n_pairs",
+    "embed",
+    "find_neighbours",
+    "mine",
+    "mine_pairs",
+    "open_base",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +60,35 @@ class Mined:
     """Duplicates, the mix of sources, the histogram of scores."""
 
 
+def find_neighbours(corpora: Corpora, scratch: Path, *, n_pairs: int | None = None, seed: int) -> np.ndarray:
+    """Look up the neighbours of the sentences that pairs are mined for; of several ranks each looks through some.
+
+    Args:
+        corpora: What `embed` made of the sentences.
+        scratch: Takes what is found, of these corpora and numbers alone; all ranks see it.
+        n_pairs: As for `mine_pairs`.
+        seed: As for `mine_pairs`.
+
+    Returns:
+        int32 (n, 2): rows of the first and of the second corpus.
+
+    Raises:
+        InputError: An embedding is not finite.
+    """
+    corpora.make_unit()
+    anchors, _ = _anchors(corpora, n_pairs or default_n_pairs(len(corpora.first)), seed)
+    return candidates.neighbours(corpora, anchors, scratch / "neighbours")
+
+
+def _anchors(corpora: Corpora, n_wanted: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
+    """Draw the sentences that candidates are looked for, and return them, and what else is drawn with."""
+    random = np.random.default_rng(seed)
+    return np.sort(random.permutation(len(corpora.first))[: _ANCHORS_PER_PAIR * n_wanted]), random
+
+
 def mine_pairs(
     corpora: Corpora,
+    neighbours: np.ndarray,
     folder: Path,
     *,
     n_pairs: int | None = None,
@@ -70,21 +106,20 @@ def mine_pairs(
 
     Args:
         corpora: What `embed` made of the sentences; each pair is one of the first and one of the second corpus.
+        neighbours: What `find_neighbours` found with the same numbers.
         folder: Where the pairs are kept, under their fingerprint.
         n_pairs: How many; there are fewer where not as many can be made. None: `default_n_pairs`.
         max_pairs_per_sentence: Pairs that a sentence or a document may be in.
         seed: Decides what is drawn.
 
     Raises:
-        InputError: An embedding is not finite, or not one pair can be made.
+        InputError: Not one pair can be made.
     """
-    corpora.make_unit()
-    random = np.random.default_rng(seed)
     n_wanted = n_pairs or default_n_pairs(len(corpora.first))
-    anchors = np.sort(random.permutation(len(corpora.first))[: _ANCHORS_PER_PAIR * n_wanted])
+    anchors, random = _anchors(corpora, n_wanted, seed)
     found = candidates.score_candidates(
         corpora,
-        neighbours=candidates.neighbours(corpora, anchors),
+        neighbours=neighbours,
         bm25=candidates.bm25(corpora, anchors),
         random=candidates.random_pairs(corpora, anchors, random),
     )
@@ -167,8 +202,10 @@ def mine(
         token=token,
         cache_folder=cache_folder,
     ) as (scorer, scratch):
+        corpora = embed(first, second, scorer, scratch)
         return mine_pairs(
-            embed(first, second, scorer, scratch),
+            corpora,
+            find_neighbours(corpora, scratch, n_pairs=n_pairs, seed=seed),
             scratch.parent,
             n_pairs=n_pairs,
             max_pairs_per_sentence=max_pairs_per_sentence,
@@ -189,12 +226,15 @@ def open_base(
     token: str | None,
     cache_folder: str | None,
 ) -> Iterator[tuple[BiScorer, Path]]:
-    """Load a base model, and make a folder in that of the pairs, which goes at the end; arguments as in `mine`."""
+    """Load a base model, and make a folder in that of the pairs, which goes at the end; arguments as in `mine`.
+
+    All ranks have the same folder.
+    """
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     warn_of_unused_prompts(folder, start, prompts)
     on = None if device is None else checked_device(device)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
-    with scratch_folder(reading.cache_folder_for_rows(cache_folder)) as folder:
+    with distributed.shared_folder(reading.cache_folder_for_rows(cache_folder)) as folder:
         cache = TokenCache(folder / "tokens")
         scorer = BiScorer(
             model, precision=precision, cache=cache, prompt=prompts.query, document_prompt=prompts.document

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import faiss
@@ -22,6 +23,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 
 from transencoder import progress
 from transencoder.mining.corpus import Corpora, plain_words, terms
+from transencoder.shards import Arrays, Parts, Shard
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ reach from its paraphrases to what only shares its subject."""
 EXACT_UP_TO = 100_000
 """Sentences that are all compared; more are put into cells, of which some are searched."""
 
+_SHARD_ROWS = 1 << 18
 _CELLS_SEARCHED = 16
 _TRAINING_ROWS_A_CELL = 64
 _BLOCK_ROWS = 1024
@@ -47,18 +50,42 @@ _LEAST_SIMILARITY = 0.98
 _BLOCK_PAIRS = 4096
 
 
-def neighbours(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
-    """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine.
+def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarray:
+    """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine; of several ranks each looks through some.
 
-    Costs: up to 100,000 sentences all are compared, 2 dim floating-point operations each, and a copy of the embeddings
-    is in memory. Beyond, 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte for
-    each number of an embedding.
+    The second corpus is searched shard by shard, 262,144 sentences each, and the best of all are kept. Costs: in a
+    shard of up to 100,000 all are compared, 2 dim floating-point operations each, and a copy of the embeddings is in
+    memory. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte for
+    each number of an embedding. On disk 1 kB for each anchor and shard.
+
+    Args:
+        corpora: Where the pairs come from.
+        anchors: Rows of the first corpus.
+        folder: Takes what is found, of these corpora and anchors alone; all ranks see it.
     """
-    index = _index(corpora.second.embeddings)
-    n_found = min(int(RANKS[-1]) + 1, len(corpora.second))
+    n_rows = len(corpora.second)
+    n_shards = -(-n_rows // _SHARD_ROWS)
+    n_found = min(int(RANKS[-1]) + 1, n_rows)
+
+    def nearest(number: slice) -> Arrays:
+        rows = Shard(number.stop, n_shards).rows(n_rows)
+        index = _index(corpora.second.embeddings[rows])
+        scores = np.empty((1, len(anchors), n_found), np.float32)
+        found = np.empty((1, len(anchors), n_found), np.int32)
+        for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
+            scores[0, block], own = index.search(corpora.first.embeddings[anchors[block]], n_found)
+            found[0, block] = np.where(own < 0, -1, own + rows.start)
+        return {"scores": scores, "rows": found}
+
+    parts = Parts(folder=folder, n_rows=n_shards, maker={}, shard_rows=1)
+    parts.make_all(nearest)
+    joined = parts.join(folder)
     pairs = []
-    for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
-        _, found = index.search(corpora.first.embeddings[anchors[block]], n_found)
+    for start in range(0, len(anchors), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        scores, rows = (np.concatenate(joined[name][:, block], axis=1) for name in ("scores", "rows"))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :n_found]
+        found = np.take_along_axis(rows, best, 1)
         pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
     return np.concatenate(pairs)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.errors import InputError
 from transencoder.pairs import text_hashes
 from transencoder.scorers import BiScorer
@@ -87,14 +87,15 @@ class Corpora:
         return self.second is self.first
 
     def make_unit(self) -> None:
-        """Give all embeddings length 1.
+        """Give all embeddings length 1; the first rank does, in the file that all see.
 
         Raises:
             InputError: One is not finite.
         """
-        _make_unit(self.first)
-        if not self.are_one:
-            _make_unit(self.second)
+        if distributed.rank() == 0:
+            for corpus in (self.first,) if self.are_one else (self.first, self.second):
+                _make_unit(corpus)
+        distributed.barrier()
 
 
 def embed(sentences: Dataset, documents: Dataset | None, scorer: BiScorer, folder: Path) -> Corpora:
@@ -116,7 +117,7 @@ def _embedded(texts: Dataset, scorer: BiScorer, prompt: str | None, file: Path) 
     found = distinct(texts)
     sides = found.texts.select_columns("text").rename_column("text", "sentence1")
     tokens = scorer.cache.sentences(scorer.model, sides, prompt).tokens
-    return Corpus(**vars(found), embeddings=embed_shared(scorer, tokens, file))
+    return Corpus(**vars(found), embeddings=embed_shared(scorer, tokens, file, file.with_suffix("")))
 
 
 def _make_unit(corpus: Corpus) -> None:

@@ -103,7 +103,7 @@ class TeacherEmbeddings(Stage[Work]):
         scorer = work.scorer_of(self.teacher, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "teachers are bi-encoders"
         tokens = work.cache.sentences(scorer.model, self.pairs.data, scorer.prompt).tokens
-        embed_shared(scorer, tokens, work.folder / _EMBEDDINGS)
+        embed_shared(scorer, tokens, work.folder / _EMBEDDINGS, work.folder / "checkpoints")
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Return nothing: the embeddings are written."""
