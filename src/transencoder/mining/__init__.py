@@ -101,7 +101,7 @@ def mine_pairs(
     neighbour by the base model's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn
     evenly over the range of its scores. The same seed, number of threads and machine give the same pairs.
 
-    Cost: `embed` encodes every sentence once, which takes most of the time; the rest grows with the pairs. On disk 4
+    Cost: `embed` encodes every sentence once, which takes most of the time; the rest grows with the pairs. On disk 8
     bytes for each sentence and dimension while it works, in memory 1.4 GB for a million sentences of 15 words.
 
     Args:
