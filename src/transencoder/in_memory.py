@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from glob import has_magic
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,8 @@ _ALLOWED = (
 
 
 _FORMATS = ("tsv", "csv", "jsonl", "parquet", "txt")
-SUFFIXES = [f".{file_format}{gz}" for file_format in _FORMATS for gz in ("", ".gz")]
-ALLOWED_FILES = f"Allowed are .{', .'.join(_FORMATS)} (.txt for sentences only), each also with .gz"
+SUFFIXES = [f".{file_format}{packed}" for file_format in _FORMATS for packed in ("", ".gz", ".zst")]
+ALLOWED_FILES = f"Allowed are .{', .'.join(_FORMATS)} (.txt for sentences only), each also with .gz or .zst"
 
 
 def no_such_file(name: str, data_folder: Path | None) -> InputError:
@@ -46,8 +47,9 @@ def check_file(name: str, data_folder: str | None = None) -> None:
     """
     stated = data_folder or os.environ.get("TRANSENCODER_DATA")
     folder = Path(stated).expanduser() if stated else None
+    is_several = "://" in name or has_magic(name)
     can_be_other = not name.lower().endswith(tuple(SUFFIXES)) and not name.startswith((".", "/", "~"))
-    if not (can_be_other or Path(name).expanduser().exists() or (folder and (folder / name).exists())):
+    if not (is_several or can_be_other or Path(name).expanduser().exists() or (folder and (folder / name).exists())):
         raise no_such_file(name, folder)
 
 

@@ -55,6 +55,10 @@ def test_score_writes_the_mean_of_several_models_in_the_format_of_the_name(read,
     [
         (("--output", "out.txt"), "'out.txt'. Its name must end in .tsv or .csv or .jsonl or .parquet"),
         (("--output", "no/out.tsv"), "there is no folder no"),
+        (
+            ("--output", "s3://there/out.tsv"),
+            "'s3://there/out.tsv'; it is written on this machine: give a path, and copy",
+        ),
         (("--pairs", "none.tsv"), "none.tsv"),
     ],
 )

@@ -219,7 +219,7 @@ def test_a_path_wins_over_the_data_folder(local, write, tmp_path, monkeypatch):
 
 def test_data_folder_errors(local, caplog):
     for source, options, message in (
-        ("org/name", {"split": "dev"}, "no single file for split dev.*its splits are test, train"),
+        ("org/name", {"split": "dev"}, "no file for split dev.*its splits are test, train"),
         ("org/name", {}, "no split is stated.*its splits are test, train"),
         ("org/glue", {"split": "dev"}, "stated as config, are qnli"),
         ("org/name", {"split": "test[:10%]"}, r"split 'test\[:10%\]' is not understood"),

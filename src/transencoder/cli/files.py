@@ -17,6 +17,7 @@ import transencoder
 from transencoder import files
 from transencoder.cli.flags import option
 from transencoder.cli.terminal import is_first_rank, stdout
+from transencoder.configs.ranges import NO_URL
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
 def check_output(
     output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet"), *, source: str = STDOUT
 ) -> None:
-    """Refuse a name before the work for it is done: another ending, no such folder, or the file that is read."""
+    """Refuse a name before the work for it is done: a URL, another ending, no such folder, or the file that is read."""
+    if "://" in output:
+        raise InputError(f"--output is {output!r}; {NO_URL}")
     if output != STDOUT and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
         raise InputError(f"--output is {output!r}, which is the file that is read. Choose another name.")
     if Path(output).suffix not in formats and (output != STDOUT or ".tsv" not in formats):

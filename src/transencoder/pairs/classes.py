@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
+from transencoder.pairs.files import open_stream
 from transencoder.pairs.read import open_source
 from transencoder.pairs.rows import Fault, check_text, check_texts, good_rows
 from transencoder.pairs.source import Found, Source
@@ -97,10 +98,13 @@ def _features_of(found: Found) -> Mapping[str, Any]:
     features: Mapping[str, Any] = {}
     if found.dataset is not None:
         features = found.dataset.features
-    if found.file_format != "parquet" or found.path is None or found.is_gzip:
+    if found.file_format != "parquet" or found.files[0] is None or found.packed:
         return features
-    with suppress(ValueError, KeyError, TypeError, AttributeError):  # the schema is not as datasets writes it
-        features = Features.from_arrow_schema(parquet.read_schema(found.path))
+    with (
+        suppress(ValueError, KeyError, TypeError, AttributeError),  # the schema is not as datasets writes it
+        open_stream(found.files[0], found.names[0]) as stream,
+    ):
+        features = Features.from_arrow_schema(parquet.read_schema(stream))
     return features
 
 

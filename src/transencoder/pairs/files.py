@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
+
+import pyarrow as pa
 
 from transencoder.errors import InputError
 from transencoder.pairs.rows import BadRow
@@ -32,11 +34,17 @@ _CONTAINERS = {
 
 
 @contextmanager
-def open_stream(path: Path | None, name: str, *, is_gzip: bool, seekable_in: Path | None = None) -> Iterator[BinaryIO]:
-    """Open a file's bytes, unpacked; without a path those of stdin.
+def open_stream(
+    path: Path | str | None, name: str, *, packed: str = "", seekable_in: Path | None = None
+) -> Iterator[BinaryIO]:
+    """Open a file's bytes, unpacked.
 
-    `seekable_in` is a folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the file
-    cannot.
+    Args:
+        path: A path, or a URL, which fsspec opens; None: stdin.
+        name: For messages.
+        packed: `gz`, `zst`, or not.
+        seekable_in: A folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the file
+            cannot.
 
     Raises:
         InputError: the file is missing, unreadable, a folder, or (when copied) not whole.
@@ -44,12 +52,20 @@ def open_stream(path: Path | None, name: str, *, is_gzip: bool, seekable_in: Pat
     with ExitStack() as stack:
         with source_faults(name):
             stream: IO[bytes] = sys.stdin.buffer
-            if path is not None:
+            if isinstance(path, str):
+                import fsspec
+
+                stream = stack.enter_context(fsspec.open(path, "rb"))
+            elif path is not None:
                 stream = stack.enter_context(open(path, "rb", _BUFFER_BYTES))
-        if is_gzip:
-            unpacked = stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb"))
-            stream = stack.enter_context(io.BufferedReader(cast(io.RawIOBase, unpacked), _BUFFER_BYTES))
-        if seekable_in is not None and (is_gzip or path is None):
+        if packed:
+            unpacked: Any = (
+                gzip.GzipFile(fileobj=stream, mode="rb")
+                if packed == "gz"
+                else pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd")
+            )
+            stream = stack.enter_context(io.BufferedReader(stack.enter_context(unpacked), _BUFFER_BYTES))
+        if seekable_in is not None and (packed or path is None):
             copy = stack.enter_context(tempfile.TemporaryFile(dir=seekable_in))
             with source_faults(name):
                 shutil.copyfileobj(stream, copy, _BUFFER_BYTES)
@@ -76,9 +92,13 @@ def source_faults(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise InputError(f"{name}: no such file. State the path of a file that is there.") from error
     except OSError as error:
-        raise InputError(
-            f"{name}: cannot be read: {error.strerror or error}. Check the path and its permissions."
-        ) from error
+        reason = str(error.strerror or error)
+        if "ZSTD" in reason or "compressed stream" in reason:
+            raise InputError(
+                f"{name}: not whole or not valid zstd data ({reason}). A file called .zst must be a whole zstd file. "
+                "Copy or download it again."
+            ) from error
+        raise InputError(f"{name}: cannot be read: {reason}. Check the path and its permissions.") from error
 
 
 class Lines:

@@ -114,9 +114,9 @@ def _first(rows: Iterator[Row | BadRow], name: str) -> tuple[Row, Iterator[Row |
     if first is None:
         raise InputError(f"{name}: the file is empty. At least one row is needed. Was it written to the end?")
     if isinstance(first, BadRow):
+        message = first.message(f"{name}:{first.number}")
         raise InputError(
-            f"{first.message(name)} The first row decides on the columns, so it cannot be skipped: correct or remove "
-            "it."
+            f"{message} The first row decides on the columns, so it cannot be skipped: correct or remove it."
         )
     return first, rows
 

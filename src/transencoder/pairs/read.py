@@ -16,6 +16,7 @@ from transencoder.pairs.columns import KNOWN_PAIRS, Wanted
 from transencoder.pairs.files import open_stream
 from transencoder.pairs.formats import READERS, read_dataset
 from transencoder.pairs.rows import (
+    NEXT_FILE,
     BadRow,
     BadRows,
     Fault,
@@ -277,19 +278,46 @@ def open_source(source: Source, wanted: Wanted) -> Iterator[OpenSource]:
     folder = cache_folder_for_rows(source.cache_folder)
     with ExitStack() as stack:
         bad_rows = stack.enter_context(
-            watch_bad_rows(found.name, skips=source.skip_bad_rows, can_skip=wanted.can_skip, path=bad_rows_file)
+            watch_bad_rows(
+                found.name, found.names, skips=source.skip_bad_rows, can_skip=wanted.can_skip, path=bad_rows_file
+            )
         )
         if found.dataset is not None:
             table = read_dataset(found.dataset, found.name, wanted)
         else:
-            can_seek_in = folder if found.file_format == "parquet" else None
-            stream = stack.enter_context(
-                open_stream(found.path, found.name, is_gzip=found.is_gzip, seekable_in=can_seek_in)
-            )
-            table = READERS[found.file_format](stream, found.name, wanted)
+            table = stack.enter_context(_opened(found, 0, wanted, folder))
+            if len(found.files) > 1:
+                table = replace(table, rows=_of_all(found, table, wanted, folder))
             if found.start or found.stop is not None:
                 table = replace(table, rows=_sliced(table.rows, found))
         yield OpenSource(found, table, bad_rows, folder)
+
+
+@contextmanager
+def _opened(found: Found, n_th: int, wanted: Wanted, folder: Path) -> Iterator[Table]:
+    """Open the rows of a source's n-th file, from 0."""
+    name = found.names[n_th]
+    can_seek_in = folder if found.file_format == "parquet" else None
+    with open_stream(found.files[n_th], name, packed=found.packed, seekable_in=can_seek_in) as stream:
+        yield READERS[found.file_format](stream, name, wanted)
+
+
+def _of_all(found: Found, first: Table, wanted: Wanted, folder: Path) -> Iterator[Row | BadRow]:
+    """Yield the rows of all files; the first, which is open, has chosen the columns.
+
+    Raises:
+        InputError: Another has other columns.
+    """
+    yield from first.rows
+    for n_th in range(1, len(found.files)):
+        with _opened(found, n_th, wanted, folder) as table:
+            if table.columns != first.columns:
+                raise InputError(
+                    f"{found.names[n_th]}: its columns are {', '.join(table.columns)}, and those of {found.names[0]} "
+                    f"{', '.join(first.columns)}. All files need the same. State columns, or read them one by one."
+                )
+            for row in table.rows:
+                yield row._replace(number=row.number + n_th * NEXT_FILE)
 
 
 def _sliced(rows: Iterator[Row | BadRow], file: Found) -> Iterator[Row | BadRow]:

@@ -15,11 +15,16 @@ _READ_LIMIT = 1000
 """Characters of what was read in the file of bad rows."""
 
 
+NEXT_FILE = 1 << 40
+"""What the numbers of rows go on by from one file to the next."""
+
+
 class Row(NamedTuple):
     """One row as a format's reader found it."""
 
     number: int
-    """Line where the row starts in a text file, row number in Parquet or a Dataset; from 1."""
+    """Line where the row starts in a text file, row number in Parquet or a Dataset; from 1. Of the second of several
+    files `NEXT_FILE` is added, of the third twice that, and so on."""
     values: Sequence[Any]
 
 
@@ -31,9 +36,9 @@ class BadRow(NamedTuple):
     advice: str
     read: object
 
-    def message(self, name: str) -> str:
-        """Tell what is wrong, with the place in the source called `name`, and what is allowed."""
-        return f"{name}:{self.number}: {self.reason}. Read: {shorten(self.read)}. {self.advice}."
+    def message(self, place: str) -> str:
+        """Tell what is wrong, at a place such as `pairs.tsv:7`, and what is allowed."""
+        return f"{place}: {self.reason}. Read: {shorten(self.read)}. {self.advice}."
 
 
 class Fault(Exception):
@@ -50,15 +55,23 @@ class BadRows:
 
     Args:
         name: The source's, for messages.
+        files: The names of its files, where it is not one.
         skips: Whether bad rows are left out.
         can_skip: Whether they could be: what the error advises.
         write: Takes a line for the file of bad rows: `path:line`, the reason, the repr of what was read.
     """
 
     def __init__(
-        self, name: str, *, skips: bool = False, can_skip: bool = True, write: Callable[[str], object] | None = None
+        self,
+        name: str,
+        files: Sequence[str] = (),
+        *,
+        skips: bool = False,
+        can_skip: bool = True,
+        write: Callable[[str], object] | None = None,
     ) -> None:
         self.name = name
+        self._files = files or (name,)
         self.skips = skips
         self._can_skip = can_skip
         self._write = write
@@ -73,7 +86,7 @@ class BadRows:
         """
         if not self.skips:
             others = ", or leave such rows out with skip_bad_rows=True (--skip-bad-rows)" if self._can_skip else ""
-            raise InputError(f"{row.message(self.name)} Correct the row{others}.")
+            raise InputError(f"{row.message(self.place(row.number))} Correct the row{others}.")
         kind = kind or row.reason
         if kind not in self._examples and len(self._examples) >= _MOST_KINDS:
             kind = "other reasons"
@@ -81,7 +94,12 @@ class BadRows:
         self._examples.setdefault(kind, row.number)
         if self._write is not None:
             reason = row.reason.translate({ord(space): " " for space in "\t\n\r"})
-            self._write(f"{self.name}:{row.number}\t{reason}\t{shorten(row.read, _READ_LIMIT)}\n")
+            self._write(f"{self.place(row.number)}\t{reason}\t{shorten(row.read, _READ_LIMIT)}\n")
+
+    def place(self, number: int) -> str:
+        """Return where a row is: `pairs.tsv:7`."""
+        n_th_file, line = divmod(number, NEXT_FILE)
+        return f"{self._files[n_th_file]}:{line}"
 
     @property
     def count(self) -> int:
@@ -91,7 +109,7 @@ class BadRows:
     def summary(self) -> str:
         """Count the bad rows, and for each reason name the first."""
         reasons = "; ".join(
-            f"{count:,} x {kind} (first: {self.name}:{self._examples[kind]})"
+            f"{count:,} x {kind} (first: {self.place(self._examples[kind])})"
             for kind, count in self._reasons.most_common()
         )
         return f"{plural(self.count, 'bad row')} skipped: {reasons}"

@@ -1,6 +1,7 @@
-"""Where rows come from and how they are read: one `Source` for all readers, found as a file or a data set.
+"""Where rows come from and how they are read: one `Source` for all readers, found as files or a data set.
 
-An existing path wins, then the data folder, then the hub.
+An existing path wins, then the data folder, then the hub. A pattern such as `text/*.parquet` and a folder of parts mean
+several files, one after the other; a URL is read by fsspec.
 """
 
 import logging
@@ -8,18 +9,21 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
 import datasets
 from datasets import Dataset
 
-from transencoder.errors import InputError, shorten
+from transencoder.errors import InputError, reason_of, shorten
 from transencoder.in_memory import ALLOWED_FILES, SUFFIXES, as_source, no_such_file
 
 logger = logging.getLogger(__name__)
 
 STDIN = "-"
+_OF_ALL = re.compile(r"-\d+-of-(\d+)$")
+_PART = re.compile(r"part[-_.]?\d")
 _FULL_ID = re.compile(r"(?P<id>[\w.-]+(/[\w.-]+)+)(:(?P<config>[\w.-]+))?(@(?P<revision>[\w./-]+))?")
 
 
@@ -64,18 +68,24 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a source turned out to be: a file, stdin or a data set."""
+    """What a source turned out to be: files, stdin or a data set."""
 
     name: str
     """For messages."""
     dataset: Dataset | None = None
-    path: Path | None = None
-    """The file; None is stdin, or a data set."""
+    files: tuple[Path | str | None, ...] = ()
+    """Paths and URLs, in their order; None is stdin."""
     file_format: str = ""
-    is_gzip: bool = False
+    packed: str = ""
+    """`gz`, `zst`, or not."""
     start: int = 0
     stop: int | None = None
-    """Rows [start, stop) of the file are read, counted from 0."""
+    """Rows [start, stop) of the files are read, counted from 0."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What messages call each file."""
+        return (self.name,) if len(self.files) < 2 else tuple(map(str, self.files))
 
 
 def find_source(source: Source) -> Found:
@@ -92,11 +102,15 @@ def find_source(source: Source) -> Found:
         return _file(None, text, source, "a stream")
     if not text:
         raise InputError("the source is an empty text. A path, a hub id or - for stdin is needed.")
+    if "://" in text:
+        return _remote_files(text, source)
     path = Path(text).expanduser()
     if path.is_dir():
         return _file_of_split(path, text, source)
     if path.exists():
         return _file(path, text, source, "one file")
+    if has_magic(text):
+        return _files([Path(each) for each in sorted(glob(str(path), recursive=True))], text, source)
     return _in_data_folder_or_hub(text, path, source)
 
 
@@ -190,16 +204,16 @@ def _file_of_split(folder: Path, name: str, source: Source) -> Found:
     """Find the one file of a split in a folder with the hub's layout."""
     inner = folder / source.config if source.config else folder
     paths = sorted(inner.iterdir()) if inner.is_dir() else []
-    files = {path: path.name[: -len(suffix)] for path in paths if (suffix := _suffix(path.name))}
+    files = {path: _split_of(path.name[: -len(suffix)]) for path in paths if (suffix := _suffix(path.name))}
     splits = sorted(set(files.values()))
     split, start, stop = _parse_split(source.split)
     split = split or (splits[0] if len(splits) == 1 else None)
-    matching = [path for path, stem in files.items() if stem == split]
-    if len(matching) != 1:
+    matching = [path for path, own in files.items() if own == split]
+    if not matching:
         found = f"its splits are {', '.join(splits)}" if splits else "it has no such files"
         folders = [path.name for path in sorted(folder.iterdir()) if path.is_dir()][:20]
         configs = f"; its sub-folders, to be stated as config, are {', '.join(folders)}" if folders else ""
-        wanted = f"no single file for split {split}" if split else "a folder, and no split is stated"
+        wanted = f"no file for split {split}" if split else "a folder, and no split is stated"
         raise InputError(
             f"{name}{'/' + source.config if source.config else ''}: {wanted}. A folder holds one "
             f"<split>.jsonl.gz (or .tsv, .csv, .parquet) a split; {found}{configs}. State a file, or one of "
@@ -211,12 +225,62 @@ def _file_of_split(folder: Path, name: str, source: Source) -> Found:
         logger.info(
             "%s: a local copy is read; revision %s speaks of the hub's and is not checked", name, source.revision
         )
-    path = matching[0]
-    file = _file(path, str(path), Source(path), "")
-    return replace(file, start=start, stop=stop)
+    return replace(_files(matching, name, Source(name)), start=start, stop=stop)
 
 
-def _file(path: Path | None, name: str, source: Source, what: str) -> Found:
+def _split_of(stem: str) -> str:
+    """Return the split that a file's name has: `train` of `train-00000-of-00005`, `part` of Spark's `part-00017`."""
+    return "part" if _PART.match(stem) else _OF_ALL.sub("", stem)
+
+
+def _files(paths: Sequence[Path | str], name: str, source: Source) -> Found:
+    """Make several files one source, of one format.
+
+    Raises:
+        InputError: There is none, one is of another format, or the name of one tells of others that are not there.
+    """
+    if not paths:
+        raise InputError(
+            f"{name}: no file has such a name (looked in {Path.cwd()}). {ALLOWED_FILES}. Check the pattern."
+        )
+    for path in paths:
+        n_all = _OF_ALL.search(str(path).removesuffix(_suffix(str(path))))
+        if n_all and int(n_all[1]) != len(paths):
+            raise InputError(
+                f"{path}: is one of {int(n_all[1])} files by its name, and {len(paths)} are given. All of them are "
+                "needed. Copy or download the others."
+            )
+    found = [_file(path, str(path), replace(source, path=path), "files") for path in paths]
+    kinds = sorted({f"{each.file_format} {each.packed}".strip() for each in found})
+    if len(kinds) > 1:
+        raise InputError(f"{name}: its files are of several kinds, {', '.join(kinds)}. State files of one kind.")
+    return replace(found[0], name=found[0].name if len(found) == 1 else name, files=tuple(paths))
+
+
+def _remote_files(url: str, source: Source) -> Found:
+    """Find the files of a URL: one, those of a pattern, or those of a folder.
+
+    Raises:
+        InputError: They cannot be had.
+    """
+    import fsspec
+
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        if has_magic(path):
+            paths = sorted(system.glob(path))
+        else:
+            paths = sorted(system.find(path)) if system.isdir(path) else [path]
+    except ImportError as error:
+        raise InputError(f"{url}: {error}. Or copy the files to a disk and state their path.") from error
+    except Exception as error:  # each file system has its own
+        raise InputError(
+            f"{url}: cannot be read ({reason_of(error)}). Check the URL, the network and your rights."
+        ) from error
+    return _files([system.unstrip_protocol(each) for each in paths if _suffix(each) or len(paths) == 1], url, source)
+
+
+def _file(path: Path | str | None, name: str, source: Source, what: str) -> Found:
     _refuse_unused(source, name, what)
     stated = source.file_format or (_suffix(name) if path else ".tsv")
     suffix = "." + stated.lower().removeprefix(".")
@@ -228,7 +292,8 @@ def _file(path: Path | None, name: str, source: Source, what: str) -> Found:
             f"{name}: {problem}. {ALLOWED_FILES}. Rename the file, or state file_format='tsv' (--file-format tsv)."
         )
     name = "<stdin>" if path is None else name
-    return Found(name=name, path=path, file_format=suffix.split(".")[1], is_gzip=suffix.endswith(".gz"))
+    _, file_format, packed = f"{suffix}.".split(".")[:3]
+    return Found(name=name, files=(path,), file_format=file_format, packed=packed)
 
 
 def _suffix(name: str) -> str:

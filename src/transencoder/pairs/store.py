@@ -45,23 +45,20 @@ class RowIndex:
         """Find the stored rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)
         rows, firsts = find_duplicates(dataset, dataset.column_names, hashes)
-        name = bad_rows.name
         if len(rows) and not bad_rows.skips:
             logger.warning(
-                "%s: %s; the first: %s:%d is the same as %s:%d; all are kept (in Python drop_duplicates drops them)",
-                name,
+                "%s: %s; the first: %s is the same as %s; all are kept (in Python drop_duplicates drops them)",
+                bad_rows.name,
                 plural(len(rows), "duplicate row"),
-                name,
-                self._numbers[int(rows[0])],
-                name,
-                self._numbers[int(firsts[0])],
+                bad_rows.place(self._numbers[int(rows[0])]),
+                bad_rows.place(self._numbers[int(firsts[0])]),
             )
             return rows
         for start in range(0, len(rows), _BATCH_ROWS):
             part = slice(start, start + _BATCH_ROWS)
             values = zip(*dataset[rows[part]].values(), strict=True)
             for row, first, read in zip(rows[part].tolist(), firsts[part].tolist(), values, strict=True):
-                reason = f"the same as {name}:{self._numbers[first]}"
+                reason = f"the same as {bad_rows.place(self._numbers[first])}"
                 bad_rows.add(BadRow(self._numbers[row], reason, "", list(read)), kind="duplicate")
         return rows
 
@@ -93,19 +90,21 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
 
 
 @contextmanager
-def watch_bad_rows(name: str, *, skips: bool, can_skip: bool, path: Path | None) -> Iterator[BadRows]:
+def watch_bad_rows(
+    name: str, files: Sequence[str], *, skips: bool, can_skip: bool, path: Path | None
+) -> Iterator[BadRows]:
     """Open the file for bad rows, and at the end log their number and move the file into place.
 
     The file has one line a row, without a header: `path:line`, the reason, the repr of what was read, tab-separated.
     An error leaves none.
     """
     if path is None:
-        bad_rows = BadRows(name, skips=skips, can_skip=can_skip)
+        bad_rows = BadRows(name, files, skips=skips, can_skip=can_skip)
         yield bad_rows
     else:
         explained = _write_faults(path, _BAD_ROWS_ADVICE)
         with _drafts(path.parent, _BAD_ROWS_ADVICE) as drafts, open(drafts / path.name, "w", encoding="utf-8") as file:
-            bad_rows = BadRows(name, skips=skips, can_skip=can_skip, write=explained(file.write))
+            bad_rows = BadRows(name, files, skips=skips, can_skip=can_skip, write=explained(file.write))
             yield bad_rows
             with _write_faults(path, _BAD_ROWS_ADVICE):
                 file.close()

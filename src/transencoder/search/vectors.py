@@ -9,7 +9,7 @@ then ranked by the cosine of the query's numbers and the document's signs (resco
 import itertools
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -219,20 +219,27 @@ def make_vectors(
         for block in _blocks(embeddings, "index embeddings"):
             bits.add(np.asarray(quantize_embeddings(block, "ubinary")))
         return Vectors(bits, precision)
-    n_lists = int(_LISTS_A_ROOT * math.sqrt(n)) if n > EXACT_UP_TO else 0
     kind = {"float32": "Flat", "int8": "SQ8"}[precision]
-    index: Any = faiss.index_factory(width, f"IVF{n_lists},{kind}" if n_lists else kind, faiss.METRIC_INNER_PRODUCT)
-    if not n_lists:
-        for codes in _codes(index, embeddings, precision):
-            index.add_sa_codes(codes)
-        return Vectors(index, precision)
+    flat: Any = faiss.index_factory(width, kind, faiss.METRIC_INNER_PRODUCT)
+    ranges = _ranges(embeddings) if precision == "int8" else None
+    _tell(flat, ranges)
+    if n <= EXACT_UP_TO:
+        for codes in _codes(embeddings, ranges):
+            flat.add_sa_codes(codes)
+        return Vectors(flat, precision)
     assert lists is not None, "an inverted file needs one"
+    n_lists = int(_LISTS_A_ROOT * math.sqrt(n))
+    index: Any = faiss.index_factory(width, f"IVF{n_lists},{kind}", faiss.METRIC_INNER_PRODUCT)
     _find_clusters(index, embeddings, n_lists)
+    _tell(index, ranges)
     nearest = (index.quantizer.search(block, 1)[1][:, 0] for block in _blocks(embeddings, "find clusters"))
     clusters = np.fromiter(itertools.chain.from_iterable(nearest), np.int32, n)
-    write_lists(lists, clusters, _codes(index, embeddings, precision), n_lists, index.code_size)
+    sample = np.sort(np.random.default_rng(1).choice(n, _SAMPLED_QUERIES, replace=False))
+    queries = np.ascontiguousarray(embeddings[sample])
+    best = np.full((len(queries), _NEIGHBOURS + 1), -np.inf, np.float32)
+    write_lists(lists, clusters, _compared(_codes(embeddings, ranges), flat, queries, best), n_lists, index.code_size)
     attach_lists(index, lists, n)
-    return Vectors(index, precision, _tuned(index, embeddings, n_lists), lists)
+    return Vectors(index, precision, _tuned(index, queries, best[:, -1:]), lists)
 
 
 def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
@@ -240,19 +247,38 @@ def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(embeddings[block])
 
 
-def _codes(index: Any, embeddings: np.ndarray, precision: VectorPrecision) -> Iterator[np.ndarray]:
-    """Yield the bytes of all embeddings, uint8 (rows, bytes); of `int8` the index is told the ranges first."""
-    if precision == "float32":
-        yield from (block.view(np.uint8) for block in _blocks(embeddings, "index embeddings"))
-        return
+def _ranges(embeddings: np.ndarray) -> np.ndarray:
+    """Return the least and the greatest number of each dimension, float32 (2, dimensions)."""
     low, high = embeddings[0].copy(), embeddings[0].copy()
     for block in _blocks(embeddings, "find ranges"):
         np.minimum(low, block.min(axis=0), out=low)
         np.maximum(high, block.max(axis=0), out=high)
-    faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
-    index.is_trained = True
+    return np.stack([low, high])
+
+
+def _tell(index: Any, ranges: np.ndarray | None) -> None:
+    """Tell an index of bytes which numbers they mean."""
+    if ranges is not None:
+        low, high = ranges
+        faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
+        index.is_trained = True
+
+
+def _codes(embeddings: np.ndarray, ranges: np.ndarray | None) -> Iterator[np.ndarray]:
+    """Yield the bytes of all embeddings, uint8 (rows, bytes), of float32 their own."""
     for block in _blocks(embeddings, "index embeddings"):
-        yield np.asarray(quantize_embeddings(block, "uint8", ranges=np.stack([low, high])))
+        is_own = ranges is None
+        yield block.view(np.uint8) if is_own else np.asarray(quantize_embeddings(block, "uint8", ranges=ranges))
+
+
+def _compared(blocks: Iterable[np.ndarray], flat: Any, queries: np.ndarray, best: np.ndarray) -> Iterator[np.ndarray]:
+    """Hand the bytes on, and keep the best scores of some queries with them, falling, in `best`."""
+    for codes in blocks:
+        flat.add_sa_codes(codes)
+        scores, _ = flat.search(queries, best.shape[1])
+        flat.reset()
+        best[:] = -np.sort(-np.concatenate([best, scores], axis=1), axis=1)[:, : best.shape[1]]
+        yield codes
 
 
 def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
@@ -264,16 +290,12 @@ def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
     index.train(np.ascontiguousarray(embeddings[rows]))
 
 
-def _tuned(index: Any, embeddings: np.ndarray, n_lists: int) -> Approximation:
-    """Probe half as many clusters more until the sample's neighbours are found."""
-    rows = np.sort(np.random.default_rng(1).choice(len(embeddings), _SAMPLED_QUERIES, replace=False))
-    queries = np.ascontiguousarray(embeddings[rows])
-    index.nprobe = n_lists
-    furthest = index.search(queries, _NEIGHBOURS + 1)[0][:, -1:]
+def _tuned(index: Any, queries: np.ndarray, furthest: np.ndarray) -> Approximation:
+    """Probe half as many clusters more until embeddings find their neighbours, the last of which have these scores."""
     n_probe, recall = 4, 0.0
-    while recall < _RECALL and n_probe < n_lists:
-        index.nprobe = n_probe = min(n_probe + n_probe // 2, n_lists)
+    while recall < _RECALL and n_probe < index.nlist:
+        index.nprobe = n_probe = min(n_probe + n_probe // 2, index.nlist)
         scores, _ = index.search(queries, _NEIGHBOURS + 1)
         recall = float((scores[:, 1:] >= furthest - _TIE).mean())  # the first is the embedding itself
-    logger.info("%d of %d clusters are searched, which finds %.1f %% of neighbours", n_probe, n_lists, 100 * recall)
-    return Approximation(n_lists, n_probe, round(recall, 4))
+    logger.info("%d of %d clusters are searched, which finds %.1f %% of neighbours", n_probe, index.nlist, 100 * recall)
+    return Approximation(index.nlist, n_probe, round(recall, 4))
