@@ -2,8 +2,9 @@
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,11 +17,14 @@ from transencoder.files import scratch_folder
 
 T = TypeVar("T")
 
+_WAITS = timedelta(days=2)
+
 
 def start() -> None:
     """Join the process group, until the process ends, when the launcher started several; nothing otherwise."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+        kind = "nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(kind, timeout=_WAITS)  # while the first makes an index, others wait
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
         atexit.register(_leave)  # its threads may abort an interpreter that ends around them
@@ -54,6 +58,31 @@ def broadcast(value: T) -> T:
     box = [value]
     dist.broadcast_object_list(box, src=0)
     return box[0]
+
+
+def from_first(action: Callable[[], T]) -> T:
+    """Run an action on rank 0 alone; every rank returns its value.
+
+    Raises:
+        RunError: On the other ranks, where it failed on rank 0, which raises the error itself.
+    """
+    value, failure = None, None
+    if rank() == 0:
+        try:
+            value = action()
+        except Exception as error:
+            failure = error
+    value, reason = broadcast((value, None if failure is None else str(failure)))
+    if failure is not None:
+        raise failure
+    if reason is not None:
+        raise RunError(f"rank 0 failed: {reason}")
+    return value  # type: ignore[return-value]
+
+
+def own_rows(n_rows: int) -> slice:
+    """Return which of n rows are this rank's; of fewer rows than ranks some have none."""
+    return slice(rank() * n_rows // world_size(), (rank() + 1) * n_rows // world_size())
 
 
 def gather(value: T) -> list[T]:

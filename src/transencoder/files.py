@@ -4,6 +4,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -116,6 +117,15 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         sync(folder.parent)
+
+
+def reserve(path: Path, n_bytes: int) -> None:
+    """Make a file of so many bytes, or enlarge one, its space taken now: a full disk later would end the process."""
+    with path.open("ab") as file:
+        if sys.platform == "linux" and n_bytes:
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        else:
+            file.truncate(n_bytes)
 
 
 def sync(path: Path) -> None:

@@ -225,18 +225,25 @@ class CrossScorer(_Computed):
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs: probabilities, float32 (n,), in (0, 1); any real numbers as logits."""
-        scores = self._score(pairs, swapped=False)
-        if self.both_orders:
-            scores = (scores + self._score(pairs, swapped=True)) / 2
-        return finite(scores, pairs)
+        return finite(self.score_tokens(self.tokens_of(pairs)), pairs)
 
-    def _score(self, pairs: Dataset, swapped: bool) -> np.ndarray:
+    def tokens_of(self, pairs: Dataset) -> list[Tokens]:
+        """Return the tokens of pairs in each order that they are scored in."""
+        orders = (False, True) if self.both_orders else (False,)
+        return [self.cache.pairs(self.model, pairs, is_swapped, self.prompt) for is_swapped in orders]
+
+    def score_tokens(self, orders: Sequence[Tokens]) -> np.ndarray:
+        """Score pairs by their tokens in each order: float32 (n,)."""
+        scores = self._score(orders[0])
+        return scores if len(orders) == 1 else (scores + self._score(orders[1])) / 2
+
+    def _score(self, tokens: Tokens) -> np.ndarray:
         def forward(features: dict[str, Any]) -> torch.Tensor:
             logits: torch.Tensor = self.model(features)["scores"].float().view(-1)
             return logits if self.as_logit else torch.sigmoid(logits)
 
-        scores = np.empty(len(pairs), np.float32)
-        self.compute("score pairs", self.cache.pairs(self.model, pairs, swapped, self.prompt), forward, scores)
+        scores = np.empty(len(tokens), np.float32)
+        self.compute("score pairs", tokens, forward, scores)
         return scores
 
 
@@ -295,7 +302,7 @@ class MeanScorer:
 
 
 def cosines_of(sides: Sequence[tuple[np.ndarray, np.ndarray]], rows: slice) -> np.ndarray:
-    """Return the cosines of some rows, whose sides are embeddings and which of them each row has."""
+    """Return the cosines of some rows; a side is embeddings, and the number of the embedding that each row has."""
     cosines = np.empty(rows.stop - rows.start, np.float32)
     for start in range(rows.start, rows.stop, _COSINES_AT_ONCE):
         some = slice(start, min(start + _COSINES_AT_ONCE, rows.stop))
@@ -311,8 +318,8 @@ def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
     try:
         if distributed.world_size() == 1:
             return scorer.score(pairs)
-        share = pairs.shard(distributed.world_size(), distributed.rank(), contiguous=True)
-        return distributed.concatenate(scorer.score(share))
+        own = range(len(pairs))[distributed.own_rows(len(pairs))]
+        return distributed.concatenate(scorer.score(pairs.select(own)) if own else np.empty(0, np.float32))
     finally:
         give_back_freed_memory()
 
@@ -336,8 +343,8 @@ class KeptScores:
         return self.scores[-1]
 
 
-def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores") -> np.ndarray:
-    """Return the scores, one a pair.
+def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores", *, first_row: int = 0) -> np.ndarray:
+    """Return the scores of pairs, one each, from a first row on.
 
     Raises:
         InputError: Some are not finite; the first pairs are named.
@@ -345,7 +352,8 @@ def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores") -> np.ndarr
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):
         sides = [name for name in ("sentence1", "sentence2") if name in pairs.column_names]
-        shown = "; ".join(f"row {i}: " + " / ".join(repr(pairs[int(i)][side]) for side in sides) for i in bad[:3])
+        rows = [first_row + int(i) for i in bad[:3]]
+        shown = "; ".join(f"row {row}: " + " / ".join(repr(pairs[row][side]) for side in sides) for row in rows)
         raise InputError(
             f"{len(bad)} of {len(scores)} {what} are not finite numbers, the first for {shown}. "
             "The model is damaged or overflows: try precision fp32, or another model"

@@ -1,7 +1,7 @@
-"""Arrays of rows, computed shard by shard: each shard's are a part, a file that any process may make.
+"""Arrays of rows, computed shard by shard: what is computed of a shard is a part, a file that any process may make.
 
-A shard is a fixed slice of the rows, so that its part has the same bytes whoever makes it. A part says what it is of:
-rows, by their content, and what computed them. Work that was interrupted goes on with the parts that are there;
+A shard is a fixed slice of the rows, so that its part has the same bytes whoever makes it. A part records what it is
+of: its rows, by their content, and what computed them. Interrupted work goes on with the parts that are there;
 processes on several machines make some parts each, and one of them joins all.
 """
 
@@ -23,33 +23,29 @@ from safetensors.numpy import save_file
 
 from transencoder import distributed, progress
 from transencoder.errors import InputError, reason_of
-from transencoder.files import make_folder, remove_folder, whole_file
+from transencoder.files import make_folder, whole_file
 from transencoder.runs.files import Json, canonical_json, disk_full_explained
 from transencoder.tokens import allocate
 
 logger = logging.getLogger(__name__)
 
 Arrays = dict[str, np.ndarray]
-"""What is computed of n rows, by name: (n, ...) each, of any type of number."""
+"""What is computed of n rows, by name: (n, ...) each, numbers of any type."""
 
 ROWS = 1 << 16
-"""Of a shard, where nobody says how many shards there are."""
+"""Rows of a shard unless told otherwise."""
 
-_NAME = re.compile(r"(\d+)-of-(\d+)\.safetensors")
+_NAME = re.compile(r"(\d{1,9})-of-(\d{1,9})\.safetensors")
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of n equal slices of rows, some of them longer by a row."""
+    """One of n slices of rows, equal but for one row."""
 
     number: int
-    """From 1."""
+    """1 to n."""
     n: int
-
-    def __post_init__(self) -> None:
-        """Refuse a number that is none of theirs."""
-        if not 1 <= self.number <= self.n:
-            raise InputError(f"the shard is {self}; give a number from 1 to the number of shards, such as 3/100")
 
     def __str__(self) -> str:
         """Return it as it is typed: `3/100`."""
@@ -60,16 +56,8 @@ class Shard:
         return slice((self.number - 1) * n_rows // self.n, self.number * n_rows // self.n)
 
 
-def read_shard(text: str) -> Shard:
-    """Read `3/100`.
-
-    Raises:
-        InputError: It is none.
-    """
-    number, _, n = text.partition("/")
-    if not (number.isdecimal() and n.isdecimal()):
-        raise InputError(f"the shard is {text!r}; give its number and how many there are, such as 3/100")
-    return Shard(int(number), int(n))
+class UnfitError(Exception):
+    """A part cannot be used; the message says why, without what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,60 +65,78 @@ class Parts:
     """What is computed of n rows, as parts in a folder.
 
     Args:
-        folder: Holds them; made where it is not there.
+        folder: Where the parts lie; it is made when the first is written.
         n_rows: How many rows there are, at least 1.
         maker: What computes: models by their content, settings.
-        rows: Returns a hash of the content of a slice of them; None: the maker tells them.
-        again: How an error names the command that makes a shard's part; `{shard}` stands for the shard.
-        shard_rows: Rows of a shard, where nobody says how many shards there are.
+        rows_hash: Returns a hash of the content of a slice of rows; None: `maker` says which rows these are.
+        remedy: The end of an error about a shard's part; `{shard}` stands for the shard.
+        shard_rows: Rows of a shard, where no part says how many shards there are.
+        computed_in: What may differ between machines, such as `bf16`: parts of both are joined, with a warning.
     """
 
     folder: Path
     n_rows: int
     maker: Mapping[str, Json]
-    rows: Callable[[slice], str] | None = None
-    again: str = "make it again"
+    rows_hash: Callable[[slice], str] | None = None
+    remedy: str = "make it again"
     shard_rows: int = ROWS
+    computed_in: str = ""
+
+    @property
+    def numbers(self) -> list[int]:
+        """Of how many shards the parts in the folder are; one number, or several where parts do not fit together."""
+        names = (_NAME.fullmatch(path.name) for path in (self.folder.iterdir() if self.folder.is_dir() else ()))
+        found = {(int(name[1]), int(name[2])) for name in names if name}
+        return sorted({n for number, n in found if 1 <= number <= n <= self.n_rows})
 
     def shards(self) -> list[Shard]:
-        """Return all shards: as many as parts in the folder are of, else one for every `shard_rows`.
+        """Return all shards: as many as the parts in the folder are of, else the same number for each process.
 
         Raises:
             InputError: The folder has parts of two numbers of shards.
         """
-        found = sorted({int(name[2]) for path in self.folder.glob("*") if (name := _NAME.fullmatch(path.name))})
+        found = self.numbers
         if len(found) > 1:
-            numbers = " and of ".join(map(str, found))
-            raise InputError(f"{self.folder} has parts of {numbers} shards; remove those that are not wanted")
-        n = next(iter(found), max(1, -(-self.n_rows // self.shard_rows)))
+            raise InputError(
+                f"{self.folder} has parts of {' and of '.join(map(str, found))} shards; remove those that are not "
+                f"wanted, such as {self._path(Shard(1, found[0])).name}"
+            )
+        n_processes = distributed.world_size()
+        rounds = -(-self.n_rows // (self.shard_rows * n_processes))
+        n = found[0] if found else min(rounds * n_processes, self.n_rows)
         return [Shard(number, n) for number in range(1, n + 1)]
 
     def make(self, shard: Shard, compute: Callable[[slice], Arrays]) -> None:
         """Make a shard's part, unless it is there and whole.
 
         Args:
-            shard: Which.
+            shard: Which part.
             compute: Returns what is computed of a slice of rows.
         """
         if shard.n > self.n_rows:
             raise InputError(f"{shard.n} shards of {self.n_rows} rows would be empty; give at most as many as rows")
-        with_rows = self._content(shard)
         try:
-            self._check(shard, with_rows)
-        except InputError as error:
+            self.read(shard)
+        except UnfitError as error:
             if self._path(shard).exists():
-                logger.warning("%s; it is made anew", str(error).partition(": ")[0])
+                logger.warning("%s; it is made anew", error)
             make_folder(self.folder)
-            arrays = {name: np.ascontiguousarray(each) for name, each in compute(shard.rows(self.n_rows)).items()}
-            about = with_rows | {"sha256": _hash_of(arrays)}
+            rows = shard.rows(self.n_rows)
+            try:
+                arrays = {name: np.ascontiguousarray(each) for name, each in compute(rows).items()}
+            except InputError as bad:
+                if shard.n == 1:
+                    raise
+                raise InputError(f"shard {shard}, rows counted from {rows.start}: {bad}") from bad
+            about = {**self._about(shard), "computed_in": self.computed_in, "sha256": _hash_of(arrays)}
             with disk_full_explained(self.folder), whole_file(self._path(shard)) as draft:
                 save_file(arrays, draft, {"part": canonical_json(about)})
 
     def make_all(self, compute: Callable[[slice], Arrays]) -> None:
-        """Make the parts that are not there, one after the other; under torchrun each rank every so many-th."""
-        shards = distributed.broadcast(self.shards())
-        own = shards[distributed.rank() :: distributed.world_size()]
-        shown = progress.task("shards", len(own)) if len(shards) > 1 else nullcontext(lambda _: None)
+        """Make the parts that are not there; under torchrun each process its share of them, one after the other."""
+        shards = distributed.from_first(self.shards)
+        own = shards[distributed.own_rows(len(shards))]
+        shown = progress.task("shards", len(own)) if len(own) > 1 else nullcontext(lambda _: None)
         with shown as advance:
             for shard in own:
                 self.make(shard, compute)
@@ -141,66 +147,106 @@ class Parts:
         """Return what was computed of all rows.
 
         Args:
-            folder: Where the arrays are put, `NAME.npy`, memory-mapped; None: they are in memory.
+            folder: Where the first process puts the arrays, `NAME.npy`, which all then map into memory; None: they are
+                in the memory of each process.
 
         Raises:
-            InputError: A part is missing, damaged, or of other rows or another maker; all of them are named.
+            InputError: A part is missing, damaged, or of other rows or another maker.
         """
+        if folder is None:
+            return self._joined(lambda _, shape, dtype: np.empty(shape, dtype))
+
+        def write() -> list[str]:
+            arrays = self._joined(lambda name, shape, dtype: allocate(folder / f"{name}.npy", dtype, shape))
+            for each in arrays.values():
+                each.flush()  # type: ignore[attr-defined]
+            return list(arrays)
+
+        names = distributed.from_first(write)
+        return {name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in names}
+
+    def read(self, shard: Shard) -> Arrays:
+        """Return what a part holds, after checking what it is of.
+
+        Raises:
+            UnfitError: It is missing, damaged or of something else.
+        """
+        return self._read(shard)[0]
+
+    def _read(self, shard: Shard) -> tuple[Arrays, str]:
+        """Return what a part holds, and what it was computed in."""
+        path = self._path(shard)
+        arrays, about = _content(path)
+        digest, computed_in = about.pop("sha256", None), about.pop("computed_in", "")
+        wanted = self._about(shard)
+        others = sorted(name for name in {*about, *wanted} if about.get(name) != wanted.get(name))
+        if others:
+            raise UnfitError(f"{path} is of other {' and '.join(others)}")
+        rows = shard.rows(self.n_rows)
+        if digest != _hash_of(arrays) or any(len(each) != rows.stop - rows.start for each in arrays.values()):
+            raise UnfitError(f"{path} has changed, its sha256 is not the recorded one")
+        return arrays, str(computed_in)
+
+    def _joined(self, make: Callable[[str, tuple[int, ...], np.dtype[Any]], np.ndarray]) -> Arrays:
+        """Join the parts into arrays that `make` makes of name, shape and type."""
+        if not self.numbers:
+            raise InputError(f"{self.folder} has no parts: {self.remedy.format(shard='I/N')}")
         joined: Arrays = {}
-        faults = []
+        faults: list[tuple[Shard, str]] = []
+        computed = set()
         for shard in self.shards():
             try:
-                arrays = self._check(shard, self._content(shard))
-            except InputError as error:
-                faults.append(str(error))
+                arrays, computed_in = self._read(shard)
+            except UnfitError as error:
+                faults.append((shard, str(error)))
+                continue
+            computed.add(computed_in)
+            if not joined:
+                joined = {name: make(name, (self.n_rows, *each.shape[1:]), each.dtype) for name, each in arrays.items()}
+            if _kinds(arrays) != _kinds(joined):
+                faults.append((shard, f"{self._path(shard)} holds other arrays"))
                 continue
             for name, each in arrays.items():
-                if name not in joined:
-                    shape = (self.n_rows, *each.shape[1:])
-                    joined[name] = (
-                        np.empty(shape, each.dtype)
-                        if folder is None
-                        else allocate(folder / f"{name}.npy", each.dtype, shape)
-                    )
                 joined[name][shard.rows(self.n_rows)] = each
         if faults:
-            raise InputError("; ".join(faults))
+            shown = "; ".join(f"{reason}: {self.remedy.format(shard=shard)}" for shard, reason in faults[:_SHOWN])
+            more = f"; and {len(faults) - _SHOWN} more of {shard.n} parts" if len(faults) > _SHOWN else ""
+            raise InputError(f"{shown}{more}")
+        if len(computed) > 1:
+            kinds = " and ".join(sorted(computed))
+            logger.warning("%s: parts were computed in %s; they differ in their last digits", self.folder, kinds)
         return joined
-
-    def remove(self) -> None:
-        """Remove the folder, once what it holds is elsewhere."""
-        if distributed.rank() == 0:
-            remove_folder(self.folder)
 
     def _path(self, shard: Shard) -> Path:
         return self.folder / f"{shard.number:0{len(str(shard.n))}}-of-{shard.n}.safetensors"
 
-    def _content(self, shard: Shard) -> dict[str, Json]:
+    def _about(self, shard: Shard) -> dict[str, Json]:
         rows = shard.rows(self.n_rows)
-        return {"rows": self.rows(rows) if self.rows else f"{rows.start} to {rows.stop}", **self.maker}
+        return {"rows": self.rows_hash(rows) if self.rows_hash else f"{rows.start} to {rows.stop}", **self.maker}
 
-    def _check(self, shard: Shard, wanted: Mapping[str, Json]) -> Arrays:
-        """Return a part's arrays, after checking what it is of.
 
-        Raises:
-            InputError: It is missing, damaged or of something else.
-        """
-        path, again = self._path(shard), self.again.format(shard=shard)
-        try:
-            with safe_open(path, "numpy") as file:
-                about: dict[str, Any] = json.loads(file.metadata()["part"])
-                arrays = {name: file.get_tensor(name) for name in file.keys()}
-        except FileNotFoundError:
-            raise InputError(f"{path} is missing: {again}") from None
-        except (OSError, SafetensorError, TypeError, KeyError, ValueError) as error:
-            raise InputError(f"{path} cannot be read ({reason_of(error)}): {again}") from error
-        digest = about.pop("sha256", None)
-        others = sorted(name for name in {*about, *wanted} if about.get(name) != wanted.get(name))
-        if others:
-            raise InputError(f"{path} is of other {' and '.join(others)}: {again}")
-        if digest != _hash_of(arrays):
-            raise InputError(f"{path} has changed, its sha256 is not the recorded one: {again}")
-        return arrays
+def _content(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Return a part's arrays and its record.
+
+    Raises:
+        UnfitError: There is no such part, or it is not of this form.
+    """
+    try:
+        with safe_open(path, "numpy") as file:
+            about = json.loads((file.metadata() or {})["part"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except FileNotFoundError:
+        raise UnfitError(f"{path} is missing") from None
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise UnfitError(f"{path} cannot be read ({reason_of(error)})") from error
+    has_arrays = arrays and all(name.isidentifier() and each.ndim for name, each in arrays.items())
+    if not (isinstance(about, dict) and has_arrays):
+        raise UnfitError(f"{path} cannot be read (it is no part that transencoder made)")
+    return arrays, about
+
+
+def _kinds(arrays: Arrays) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {name: (each.dtype.str, each.shape[1:]) for name, each in arrays.items()}
 
 
 def _hash_of(arrays: Arrays) -> str:

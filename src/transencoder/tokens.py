@@ -7,9 +7,7 @@ and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of len
 import hashlib
 import json
 import logging
-import os
 import re
-import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,7 +22,7 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import progress
-from transencoder.files import remove_folder, scratch_folder, whole_folder
+from transencoder.files import remove_folder, reserve, scratch_folder, whole_folder
 from transencoder.pairs import fingerprint, text_hashes
 from transencoder.runs.files import (
     DamagedError,
@@ -79,8 +77,8 @@ class Tokens:
         """Return the tokens of each of some rows, int64."""
         return np.diff(self.offsets[rows.start : rows.stop + 1])
 
-    def some(self, rows: slice) -> "Tokens":
-        """Return those of some rows."""
+    def rows(self, rows: slice) -> "Tokens":
+        """Return the tokens of some rows."""
         return replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
 
     def width(self, rows: np.ndarray) -> int:
@@ -231,9 +229,7 @@ def inverse_document_frequencies(tokens: Tokens) -> np.ndarray:
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """Make an array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
     array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
-    if sys.platform == "linux" and array.size:
-        with path.open("rb+") as file:
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    reserve(path, path.stat().st_size)
     return array
 
 

@@ -87,7 +87,8 @@ def test_a_large_index_stays_on_disk_and_is_not_read_through_at_opening(corpus, 
     lists.write_bytes(bytes([lists.read_bytes()[0] ^ 1]) + lists.read_bytes()[1:])
     with pytest.raises(InputError, match=r"vectors.lists has changed.* Build it again"):
         open_index(tmp_path / "moved")
-    monkeypatch.setattr("transencoder.search.build.QUICK_BYTES", 0)
+    monkeypatch.setattr("transencoder.search.record.QUICK_BYTES", 0)
+    monkeypatch.setattr("transencoder.search.index.QUICK_BYTES", 0)
     open_index(tmp_path / "moved")
     with pytest.raises(InputError, match="vectors.lists has changed"):
         build_index(corpus, embedder, tmp_path / "moved")
@@ -103,7 +104,7 @@ def test_an_index_keeps_its_pooling(corpus, tiny_bi_encoder, tmp_path):
 
 def test_a_damaged_part_is_made_again(interrupted, corpus, embedder, tmp_path, caplog):
     path, calls = interrupted
-    (part,) = path.glob(".building/*/2-of-6.safetensors")
+    (part,) = path.glob(".building/2-of-6.safetensors")
     part.write_bytes(part.read_bytes()[:-1])
     build_index(corpus, embedder, path)
     assert calls[3:] == [16] * 5
@@ -119,6 +120,10 @@ def test_shards_may_be_embedded_anywhere(corpus, embedder, tmp_path, monkeypatch
         embed_shard(corpus, embedder, index, Shard(number, 3))
     with pytest.raises(InputError, match=r"2-of-3.safetensors is missing: run the same command with --shard 2/3$"):
         build_index(corpus, embedder, index, merge=True)
+    with pytest.raises(InputError, match=r"1-of-3.safetensors is of other document_prompt: run .* --shard 1/3; "):
+        build_index(corpus, replace(embedder, document_prompt="a "), index, merge=True)
+    with pytest.raises(InputError, match="1 ids are of several documents"):
+        embed_shard(Dataset.from_dict({"id": ["a", "a"], "text": ["x", "y"]}), embedder, index, Shard(1, 2))
     embed_shard(corpus, embedder, index, Shard(2, 3))
     with monkeypatch.context() as patch:
         patch.setattr(Embedder, "documents", None)

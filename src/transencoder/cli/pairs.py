@@ -13,7 +13,7 @@ from rich.table import Table
 import transencoder
 from transencoder.cli.files import COLUMN, STDOUT, Rows, Where, check_output, check_texts, write_pairs
 from transencoder.cli.flags import argument, flag_of, option, part
-from transencoder.cli.terminal import is_first_rank, show
+from transencoder.cli.terminal import show
 from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
@@ -128,15 +128,15 @@ class Mine(Config):
             documents = _texts(self.documents, column, rows, self.output) if self.documents else None
             corpora = mining.embed(sentences, documents, scorer, scratch)
             neighbours = mining.find_neighbours(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed)
-            if not is_first_rank():
-                return
-            mined = mining.mine_pairs(
-                corpora,
-                neighbours,
-                scratch.parent,
-                n_pairs=self.n_pairs,
-                max_pairs_per_sentence=self.max_pairs_per_sentence,
-                seed=self.seed,
+            mined = distributed.from_first(
+                lambda: mining.mine_pairs(
+                    corpora,
+                    neighbours,
+                    scratch.parent,
+                    n_pairs=self.n_pairs,
+                    max_pairs_per_sentence=self.max_pairs_per_sentence,
+                    seed=self.seed,
+                )
             )
         write_pairs(mined.pairs, self.output)
         if self.json:

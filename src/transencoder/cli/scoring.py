@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,13 +18,13 @@ from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
 from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
-from transencoder.errors import InputError
-from transencoder.files import scratch_folder
+from transencoder.errors import InputError, shorten
+from transencoder.files import TEMPORARY, remove_folder, scratch_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder import labels, shards
+    from transencoder import labels, scorers, shards
 
 _SCORES = "scores"
 
@@ -65,20 +66,34 @@ class Sharding(Config):
     """Whether a part of the work is done here, such as by a job of an array."""
 
     shard: str | None = option(None, metavar="I/N", one_of="shards")
-    """compute the I-th of N parts of the rows alone, into OUTPUT.parts: a job of an array on several machines"""
+    """compute the I-th of N parts alone, such as 3/100, on any machine that sees the output's folder"""
     merge: bool = option(False, one_of="shards")
     """compute nothing: join the parts that --shard made"""
 
+    def contradictions(self) -> Contradictions:
+        number = re.fullmatch(r"(\d{1,9})/(\d{1,9})", self.shard or "1/1")
+        if number is None or not 1 <= int(number[1]) <= int(number[2]):
+            yield f"--shard is {shorten(self.shard)}; give a number from 1 on and how many there are, such as 3/100"
+
     @property
     def own(self) -> shards.Shard | None:
-        """The one that is computed here; None: all of them."""
-        from transencoder.shards import read_shard
+        """The shard that is computed here; None: all of them.
 
-        return None if self.shard is None else read_shard(self.shard)
+        Raises:
+            InputError: A launcher has started several processes for it.
+        """
+        from transencoder import distributed
+        from transencoder.shards import Shard
+
+        if self.shard is None:
+            return None
+        if distributed.world_size() > 1:
+            raise InputError("--shard is one process's; under torchrun leave it out, and each computes some")
+        return Shard(*map(int, self.shard.split("/")))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(Config):
     """Score pairs: sentence1, sentence2, score."""
 
     scoring: Models
@@ -89,9 +104,12 @@ class Score:
     sharding: Sharding
     rows: PairRows
 
+    def contradictions(self) -> Contradictions:
+        if self.output == STDOUT and (self.sharding.shard or self.sharding.merge):
+            yield "parts lie beside the output, and that is stdout; give --output FILE"
+
     def __call__(self) -> None:
         check_output(self.output, source=self.pairs)
-        _ = self.sharding.own  # refused before the pairs are read
         pairs = transencoder.read_pairs(self.pairs, **vars(self.rows))
         check_texts(pairs, self.output)
         with scored(self, pairs) as scores:
@@ -137,46 +155,101 @@ class Label:
 
 @contextmanager
 def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None]:
-    """Score pairs shard by shard, going on with the parts that are there, and remove these at the end.
+    """Score pairs shard by shard, going on with the parts that are there; these go at the end.
+
+    Parts are of rows where there are some that --shard made. Otherwise they are of what is computed: of a bi-encoder
+    each distinct sentence is embedded once.
 
     Yields:
-        Each model's scores, float32 (n, models); None where they are not to be written here: of one shard, and on all
-        ranks but the first.
+        Each model's scores, float32 (n, models); None where they are not to be written here: of one shard, and in all
+        processes but the first.
     """
     from transencoder import distributed
-    from transencoder.pairs import fingerprint
-    from transencoder.shards import Arrays, Parts
 
-    scoring, where, merge, shard = options.scoring, options.rows, options.sharding.merge, options.sharding.own
     distributed.start()
-    if options.output == STDOUT and (shard or merge or distributed.world_size() > 1):
-        raise InputError("parts lie beside the output, and that is stdout; give --output FILE")
+    shard, merge = options.sharding.own, options.sharding.merge
+    if options.output == STDOUT and distributed.world_size() > 1:
+        raise InputError("several processes write one file; give --output FILE")
     with ExitStack() as stack:
         folder = Path(f"{options.output}.parts")
         if options.output == STDOUT:
             folder = stack.enter_context(scratch_folder()) / folder
-        parts = Parts(
-            folder=folder,
-            n_rows=len(pairs),
-            rows=lambda rows: fingerprint(pairs.select(range(rows.start, rows.stop))),
-            maker=_maker(scoring, where),
-            again="run the same command with --shard {shard}",
+        _check_parts(folder)
+        models = [] if merge else [each.scorer for each in stack.enter_context(loaded(options.scoring, options.rows))]
+        work = _Work(folder, pairs, models, _maker(options.scoring, options.rows))
+        if shard is not None:
+            work.parts.make(shard, work.score_rows)
+            show(f"{folder}: shard {shard}")
+            yield None
+            return
+        if merge or distributed.from_first(lambda: work.parts.numbers):
+            scores = work.score_by_rows(compute=not merge)
+        else:
+            scores = work.score()
+        distributed.barrier()
+        yield scores if distributed.rank() == 0 else None
+        if distributed.rank() == 0:
+            remove_folder(folder)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Pairs that models score."""
+
+    folder: Path
+    """Where parts lie."""
+    pairs: Dataset
+    models: list[scorers.Scorer]
+    maker: dict[str, Any]
+    """What decides the scores."""
+
+    @property
+    def parts(self) -> shards.Parts:
+        """Scores of rows, by all models."""
+        from transencoder.pairs import fingerprint
+        from transencoder.sharded import precision_of
+        from transencoder.shards import Parts
+
+        return Parts(
+            folder=self.folder,
+            n_rows=len(self.pairs),
+            maker=self.maker,
+            rows_hash=lambda rows: fingerprint(self.pairs.select(range(rows.start, rows.stop))),
+            remedy="run the same command with --shard {shard}",
+            computed_in=" and ".join(sorted({precision_of(model) for model in self.models})),
         )
-        if not merge:
-            teachers = stack.enter_context(loaded(scoring, where))
 
-            def compute(rows: slice) -> Arrays:
-                some = pairs.select(range(rows.start, rows.stop))
-                return {_SCORES: np.stack([teacher.scorer.score(some) for teacher in teachers], axis=1)}
+    def score_rows(self, rows: slice) -> shards.Arrays:
+        """Score a slice of the pairs."""
+        some = self.pairs.select(range(rows.start, rows.stop))
+        return {_SCORES: np.stack([model.score(some) for model in self.models], axis=1)}
 
-            if shard is not None:
-                parts.make(shard, compute)
-                show(f"{folder}: shard {shard}")
-                yield None
-                return
-            parts.make_all(compute)
-        yield parts.join()[_SCORES] if distributed.rank() == 0 else None
-        parts.remove()
+    def score_by_rows(self, *, compute: bool) -> np.ndarray:
+        """Return all scores, float32 (n, models), from parts of rows; compute those that are missing, or refuse."""
+        parts = self.parts
+        if compute:
+            parts.make_all(self.score_rows)
+        return parts.join()[_SCORES]
+
+    def score(self) -> np.ndarray:
+        """Return all scores, float32 (n, models), model by model."""
+        from transencoder.pairs import fingerprint
+        from transencoder.sharded import score_sharded
+
+        maker = {**self.maker, "pairs": fingerprint(self.pairs)}
+        folders = [self.folder / f"model-{number}" for number in range(1, len(self.models) + 1)]
+        each = zip(self.models, folders, strict=True)
+        return np.stack([score_sharded(model, self.pairs, folder, maker=maker) for model, folder in each], axis=1)
+
+
+def _check_parts(folder: Path) -> None:
+    """Refuse a folder for parts that holds other things, which would go with the parts."""
+    ours = re.compile(rf"\d+-of-\d+\.safetensors|model-\d+|{re.escape(TEMPORARY)}.*")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, and parts of the output go to a folder of that name; move it away")
+    others = [path.name for path in (folder.iterdir() if folder.exists() else ()) if not ours.fullmatch(path.name)]
+    if others:
+        raise InputError(f"{folder} is for parts of the output, and holds {others[0]} too; move that away")
 
 
 def _maker(scoring: Models, where: Where) -> dict[str, Any]:

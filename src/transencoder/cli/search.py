@@ -81,10 +81,10 @@ class Build:
             raise InputError(f"--output is {self.output!r}; {NO_URL}")
         if not output.absolute().parent.is_dir():
             raise InputError(f"--output is {self.output!r}, but there is no folder {output.parent}. Make it first.")
-        shard, merge = self.sharding.own, self.sharding.merge
         from transencoder import distributed, search
 
         distributed.start()
+        shard, merge = self.sharding.own, self.sharding.merge
         with goes_on_from(self.output):
             corpus = self._corpus()
             embedder = search.load_embedder(

@@ -43,7 +43,7 @@ from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
-from transencoder.shared import score_shared
+from transencoder.sharded import score_sharded
 from transencoder.tokens import Encoder
 
 _CROSS_LOSSES: dict[CrossLoss, type[losses.LogitLoss]] = {
@@ -117,6 +117,10 @@ class Pretraining(Training):
         return self.training_cost(self.base.n_parameters)
 
 
+_EMBEDDED_BYTES = 2 * 2 * 4 * 768
+"""Of a pair while a bi-encoder labels: two embeddings of width 768, twice."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TeacherScores(Stage[Work]):
     """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
@@ -134,7 +138,7 @@ class TeacherScores(Stage[Work]):
         if self.bi_labels == "tokens":
             return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
-        return score_shared(scorer, self.pairs.data, work.folder / "checkpoints")
+        return score_sharded(scorer, self.pairs.data, work.folder / "checkpoints")
 
     def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
         """Write `scores.npy`, float32 (n,)."""
@@ -145,7 +149,11 @@ class TeacherScores(Stage[Work]):
         """Return the cost of scoring all pairs."""
         n_pairs = len(self.pairs.data)
         n_scored = n_pairs * (2 if self.both_orders else 1)
-        return Cost(operations=operations(self.model.n_parameters, 0, n_scored), disk_bytes=4 * n_pairs)
+        return Cost(
+            operations=operations(self.model.n_parameters, 0, n_scored),
+            disk_bytes=4 * n_pairs,
+            scratch_bytes=_EMBEDDED_BYTES * n_pairs if self.model.form == "bi" else 0,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

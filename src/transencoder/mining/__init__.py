@@ -71,11 +71,7 @@ def find_neighbours(corpora: Corpora, scratch: Path, *, n_pairs: int | None = No
 
     Returns:
         int32 (n, 2): rows of the first and of the second corpus.
-
-    Raises:
-        InputError: An embedding is not finite.
     """
-    corpora.make_unit()
     anchors, _ = _anchors(corpora, n_pairs or default_n_pairs(len(corpora.first)), seed)
     return candidates.neighbours(corpora, anchors, scratch / "neighbours")
 

@@ -10,6 +10,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 from scipy.sparse import csc_matrix, csr_matrix
 
-from transencoder import progress
+from transencoder import distributed, progress
 from transencoder.mining.corpus import Corpora, plain_words, terms
 from transencoder.shards import Arrays, Parts, Shard
 
@@ -35,6 +36,8 @@ EXACT_UP_TO = 100_000
 """Sentences that are all compared; more are put into cells, of which some are searched."""
 
 _SHARD_ROWS = 1 << 18
+_BLOCK_ANCHORS = 1 << 15
+"""Whose neighbours in a shard are a part, of 32 MB."""
 _CELLS_SEARCHED = 16
 _TRAINING_ROWS_A_CELL = 64
 _BLOCK_ROWS = 1024
@@ -53,40 +56,37 @@ _BLOCK_PAIRS = 4096
 def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarray:
     """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine; of several ranks each looks through some.
 
-    The second corpus is searched shard by shard, 262,144 sentences each, and the best of all are kept. Costs: in a
-    shard of up to 100,000 all are compared, 2 dim floating-point operations each, and a copy of the embeddings is in
-    memory. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte for
-    each number of an embedding. On disk 1 kB for each anchor and shard.
+    The second corpus is searched shard by shard, 262,144 sentences each or fewer, and the best of all are kept. Costs:
+    in a shard of up to 100,000 all are compared, 2 dim floating-point operations each, and a copy of the embeddings is
+    in memory. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte
+    for each number of an embedding. On disk 1 kB for each anchor and shard.
 
     Args:
         corpora: Where the pairs come from.
         anchors: Rows of the first corpus.
-        folder: Takes what is found, of these corpora and anchors alone; all ranks see it.
+        folder: Takes what is found, of these corpora and anchors alone; all processes see it.
     """
-    n_rows = len(corpora.second)
-    n_shards = -(-n_rows // _SHARD_ROWS)
+    n_rows, n_processes = len(corpora.second), distributed.world_size()
+    n_shards = min(-(-n_rows // (_SHARD_ROWS * n_processes)) * n_processes, n_rows)
+    blocks = [anchors[start : start + _BLOCK_ANCHORS] for start in range(0, len(anchors), _BLOCK_ANCHORS)]
     n_found = min(int(RANKS[-1]) + 1, n_rows)
+    index_of = lru_cache(1)(lambda rows: _index(corpora.second.embeddings[rows[0] : rows[1]]))
 
     def nearest(number: slice) -> Arrays:
-        rows = Shard(number.stop, n_shards).rows(n_rows)
-        index = _index(corpora.second.embeddings[rows])
-        scores = np.empty((1, len(anchors), n_found), np.float32)
-        found = np.empty((1, len(anchors), n_found), np.int32)
-        for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
-            scores[0, block], own = index.search(corpora.first.embeddings[anchors[block]], n_found)
-            found[0, block] = np.where(own < 0, -1, own + rows.start)
-        return {"scores": scores, "rows": found}
+        n_th, block = divmod(number.start, len(blocks))
+        rows = Shard(n_th + 1, n_shards).rows(n_rows)
+        scores, found = _searched(index_of((rows.start, rows.stop)), corpora, blocks[block], n_found)
+        return {"scores": scores[None], "rows": np.where(found < 0, -1, found + rows.start).astype(np.int32)[None]}
 
-    parts = Parts(folder=folder, n_rows=n_shards, maker={}, shard_rows=1)
+    parts = Parts(folder=folder, n_rows=n_shards * len(blocks), maker={}, shard_rows=1)
     parts.make_all(nearest)
-    joined = parts.join(folder)
     pairs = []
-    for start in range(0, len(anchors), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
-        scores, rows = (np.concatenate(joined[name][:, block], axis=1) for name in ("scores", "rows"))
+    for n_th, block in enumerate(blocks):
+        numbers = (Shard(shard * len(blocks) + n_th + 1, parts.n_rows) for shard in range(n_shards))
+        found = [parts.read(number) for number in numbers]
+        scores, rows = (np.concatenate([each[name][0] for each in found], axis=1) for name in ("scores", "rows"))
         best = np.argsort(-scores, axis=1, kind="stable")[:, :n_found]
-        found = np.take_along_axis(rows, best, 1)
-        pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
+        pairs.append(at_ranks(block, np.take_along_axis(rows, best, 1), are_one=corpora.are_one))
     return np.concatenate(pairs)
 
 
@@ -244,6 +244,15 @@ def _index(embeddings: np.ndarray) -> Any:
     for block in progress.blocks("index neighbours", n_rows, _BLOCK_ROWS):
         index.add(embeddings[block])
     return index
+
+
+def _searched(index: Any, corpora: Corpora, anchors: np.ndarray, n_found: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores, float32, and rows in the index, int64, of each anchor's nearest: (anchors, n_found)."""
+    scores = np.empty((len(anchors), n_found), np.float32)
+    rows = np.empty((len(anchors), n_found), np.int64)
+    for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
+        scores[block], rows[block] = index.search(corpora.first.embeddings[anchors[block]], n_found)
+    return scores, rows
 
 
 def _counted(texts: Dataset, number: Callable[[str], int], n_terms: int | None = None) -> csr_matrix:

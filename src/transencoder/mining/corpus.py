@@ -3,17 +3,18 @@
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
 
-from transencoder import distributed, progress
+from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.pairs import text_hashes
 from transencoder.scorers import BiScorer
 from transencoder.scripts import HAN_AND_KANA, HANGUL, SOUTH_EAST_ASIAN
-from transencoder.shared import embed_shared
+from transencoder.sharded import embed_sharded
 
 _BLOCK_ROWS = 4096
 _PAIRWISE = HAN_AND_KANA + HANGUL
@@ -71,7 +72,7 @@ class Corpus(Distinct):
     """Distinct sentences and their embeddings."""
 
     embeddings: np.ndarray
-    """float32 (n, dim), memory-mapped."""
+    """float32 (n, dim), of length 1, memory-mapped."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,6 @@ class Corpora:
         """Whether both come from the same corpus; a pair then has no order."""
         return self.second is self.first
 
-    def make_unit(self) -> None:
-        """Give all embeddings length 1; the first rank does, in the file that all see.
-
-        Raises:
-            InputError: One is not finite.
-        """
-        if distributed.rank() == 0:
-            for corpus in (self.first,) if self.are_one else (self.first, self.second):
-                _make_unit(corpus)
-        distributed.barrier()
-
 
 def embed(sentences: Dataset, documents: Dataset | None, scorer: BiScorer, folder: Path) -> Corpora:
     """Leave out repetitions and encode the other texts; of several ranks each encodes its share.
@@ -106,6 +96,9 @@ def embed(sentences: Dataset, documents: Dataset | None, scorer: BiScorer, folde
         documents: Texts in `text`, of which the second sentences of pairs are; None: they are of the same sentences.
         scorer: The base model.
         folder: Takes the embeddings; all ranks see it.
+
+    Raises:
+        InputError: An embedding is not finite.
     """
     first = _embedded(sentences, scorer, scorer.prompt, folder / "sentences.npy")
     if documents is None:
@@ -117,20 +110,25 @@ def _embedded(texts: Dataset, scorer: BiScorer, prompt: str | None, file: Path) 
     found = distinct(texts)
     sides = found.texts.select_columns("text").rename_column("text", "sentence1")
     tokens = scorer.cache.sentences(scorer.model, sides, prompt).tokens
-    return Corpus(**vars(found), embeddings=embed_shared(scorer, tokens, file, file.with_suffix("")))
+    parts = file.with_suffix("")
+    embeddings = embed_sharded(scorer, tokens, file, parts, finish=partial(_make_unit, found.texts))
+    return Corpus(**vars(found), embeddings=embeddings)
 
 
-def _make_unit(corpus: Corpus) -> None:
-    for start in range(0, len(corpus), _BLOCK_ROWS):
-        block = corpus.embeddings[start : start + _BLOCK_ROWS]
-        norms = np.linalg.norm(block, axis=1, keepdims=True)
-        bad = np.flatnonzero(~np.isfinite(norms))
-        if len(bad):
-            raise InputError(
-                f"the base model's embedding of {corpus.texts[start + int(bad[0])]['text']!r} is not finite. The "
-                "model is damaged or overflows: try precision fp32, or another base model"
-            )
-        block /= np.maximum(norms, 1e-12)
+def _make_unit(texts: Dataset, embeddings: np.ndarray, rows: slice) -> None:
+    """Give the embeddings of some texts length 1.
+
+    Raises:
+        InputError: One is not finite.
+    """
+    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
+    bad = np.flatnonzero(~np.isfinite(norms))
+    if len(bad):
+        raise InputError(
+            f"the base model's embedding of {texts[rows.start + int(bad[0])]['text']!r} is not finite. The "
+            "model is damaged or overflows: try precision fp32, or another base model"
+        )
+    embeddings /= np.maximum(norms, 1e-12)
 
 
 def plain_words(text: str) -> str:

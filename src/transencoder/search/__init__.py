@@ -1,9 +1,10 @@
 """Search: a corpus embedded into an index on disk, documents found and re-ranked, near-duplicates in clusters."""
 
-from transencoder.search.build import Record, build_index, embed_shard
+from transencoder.search.build import build_index, embed_shard
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
 from transencoder.search.embedder import Embedder, load_embedder
 from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
+from transencoder.search.record import Record
 from transencoder.search.vectors import VectorPrecision
 
 __all__ = [

@@ -21,7 +21,8 @@ from transencoder.configs import Precision
 from transencoder.errors import InputError, reason_of, shorten
 from transencoder.runs.files import DamagedError
 from transencoder.scorers import Scorer
-from transencoder.search.build import (
+from transencoder.search.embedder import Embedder, load_embedder
+from transencoder.search.record import (
     DOCUMENTS_NAME,
     LISTS_NAME,
     QUICK_BYTES,
@@ -30,7 +31,6 @@ from transencoder.search.build import (
     explained,
     read_record,
 )
-from transencoder.search.embedder import Embedder, load_embedder
 from transencoder.search.vectors import Vectors, load_vectors
 
 logger = logging.getLogger(__name__)
@@ -190,6 +190,8 @@ def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
     try:
         documents = Dataset.from_file(str(path))
         documents.data.validate(full=path.stat().st_size <= QUICK_BYTES)
+        if not all(_is_whole(chunk) for column in documents.data.columns for chunk in column.chunks):
+            raise DamagedError(f"{path} has texts that end before they begin, or after the file")
     except (OSError, ValueError) as error:  # Arrow's are both
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
     has = {name: feature.dtype for name, feature in documents.features.items()}
@@ -197,6 +199,13 @@ def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
     if has != dict.fromkeys(columns, "string") or len(documents) != n or n_absent:
         raise DamagedError(f"{path} does not hold {n} documents as {' and '.join(columns)}")
     return documents
+
+
+def _is_whole(texts: pa.StringArray) -> bool:
+    """Tell whether each text lies where an array's texts are; reading others would end the process."""
+    _, places, characters = texts.buffers()
+    ends = np.frombuffer(places, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    return bool((np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] <= (characters.size if characters else 0))
 
 
 @dataclass(frozen=True)

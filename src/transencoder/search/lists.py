@@ -3,7 +3,6 @@
 faiss searches them through a memory-map, so that opening costs nothing and memory holds what queries touch.
 """
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import faiss
 import numpy as np
 
 from transencoder import progress
+from transencoder.files import reserve
 from transencoder.runs.files import DamagedError
 
 _ROW_BYTES = 8
@@ -29,8 +29,8 @@ def write_lists(path: Path, clusters: np.ndarray, blocks: Iterable[np.ndarray], 
     """
     sizes = np.bincount(clusters, minlength=n_lists)
     starts = np.concatenate([[0], np.cumsum(sizes * (code_size + _ROW_BYTES))])
-    with path.open("wb") as empty:
-        os.posix_fallocate(empty.fileno(), 0, int(starts[-1]) + 8 * n_lists)
+    path.unlink(missing_ok=True)
+    reserve(path, int(starts[-1]) + 8 * n_lists)
     file = np.memmap(path, np.uint8, "r+")
     file[starts[-1] :] = sizes.astype("<i8").view(np.uint8)
     n_written, first_row = np.zeros(n_lists, np.int64), 0
@@ -68,10 +68,8 @@ def attach_lists(index: Any, path: Path, n: int) -> None:
     if (sizes < 0).any() or (sizes > n).any() or sizes.sum() != n:
         raise DamagedError(f"{path} has lists of {sizes.sum()} embeddings instead of {n}")
     lists: Any = faiss.OnDiskInvertedLists()
-    lists.nlist, lists.code_size, lists.filename, lists.totsize, lists.read_only = (
-        *(n_lists, code_size, str(path.absolute()), n_bytes),
-        True,
-    )
+    lists.nlist, lists.code_size, lists.totsize = n_lists, code_size, n_bytes
+    lists.filename, lists.read_only = str(path.absolute()), True
     lists.lists.resize(n_lists)
     kept = sizes.astype(np.uint64)  # faiss's pointer does not hold it
     lists.set_all_lists_sizes(faiss.swig_ptr(kept))

@@ -105,8 +105,9 @@ class Vectors:
         if self.precision == "binary":
             return self._rescored(queries, top_k)
         scores, rows = self.index.search(np.ascontiguousarray(queries), top_k)
-        if rows.max(initial=-1) >= len(self):
-            raise DamagedError(f"{self.lists} has row {rows.max()}, and there are {len(self)}")
+        bad = rows[(rows >= len(self)) | (rows < -1)]
+        if len(bad):
+            raise DamagedError(f"{self.lists} has row {bad[0]}, and there are {len(self)}")
         return np.clip(scores, -1.0, 1.0), rows
 
     def _rescored(self, queries: np.ndarray, top_k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from transencoder.models import default_prompt
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.scorers import BiScorer
 from transencoder.selection import uniformity
-from transencoder.shared import embed_shared
+from transencoder.sharded import embed_sharded
 from transencoder.training.label_teachers import targets_of
 from transencoder.training.parts import make_loss, projected
 from transencoder.views import PairMaker
@@ -103,7 +103,7 @@ class TeacherEmbeddings(Stage[Work]):
         scorer = work.scorer_of(self.teacher, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "teachers are bi-encoders"
         tokens = work.cache.sentences(scorer.model, self.pairs.data, scorer.prompt).tokens
-        embed_shared(scorer, tokens, work.folder / _EMBEDDINGS, work.folder / "checkpoints")
+        embed_sharded(scorer, tokens, work.folder / _EMBEDDINGS, work.folder / "checkpoints")
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Return nothing: the embeddings are written."""
@@ -112,9 +112,9 @@ class TeacherEmbeddings(Stage[Work]):
     def cost(self) -> Cost:
         """Return the cost of embedding, and the embeddings' size: of a row's two texts, or of its one."""
         n_rows = len(self.pairs.data) * self.relative_length
+        n_bytes = 4 * 2 * n_rows * _width(self.teacher.folder)
         return Cost(
-            operations=operations(self.teacher.n_parameters, 0, n_rows),
-            disk_bytes=4 * 2 * n_rows * _width(self.teacher.folder),
+            operations=operations(self.teacher.n_parameters, 0, n_rows), disk_bytes=n_bytes, scratch_bytes=n_bytes
         )
 
 

@@ -109,9 +109,10 @@ class TeacherLabels(Stage[Work]):
         folder, pairs = self.teacher.folder, self.pairs.data
         model = encoders.load_trained(folder, work.device, max_length=self.max_length)
         assert isinstance(model, CrossEncoder), "a teacher is one"
-        n_ranks = distributed.world_size()
-        share = pairs if n_ranks == 1 else pairs.shard(n_ranks, distributed.rank(), contiguous=True)
-        labels = distributed.concatenate(self._said_by(model, share, work))
+        own = range(len(pairs))[distributed.own_rows(len(pairs))]
+        share = pairs if len(own) == len(pairs) else pairs.select(own)
+        nothing = np.empty((0, max(1, len(self.classes))), np.float32)
+        labels = distributed.concatenate(self._said_by(model, share, work) if own else nothing)
         if not self.teacher.cycle and _is_unnamed(encoders.classes_of(folder)):
             _check_order(self.classes, folder, labels, pairs)
         return labels

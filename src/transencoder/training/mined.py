@@ -16,8 +16,9 @@ from transencoder.pairs import fingerprint
 from transencoder.runs import Cost, Stage, made_of
 from transencoder.scorers import BiScorer
 
-_SENTENCE_BYTES = 2000
-"""Of a sentence that pairs are mined from, while they are: its embedding and tokens."""
+_SENTENCE_BYTES = 9000
+"""Of a sentence that pairs are mined from, while they are: its embedding at a width of 768, twice, its neighbours and
+tokens."""
 MINING = "mining"
 
 
@@ -68,5 +69,5 @@ class Mining(Stage[Work]):
         """Return the cost of encoding the texts."""
         n_texts = sum(len(each.data) for each in self.texts)
         return Cost(
-            operations=operations(self.model.n_parameters, 0, n_texts // 2), disk_bytes=_SENTENCE_BYTES * n_texts
+            operations=operations(self.model.n_parameters, 0, n_texts // 2), scratch_bytes=_SENTENCE_BYTES * n_texts
         )

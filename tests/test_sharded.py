@@ -5,9 +5,9 @@ import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
-from transencoder import BiScorer, CrossScorer, shards, shared
+from transencoder import BiScorer, CrossScorer, sharded, shards
 from transencoder.pairs import read_pairs
-from transencoder.shared import embed_shared, score_shared
+from transencoder.sharded import embed_sharded, score_sharded
 from transencoder.tokens import TokenCache
 
 
@@ -28,7 +28,7 @@ def scorer(request, tiny_bi_encoder, tiny_plm):
 
 @pytest.fixture
 def _small_shards(monkeypatch):
-    monkeypatch.setattr(shared, "_SENTENCES_A_SHARD", 16)
+    monkeypatch.setattr(sharded, "_SENTENCES_A_SHARD", 16)
     monkeypatch.setitem(shards.Parts.__init__.__kwdefaults__, "shard_rows", 16)
 
 
@@ -47,9 +47,9 @@ def test_shards_are_what_the_scorer_gives_and_an_interruption_loses_one(scorer, 
 
     monkeypatch.setattr(type(scorer), "compute", compute)
     with pytest.raises(KeyboardInterrupt):
-        score_shared(scorer, pairs, tmp_path / "parts")
+        score_sharded(scorer, pairs, tmp_path / "parts")
     n_before = len(seen)
-    scores = score_shared(scorer, pairs, tmp_path / "parts")
+    scores = score_sharded(scorer, pairs, tmp_path / "parts")
     assert seen[n_before - 1] == 0 and max(seen) <= 16 and len(seen) - 1 >= 3
     n_rows = (
         len(set(pairs["sentence1"][:]) | set(pairs["sentence2"][:])) if isinstance(scorer, BiScorer) else len(pairs)
@@ -65,7 +65,7 @@ def test_embeddings_are_one_file(tiny_bi_encoder, pairs, tmp_path):
     tokens = scorer.cache.sentences(scorer.model, pairs, None).tokens
     at_once = np.empty((len(tokens), 32), np.float32)
     scorer.embed_into(at_once, tokens)
-    found = embed_shared(scorer, tokens, tmp_path / "own.npy", tmp_path / "parts")
+    found = embed_sharded(scorer, tokens, tmp_path / "own.npy", tmp_path / "parts")
     np.testing.assert_allclose(found, at_once, atol=1e-6)
     np.testing.assert_array_equal(np.load(tmp_path / "own.npy"), found)
     assert len(list((tmp_path / "parts").iterdir())) == -(-len(tokens) // 16)
