@@ -50,7 +50,7 @@ def page(
         }
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
-        alone = {name: group for name, group in found.items() if not name[0].startswith("teacher")}
+        alone = {name: group for name, group in found.items() if "teacher" not in name[0]}
         parts.append(regret(alone, chosen[base]))
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"

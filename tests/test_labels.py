@@ -186,8 +186,20 @@ def test_ranks_score_shares_that_join_in_order(monkeypatch):
     for rank in range(3):
         monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
         labels.score_on_ranks(scorer, pairs)
-    assert [len(share) for share in shares] == [2, 2, 1]
+    assert [len(share) for share in shares] == [1, 2, 2]
     assert np.array_equal(np.concatenate(shares), np.array(RAW[:-1], np.float32))
+
+
+def test_more_ranks_than_pairs_are_no_harm(monkeypatch):
+    """Was: a rank without pairs asked for one, in `evaluate` too."""
+    monkeypatch.setattr(distributed, "world_size", lambda: 3)
+    monkeypatch.setattr(distributed, "concatenate", lambda part: part)
+    shares = []
+    for rank in range(3):
+        monkeypatch.setattr(distributed, "rank", lambda rank=rank: rank)
+        shares.append(labels.score_on_ranks(FixedScorer(RAW), numbered_pairs(2)))
+    assert [share.tolist() for share in shares] == [[], [np.float32(RAW[0])], [np.float32(RAW[1])]]
+    assert {share.dtype for share in shares} == {np.dtype(np.float32)}
 
 
 def test_shares_that_round_to_more_than_1_stay_in_range():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from transencoder.cli.terminal import show
 from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError, shorten
-from transencoder.files import TEMPORARY, remove_folder, scratch_folder
+from transencoder.files import TEMPORARY, scratch_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -189,7 +190,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
         distributed.barrier()
         yield scores if distributed.rank() == 0 else None
         if distributed.rank() == 0:
-            remove_folder(folder)
+            shutil.rmtree(folder)
 
 
 @dataclass(frozen=True)
