@@ -89,8 +89,11 @@ class Parts:
         found = {(int(name[1]), int(name[2])) for name in names if name}
         return sorted({n for number, n in found if 1 <= number <= n <= self.n_rows})
 
-    def shards(self) -> list[Shard]:
+    def shards(self, n_processes: int | None = None) -> list[Shard]:
         """Return all shards: as many as the parts in the folder are of, else the same number for each process.
+
+        Args:
+            n_processes: How many compute; None: those of torchrun.
 
         Raises:
             InputError: The folder has parts of two numbers of shards.
@@ -101,7 +104,7 @@ class Parts:
                 f"{self.folder} has parts of {' and of '.join(map(str, found))} shards; remove those that are not "
                 f"wanted, such as {self._path(Shard(1, found[0])).name}"
             )
-        n_processes = distributed.world_size()
+        n_processes = n_processes or distributed.world_size()
         rounds = -(-self.n_rows // (self.shard_rows * n_processes))
         n = found[0] if found else min(rounds * n_processes, self.n_rows)
         return [Shard(number, n) for number in range(1, n + 1)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -70,6 +70,8 @@ class Sharding(Config):
     """compute the I-th of N parts alone, such as 3/100, on any machine that sees the output's folder"""
     merge: bool = option(False, one_of="shards")
     """compute nothing: join the parts that --shard made"""
+    engine: Literal["here", "ray"] = option("here", one_of="shards")
+    """who computes the parts: this process, or a Ray cluster, whose nodes see all files (extra ray)"""
 
     def contradictions(self) -> Contradictions:
         number = re.fullmatch(r"(\d{1,9})/(\d{1,9})", self.shard or "1/1")
@@ -106,8 +108,10 @@ class Score(Config):
     rows: PairRows
 
     def contradictions(self) -> Contradictions:
-        if self.output == STDOUT and (self.sharding.shard or self.sharding.merge):
+        if self.output == STDOUT and self.sharding != Sharding():
             yield "parts lie beside the output, and that is stdout; give --output FILE"
+        if self.pairs == STDOUT and self.sharding != Sharding():
+            yield "several processes read the pairs, and stdin can be read once; give --pairs FILE"
 
     def __call__(self) -> None:
         check_output(self.output, source=self.pairs)
@@ -176,21 +180,39 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
         if options.output == STDOUT:
             folder = stack.enter_context(scratch_folder()) / folder
         _check_parts(folder)
-        models = [] if merge else [each.scorer for each in stack.enter_context(loaded(options.scoring, options.rows))]
+        is_on_ray = options.sharding.engine == "ray"
+        models = (
+            []
+            if merge or is_on_ray
+            else [each.scorer for each in stack.enter_context(loaded(options.scoring, options.rows))]
+        )
         work = _Work(folder, pairs, models, _maker(options.scoring, options.rows))
         if shard is not None:
             work.parts.make(shard, work.score_rows)
             show(f"{folder}: shard {shard}")
             yield None
             return
-        if merge or distributed.from_first(lambda: work.parts.numbers):
-            scores = work.score_by_rows(compute=not merge)
+        if is_on_ray:
+            from transencoder import on_ray
+
+            on_ray.make_all(work.parts, _part_maker, options)
+        if merge or is_on_ray or distributed.from_first(lambda: work.parts.numbers):
+            scores = work.score_by_rows(compute=bool(models))
         else:
             scores = work.score()
         distributed.barrier()
         yield scores if distributed.rank() == 0 else None
         if distributed.rank() == 0:
             shutil.rmtree(folder)
+
+
+def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
+    """Load what a command's options name, in another process, and return what makes parts of its scores."""
+    pairs = transencoder.read_pairs(options.pairs, **vars(options.rows))
+    teachers = ExitStack().enter_context(loaded(options.scoring, options.rows))
+    maker = _maker(options.scoring, options.rows)
+    work = _Work(Path(f"{options.output}.parts"), pairs, [each.scorer for each in teachers], maker)
+    return lambda shard: work.parts.make(shard, work.score_rows)
 
 
 @dataclass(frozen=True)

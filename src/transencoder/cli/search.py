@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from transencoder.files import scratch_folder
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from transencoder import scorers, search
+    from transencoder import scorers, search, shards
 
 _BAR = 40
 """Characters of the longest bar."""
@@ -86,22 +86,34 @@ class Build:
         distributed.start()
         shard, merge = self.sharding.own, self.sharding.merge
         with goes_on_from(self.output):
-            corpus = self._corpus()
-            embedder = search.load_embedder(
-                **vars(self.embedding),
-                query_prompt=self.query_prompt,
-                query_prompt_name=self.query_prompt_name,
-                **self.rows.hub,
-            )
+            corpus, embedder = self._given()
             if shard is not None:
                 search.embed_shard(corpus, embedder, output, shard, precision=self.precision)
                 show(f"{output}: shard {shard} is embedded")
                 return
+            if self.sharding.engine == "ray":
+                from transencoder import on_ray
+
+                parts = search.embedding_parts(corpus, embedder, output, precision=self.precision)
+                on_ray.make_all(parts, _part_maker, self)
+                merge = True
             record = search.build_index(corpus, embedder, output, precision=self.precision, merge=merge)
         show(f"{output}: {record.n_documents:,} documents, {record.recipe.dimensions} dimensions in {self.precision}")
         if record.approximation:
             found = f"{100 * record.approximation.recall_at_10:.1f} % of the ten nearest are found"
             show(f"it is searched approximately: {found}, measured on its own documents")
+
+    def _given(self) -> tuple[Dataset, search.Embedder]:
+        """Return the documents, and the model."""
+        from transencoder import search
+
+        corpus = self._corpus()
+        return corpus, search.load_embedder(
+            **vars(self.embedding),
+            query_prompt=self.query_prompt,
+            query_prompt_name=self.query_prompt_name,
+            **self.rows.hub,
+        )
 
     def _corpus(self) -> Dataset:
         if self.id_column is None:
@@ -111,6 +123,14 @@ class Build:
         return pairs.read_documents(
             pairs.Source(self.corpus, columns=(self.id_column, self.column or "text"), **vars(self.rows))
         )
+
+
+def _part_maker(options: Build) -> Callable[[shards.Shard], None]:
+    """Load what a command's options name, in another process, and return what embeds shards."""
+    from transencoder import search
+
+    corpus, embedder = options._given()
+    return lambda shard: search.embed_shard(corpus, embedder, options.output, shard, precision=options.precision)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Search: a corpus embedded into an index on disk, documents found and re-ranked, near-duplicates in clusters."""
 
-from transencoder.search.build import build_index, embed_shard
+from transencoder.search.build import build_index, embed_shard, embedding_parts
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
 from transencoder.search.embedder import Embedder, load_embedder
 from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
@@ -18,6 +18,7 @@ __all__ = [
     "VectorPrecision",
     "build_index",
     "embed_shard",
+    "embedding_parts",
     "find_duplicates",
     "load_embedder",
     "measure",

@@ -118,13 +118,23 @@ def embed_shard(
         InputError: As of `build_index`.
     """
     folder = Path(folder)
+    parts = embedding_parts(corpus, embedder, folder, precision=precision)
+    if not (folder / RECORD_NAME).exists():
+        with disk_full_explained(folder):
+            parts.make(shard, partial(_embedded, corpus, embedder))
+
+
+def embedding_parts(
+    corpus: Dataset, embedder: Embedder, folder: str | os.PathLike[str], *, precision: VectorPrecision = "float32"
+) -> Parts:
+    """Return the parts of an index's embeddings, after checking what the index would be made of."""
+    folder = Path(folder)
     corpus, recipe = _given(corpus, embedder, precision)
     if (folder / RECORD_NAME).exists():
         _same_index(folder, recipe)
-        return
-    _check(corpus, embedder, folder)
-    with disk_full_explained(folder):
-        _parts(corpus, embedder, folder / DRAFT_NAME, recipe).make(shard, partial(_embedded, corpus, embedder))
+    else:
+        _check(corpus, embedder, folder)
+    return _parts(corpus, embedder, folder / DRAFT_NAME, recipe)
 
 
 def embed_documents(corpus: Dataset, embedder: Embedder, folder: Path) -> np.ndarray:

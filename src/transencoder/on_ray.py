@@ -1,0 +1,133 @@
+"""Parts made by a Ray cluster: actors, one for each GPU or else for each CPU, make the shards that they are given.
+
+A shard whose actor is lost, with its node, is given to another. All nodes see the same files. Ray's own data pipelines
+would do the same: what is passed between stages there lies in files here.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from transencoder import progress
+from transencoder.errors import InputError, RunError
+from transencoder.shards import Parts, Shard
+
+logger = logging.getLogger(__name__)
+
+Make = Callable[[Shard], None]
+"""Makes the part of a shard."""
+
+_LOSSES = 3
+"""Of each actor on average: more are no accident."""
+
+
+def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
+    """Make the parts that are not there.
+
+    Args:
+        parts: They say which shards there are.
+        maker: Is called once in each actor, with the arguments, and returns what makes parts. All are picklable.
+        arguments: What `maker` is called with.
+
+    Raises:
+        InputError: Ray is not installed, or a maker refuses what it is given.
+        RunError: Actors are lost again and again.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError("Ray is not installed; pip install 'transencoder[ray]', or leave --engine out") from error
+    is_ours = not ray.is_initialized()
+    if is_ours:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    try:
+        resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        kind = "GPU" if resources.get("GPU") else "CPU"
+        n_units = max(1, int(resources.get(kind, 1)))
+        actor = ray.remote(_Actor).options(num_gpus=1) if kind == "GPU" else ray.remote(_Actor).options(num_cpus=1)
+        shards = parts.shards(n_units)
+        logger.info("Ray: %d shards for %d actors, one a %s", len(shards), min(n_units, len(shards)), kind)
+        _share_out(shards, lambda: actor.remote(maker, arguments, os.getcwd()), min(n_units, len(shards)))
+    finally:
+        if is_ours:
+            ray.shutdown()
+
+
+class _Actor:
+    """One process of the cluster."""
+
+    def __init__(self, maker: Callable[..., Make], arguments: tuple[Any, ...], folder: str) -> None:
+        self.given = maker, arguments, folder
+        self.maker: Make | None = None
+
+    def load(self) -> None:
+        """Load what makes parts."""
+        maker, arguments, folder = self.given
+        os.chdir(folder)  # names are relative to it
+        self.maker = maker(*arguments)
+
+    def make(self, number: int, n: int) -> None:
+        """Make a part."""
+        assert self.maker is not None, "loaded first"
+        self.maker(Shard(number, n))
+
+
+class _Crew:
+    """Actors at work.
+
+    Args:
+        start: Starts an actor.
+        shards: What they are to make.
+    """
+
+    def __init__(self, start: Callable[[], Any], shards: Sequence[Shard]) -> None:
+        self.start = start
+        self.waiting = [*shards]
+        self.busy: dict[Any, tuple[Any, Shard | None]] = {}
+        """What an actor will return -> the actor, and the shard that it makes; None: it loads."""
+        self.n_lost = 0
+        self.last_loss: Exception | None = None
+
+    def hire(self) -> None:
+        """Start an actor."""
+        actor = self.start()
+        self.busy[actor.load.remote()] = actor, None
+
+    def next_made(self) -> Shard | None:
+        """Wait until an actor is done or lost, give the next shard out, and return what was made."""
+        import ray
+        from ray.exceptions import RayActorError, RayTaskError
+
+        (done,), _ = ray.wait([*self.busy], num_returns=1)
+        actor, shard = self.busy.pop(done)
+        try:
+            ray.get(done)
+        except RayActorError as error:
+            logger.warning("Ray lost an actor%s; another takes its place", f", with shard {shard}" if shard else "")
+            self.n_lost += 1
+            self.last_loss = error
+            self.waiting += [shard] if shard else []
+            self.hire()
+            return None
+        except RayTaskError as error:
+            raise (InputError(str(error.cause)) if isinstance(error.cause, InputError) else error) from error
+        if self.waiting:
+            following = self.waiting.pop(0)
+            self.busy[actor.make.remote(following.number, following.n)] = actor, following
+        return shard
+
+
+def _share_out(shards: Sequence[Shard], start: Callable[[], Any], n_actors: int) -> None:
+    """Give each actor a shard, and another when it is done, until all are made."""
+    crew = _Crew(start, shards)
+    for _ in range(n_actors):
+        crew.hire()
+    n_left = len(shards)
+    with progress.task("shards on Ray", n_left) as advance:
+        while n_left:
+            if crew.next_made() is not None:
+                n_left -= 1
+                advance(1)
+            if crew.n_lost > _LOSSES * n_actors:
+                raise RunError(f"Ray lost {crew.n_lost} actors, the last one so: {crew.last_loss}")

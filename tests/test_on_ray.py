@@ -1,0 +1,100 @@
+"""Parts made by Ray: as by one process, also when a node is lost; what is refused is refused in words."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transencoder import cli, on_ray
+from transencoder.errors import InputError
+from transencoder.shards import Parts
+
+ray = pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of one CPU each, of which the second is added by the test that takes it away; the driver is attached."""
+    from ray.cluster_utils import Cluster
+
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
+    ray.init(address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": path}})
+    yield found
+    ray.shutdown()
+    found.shutdown()
+
+
+def parts_in(folder, n_rows=12):
+    return Parts(folder=folder, n_rows=n_rows, maker={"models": ["a"]}, shard_rows=1)
+
+
+def slow_maker(folder):
+    """Make parts of row numbers slowly, in a file beside them the process of each."""
+
+    def make(shard):
+        time.sleep(0.3)
+        parts_in(folder).make(shard, lambda rows: {"row": np.arange(rows.start, rows.stop)})
+
+    return make
+
+
+def refusing_maker():
+    raise InputError("there is no such model")
+
+
+def broken_maker():
+    return os.kill(os.getpid(), 9)
+
+
+@pytest.mark.slow
+def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    parts, own = parts_in(tmp_path / "parts"), on_ray._Crew.next_made
+
+    def next_made(self):
+        made = own(self)
+        if made is not None and made.number >= 4 and node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray._Crew, "next_made", next_made)
+        on_ray.make_all(parts, slow_maker, tmp_path / "parts")
+    assert "Ray lost an actor" in caplog.text
+    np.testing.assert_array_equal(parts.join()["row"], range(12))
+
+
+@pytest.mark.slow
+def test_what_an_actor_refuses_is_refused_here_and_endless_losses_end(cluster, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="^there is no such model$"):
+        on_ray.make_all(parts_in(tmp_path / "parts"), refusing_maker)
+    monkeypatch.setattr(on_ray, "_LOSSES", 1)
+    with pytest.raises(on_ray.RunError, match="Ray lost 2 actors"):
+        on_ray.make_all(parts_in(tmp_path / "parts", 1), broken_maker)
+
+
+@pytest.mark.slow
+def test_commands_write_what_one_process_writes(cluster, tiny_bi_encoder, tiny_files, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("".join(f"text number {number}\n" for number in range(9)))
+    pairs = ["--pairs", str(tiny_files / "test.tsv"), "--device", "cpu", "--precision", "fp32", "--quiet"]
+    for engine in ("here", "ray"):
+        command = ["score", tiny_bi_encoder, *pairs, "--output", f"{engine}.jsonl", "--engine", engine]
+        assert cli.main(command) == 0
+        texts = ["search", "build", "texts.txt", "--model", tiny_bi_encoder, "--device", "cpu"]
+        assert cli.main([*texts, "--quiet", "--output", engine, "--engine", engine]) == 0
+    assert Path("here.jsonl").read_bytes() == Path("ray.jsonl").read_bytes()
+    names = ("documents.arrow", "index.json", "vectors.faiss")
+    assert [(Path("here") / name).read_bytes() for name in names] == [
+        (Path("ray") / name).read_bytes() for name in names
+    ]
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(InputError, match=r"Ray is not installed; pip install 'transencoder\[ray\]'"):
+        on_ray.make_all(parts_in(tmp_path), refusing_maker)
