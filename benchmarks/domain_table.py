@@ -29,7 +29,7 @@ def page(
     development: Mapping[str, bool],
     metrics: Mapping[str, str],
     ways: Iterable[str],
-    chosen: Mapping[str, Mapping[str, tuple[str, str]]],
+    chosen: tuple[str, str],
 ) -> str:
     """Return the Markdown page.
 
@@ -38,7 +38,7 @@ def page(
         development: Domain -> whether settings are chosen on it.
         metrics: Domain -> the metric of its test.
         ways: In the order of the tables.
-        chosen: Base model -> domain -> the way and the form that `transencoder train` ends with by itself.
+        chosen: The way and the form that `transencoder train` ends with by itself.
     """
     parts = ["# Ten domains, without labels", _HOW]
     for base in dict.fromkeys(line["base"] for line in lines):
@@ -51,7 +51,7 @@ def page(
         found = {name: group for name, group in groups.items() if group}
         parts += [f"## From {base}", summary(found, development), gains_table(found, own, metrics)]
         alone = {name: group for name, group in found.items() if "teacher" not in name[0]}
-        parts.append(regret(alone, chosen[base]))
+        parts.append(regret(alone, chosen))
     commits = sorted({line["commit"]["commit"][:7] for line in lines})
     return "\n\n".join([*parts, f"Commits: {', '.join(commits)}."]) + "\n"
 
@@ -98,21 +98,16 @@ def gains_table(
     return "\n".join(markdown_table(header, rows))
 
 
-def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: Mapping[str, tuple[str, str]]) -> str:
+def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: tuple[str, str]) -> str:
     """Say how far what is chosen without labels is from the best of everything measured, the base model included."""
     gains = {
         name: {domain: mean_gain(line["gains"][name[1]][domain] for line in each) for domain, each in _by_domain(group)}
         for name, group in groups.items()
     }
-    own = {domain: gains[name][domain] for domain, name in chosen.items() if domain in gains.get(name, {})}
+    own = gains.get(chosen, {})
     if not own:
         return ""
-    lost_elsewhere = statistics.mean(
-        elsewhere(line, name[1])
-        for domain, name in chosen.items()
-        for line in groups.get(name, ())
-        if line["domain"] == domain
-    )
+    lost_elsewhere = statistics.mean(elsewhere(line, chosen[1]) for line in groups[chosen])
     best = {domain: max(0.0, *(each[domain][0] for each in gains.values() if domain in each)) for domain in own}
     regrets = {domain: best[domain] - gain[0] for domain, gain in own.items()}
     least, worst = min(own, key=lambda each: own[each][0]), max(regrets, key=lambda each: regrets[each])

@@ -203,11 +203,8 @@ task, its last checkpoints; `standard` what `transencoder train` does by itself.
 a frozen teacher, which counts as much as the base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a
 cross-encoder, which starts from `general_cross`."""
 
-CHOSEN = {
-    "minilm": dict.fromkeys(DOMAINS, ("bi-tokens", "bi")),
-    "unsupervised": dict.fromkeys(DOMAINS, ("bi-tokens", "weighted bi")),
-}
-"""The way and form that `transencoder train` ends with: preset `standard`."""
+CHOSEN = ("standard", "bi")
+"""The way and form that `transencoder train` ends with."""
 
 
 def run(options: argparse.Namespace) -> None:

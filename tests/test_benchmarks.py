@@ -155,7 +155,7 @@ def test_the_table_of_domains_has_means_intervals_the_worst_and_what_is_lost_els
         of_cell("one", "teacher", 1, {"one": [9.0, 8.0, 10.0], "two": [0.0, 0.0, 0.0]}),
     ]
     development, metrics = {"one": True, "two": True, "three": False}, {"one": "spearman", "two": "roc_auc"}
-    chosen = {"minilm": {"one": ("way", "bi"), "two": ("way", "bi"), "three": ("way", "bi")}}
+    chosen = ("way", "bi")
     page = load("domain_table").page(lines, development, metrics, ("other", "way", "teacher"), chosen)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     assert rows[2:4] == [
