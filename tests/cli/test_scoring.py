@@ -1,12 +1,14 @@
 """What models say of pairs, with models that look at the length of the texts."""
 
 import csv
+import gc
 import io
 import json
 import os
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -15,9 +17,10 @@ from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 
 from transencoder import BiScorer, CrossScorer, read_pairs
-from transencoder.cli.files import write_pairs, write_table
+from transencoder.cli.files import PairRows, write_pairs, write_table
+from transencoder.cli.scoring import Models, Score, Sharding, _part_maker
 from transencoder.errors import InputError
-from transencoder.shards import Parts
+from transencoder.shards import Parts, Shard
 
 PAIRS = "sentence1\tsentence2\tscore\na\tbb\t1\nccc\td\t3\nee\tffff\t5\n"
 
@@ -267,6 +270,30 @@ def test_scoring_that_was_stopped_goes_on_and_other_pairs_begin_anew(
     monkeypatch.setattr(CrossScorer, "score_tokens", own)
     done(*typed[:-1], "other.jsonl")
     assert scores == jsonl_scores(tmp_path / "other.jsonl")
+
+
+def test_what_another_process_loads_stays_loaded(long_file, tmp_path, tiny_bi_encoder, monkeypatch):
+    """Was: the folder of tokens went with the context that had made it, which Python collected."""
+    closed = []
+
+    @contextmanager
+    def scratch_folder():
+        (tmp_path / "scratch").mkdir()
+        try:
+            yield tmp_path / "scratch"
+        finally:
+            closed.append("scratch")
+
+    monkeypatch.setattr("transencoder.cli.scoring.scratch_folder", scratch_folder)
+    scoring = Models(models=(str(tiny_bi_encoder),), device="cpu", precision="fp32")
+    options = Score(scoring=scoring, pairs="ten.tsv", output="out.tsv", sharding=Sharding(), rows=PairRows())
+    make = _part_maker(options)
+    gc.collect()
+    for number in (1, 2):
+        make(Shard(number, 2))
+    gc.collect()
+    assert closed == []
+    assert len(list((tmp_path / "out.tsv.parts").iterdir())) == 2
 
 
 TWO_RANKS = """

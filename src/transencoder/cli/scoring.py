@@ -209,10 +209,15 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
 def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
     """Load what a command's options name, in another process, and return what makes parts of its scores."""
     pairs = transencoder.read_pairs(options.pairs, **vars(options.rows))
-    teachers = ExitStack().enter_context(loaded(options.scoring, options.rows))
+    stack = ExitStack()
+    teachers = stack.enter_context(loaded(options.scoring, options.rows))
     maker = _maker(options.scoring, options.rows)
     work = _Work(Path(f"{options.output}.parts"), pairs, [each.scorer for each in teachers], maker)
-    return lambda shard: work.parts.make(shard, work.score_rows)
+
+    def make(shard: shards.Shard, *, _open: ExitStack = stack) -> None:  # the models' tokens go with it
+        work.parts.make(shard, work.score_rows)
+
+    return make
 
 
 @dataclass(frozen=True)
