@@ -3,13 +3,14 @@
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from transencoder import cli, on_ray
 from transencoder.errors import InputError
-from transencoder.shards import Parts
+from transencoder.shards import Parts, Shard
 
 ray = pytest.importorskip("ray")
 
@@ -53,16 +54,18 @@ def broken_maker():
 def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):
     node = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
-    parts, own = parts_in(tmp_path / "parts"), on_ray._Crew.next_made
+    n_made: list[Shard] = []
+    parts, own = parts_in(tmp_path / "parts"), on_ray._Actors.wait_for_one
 
-    def next_made(self):
+    def wait_for_one(self):
         made = own(self)
-        if made is not None and made.number >= 4 and node in cluster.worker_nodes:
+        n_made.extend([made] if made else [])
+        if len(n_made) == 4 and node in cluster.worker_nodes:
             cluster.remove_node(node, allow_graceful=False)
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray._Crew, "next_made", next_made)
+        patch.setattr(on_ray._Actors, "wait_for_one", wait_for_one)
         on_ray.make_all(parts, slow_maker, tmp_path / "parts")
     assert "Ray lost an actor" in caplog.text
     np.testing.assert_array_equal(parts.join()["row"], range(12))
@@ -98,3 +101,32 @@ def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(InputError, match=r"Ray is not installed; pip install 'transencoder\[ray\]'"):
         on_ray.make_all(parts_in(tmp_path), refusing_maker)
+
+
+def test_the_shard_of_a_lost_actor_goes_to_an_idle_one(monkeypatch):
+    """Was: it waited for a new actor, while the idle one held the CPU that this one needed."""
+    from ray.exceptions import RayActorError
+
+    lost, shards = RayActorError(), [Shard(1, 1)]
+    results = iter([None, None, lost, None])
+
+    def get(_):
+        result = next(results)
+        if result is not None:
+            raise result
+
+    monkeypatch.setattr(ray, "wait", lambda busy, num_returns: (busy[:num_returns], []))
+    monkeypatch.setattr(ray, "get", get)
+    started = []
+
+    def start():
+        started.append(
+            SimpleNamespace(load=SimpleNamespace(remote=object), make=SimpleNamespace(remote=lambda *_: object()))
+        )
+        return started[-1]
+
+    actors = on_ray._Actors(start, shards)
+    actors.add()
+    actors.add()
+    made = [actors.wait_for_one() for _ in range(4)]
+    assert made == [None, None, None, Shard(1, 1)] and len(started) == 2

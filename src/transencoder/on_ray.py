@@ -73,8 +73,8 @@ class _Actor:
         self.maker(Shard(number, n))
 
 
-class _Crew:
-    """Actors at work.
+class _Actors:
+    """The actors, and what each is doing.
 
     Args:
         start: Starts an actor.
@@ -86,15 +86,17 @@ class _Crew:
         self.waiting = [*shards]
         self.busy: dict[Any, tuple[Any, Shard | None]] = {}
         """What an actor will return -> the actor, and the shard that it makes; None: it loads."""
+        self.idle: list[Any] = []
+        """Actors that wait: for a shard that another loses."""
         self.n_lost = 0
         self.last_loss: Exception | None = None
 
-    def hire(self) -> None:
+    def add(self) -> None:
         """Start an actor."""
         actor = self.start()
         self.busy[actor.load.remote()] = actor, None
 
-    def next_made(self) -> Shard | None:
+    def wait_for_one(self) -> Shard | None:
         """Wait until an actor is done or lost, give the next shard out, and return what was made."""
         import ray
         from ray.exceptions import RayActorError, RayTaskError
@@ -108,26 +110,35 @@ class _Crew:
             self.n_lost += 1
             self.last_loss = error
             self.waiting += [shard] if shard else []
-            self.hire()
+            if self.idle:
+                self._occupy(self.idle.pop())
+            else:
+                self.add()
             return None
         except RayTaskError as error:
             raise (InputError(str(error.cause)) if isinstance(error.cause, InputError) else error) from error
-        if self.waiting:
-            following = self.waiting.pop(0)
-            self.busy[actor.make.remote(following.number, following.n)] = actor, following
+        self._occupy(actor)
         return shard
+
+    def _occupy(self, actor: Any) -> None:
+        """Give an actor the next shard."""
+        if not self.waiting:
+            self.idle.append(actor)
+            return
+        following = self.waiting.pop(0)
+        self.busy[actor.make.remote(following.number, following.n)] = actor, following
 
 
 def _share_out(shards: Sequence[Shard], start: Callable[[], Any], n_actors: int) -> None:
     """Give each actor a shard, and another when it is done, until all are made."""
-    crew = _Crew(start, shards)
+    actors = _Actors(start, shards)
     for _ in range(n_actors):
-        crew.hire()
+        actors.add()
     n_left = len(shards)
     with progress.task("shards on Ray", n_left) as advance:
         while n_left:
-            if crew.next_made() is not None:
+            if actors.wait_for_one() is not None:
                 n_left -= 1
                 advance(1)
-            if crew.n_lost > _LOSSES * n_actors:
-                raise RunError(f"Ray lost {crew.n_lost} actors, the last one so: {crew.last_loss}")
+            if actors.n_lost > _LOSSES * n_actors:
+                raise RunError(f"Ray lost {actors.n_lost} actors, the last one so: {actors.last_loss}")

@@ -263,7 +263,8 @@ def test_scoring_that_was_stopped_goes_on_and_other_pairs_begin_anew(
 
     monkeypatch.setattr(CrossScorer, "score_tokens", score)
     typed = ("score", cross, "--pairs", "ten.tsv", "--device", "cpu", "--precision", "fp32", "--output", "out.jsonl")
-    assert run(*typed)[0] == 130
+    code, _, err = run(*typed)
+    assert code == 130 and "run the same command again: it goes on from out.jsonl.parts" in err
     done(*typed)
     assert seen == [3, 3, 3, 4]
     scores = jsonl_scores(tmp_path / "out.jsonl")

@@ -16,7 +16,7 @@ import numpy as np
 import transencoder
 from transencoder.cli.files import STDOUT, PairRows, Where, check_output, check_texts, whole_file, write_pairs
 from transencoder.cli.flags import argument, option
-from transencoder.cli.terminal import show
+from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs import LabelPolicy, Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError, shorten
@@ -180,6 +180,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
         if options.output == STDOUT:
             folder = stack.enter_context(scratch_folder()) / folder
         _check_parts(folder)
+        stack.enter_context(goes_on_from(str(folder)))
         is_on_ray = options.sharding.engine == "ray"
         models = (
             []
