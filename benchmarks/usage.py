@@ -1,4 +1,4 @@
-"""What one side of a comparison reports about itself: seconds by stage, seconds of imports, peak memory."""
+"""What one side of a comparison reports about itself: seconds by stage and of imports, peak memory, a GPU's too."""
 
 import json
 import os
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 
 class Usage:
@@ -35,6 +37,7 @@ class Usage:
             "seconds": time.perf_counter() - self._started,
             "import_seconds": self.import_seconds,
             "peak_rss_bytes": peak_rss_bytes(),
+            "peak_gpu_bytes": torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0,
             "stages": self.stages,
         }
         path.write_text(json.dumps(record | more))

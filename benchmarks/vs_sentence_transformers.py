@@ -18,12 +18,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from transencoder.runs.log import source_commit
 
 HERE = Path(__file__).parent
 STAGES = ("labels for the cross-encoder", "cross-encoder", "labels for the bi-encoder", "bi-encoder")
@@ -52,10 +55,17 @@ VARIANTS = (
 def main() -> None:
     """Run the sides in turn, then the variants; the record on disk grows with every run."""
     options = _options()
-    options.results.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = {"settings": _settings(options), "environment": _environment(), "runs": []}
     order = [(side, i) for i in range(options.repeats) for side in (PLAIN, OURS)]
     order += [(side, i) for i in range(options.variant_repeats) for side in VARIANTS]
+    for record in measured(order, options):
+        _write(record, options.results)
+    print((options.results / "vs_sentence_transformers.md").read_text())
+
+
+def measured(order: list[tuple[Side, int]], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run each side with the seed of its repeat; yields the record after every run."""
+    options.results.mkdir(parents=True, exist_ok=True)
+    record: dict[str, Any] = {"settings": _settings(options), "environment": _environment(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="transencoder-benchmark-") as name:
         folder = Path(name)
         _write_data(options, folder)
@@ -68,8 +78,7 @@ def main() -> None:
             )
             record["runs"].append(run)
             record["summary"] = summary(record["runs"])
-            _write(record, options.results)
-    print((options.results / "vs_sentence_transformers.md").read_text())
+            yield record
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -217,16 +226,13 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _environment() -> dict[str, Any]:
     code = "import time; t = time.perf_counter(); import transencoder; print(time.perf_counter() - t)"
     imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
         "load_at_start": os.getloadavg()[0],
         "python": platform.python_version(),
         "versions": {name: version(name) for name in PACKAGES},
-        "commit": commit or None,
+        "source": source_commit(),
         "import_transencoder_seconds": float(imported),
     }
 

@@ -1,0 +1,235 @@
+"""Base-size self-distillation on the paper's pairs: seconds by stage, share of the machine's peak, against plain.
+
+    python benchmarks/gpu.py                                        # on a GPU, some minutes
+    python benchmarks/gpu.py --layers 2 --width 128 --pairs 200 --texts 500     # anywhere, to try it
+
+The start has BERT's shape and all-MiniLM-L6-v2's word pieces; its weights are random, which no time depends on and
+which makes the dev metrics meaningless. Sides and stages are those of vs_sentence_transformers.py. The share of the
+peak counts the products of the tokens that texts have, without padding, over a large product's rate on this machine;
+a stage's seconds hold its dev evaluations and all else that it does.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from transformers import AutoTokenizer, BertConfig, BertModel
+from vs_sentence_transformers import HERE, OURS, PLAIN, STAGES, VARIANTS, measured, table
+
+from transencoder.models import MINILM, resolve_model
+from transencoder.pairs import read_pairs
+from transencoder.scorers import BiScorer, CrossScorer
+
+SIDES = (OURS, PLAIN, VARIANTS[0])
+"""Ours, plain, and plain trained in bf16."""
+
+BATCH_TOKENS = (8192, 32768, 131072)
+"""Of scoring, padding included."""
+
+BI_LENGTH, CROSS_LENGTH = 32, 64
+"""Table 16's, in tokens."""
+
+
+def main() -> None:
+    """Measure the ceiling, scoring and the cycles; the record grows with each."""
+    options = _options()
+    options.results.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gpu-") as name:
+        options.start = str(Path(name) / "start")
+        write_start(Path(options.start), options.layers, options.width)
+        record: dict[str, Any] = {"device": device_name(), "shape": [options.layers, options.width]}
+        record["peak"] = {str(kind): product_rate(kind) for kind in (torch.bfloat16, torch.float32)}
+        record["scoring"] = list(scoring(options))
+        _write(record, options.results)
+        for cycles in measured([(side, i) for i in range(options.repeats) for side in SIDES], options):
+            record["cycles"] = cycles
+            record["work"] = cycle_work(options)
+            _write(record, options.results)
+    print(page(record))
+
+
+def write_start(folder: Path, layers: int, width: int) -> None:
+    """Write a bi-encoder of BERT's shape with random weights."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(MINILM))
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // 64),
+        intermediate_size=4 * width,
+    )
+    plain = folder.with_name("plain")
+    BertModel(config).save_pretrained(plain)
+    tokenizer.save_pretrained(plain)
+    SentenceTransformer(modules=[Transformer(str(plain)), Pooling(width, "mean")]).save_pretrained(str(folder))
+
+
+def device_name() -> str:
+    """Return what computes."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+
+
+def product_rate(kind: torch.dtype) -> float:
+    """Return operations a second of a large matrix product, the median of ten."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    n = 8192 if device == "cuda" else 1024
+    first, second = (torch.randn(n, n, device=device).to(kind) for _ in range(2))
+    return 2 * n**3 / statistics.median(_seconds(lambda: first @ second) for _ in range(13))
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    call()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def scoring(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
+    """Yield texts a second of each form at each batch size, tokenising included, and the share of the peak."""
+    pairs = texts(options)
+    for batch_tokens in BATCH_TOKENS:
+        model = SentenceTransformer(options.start)
+        model.max_seq_length = BI_LENGTH
+        bi = BiScorer(model, batch_tokens=batch_tokens)
+        cross = CrossScorer(
+            CrossEncoder(options.start, num_labels=1, max_length=CROSS_LENGTH), batch_tokens=batch_tokens
+        )
+        for form, scorer, n_texts in (("bi", bi, 2 * len(pairs)), ("cross", cross, len(pairs))):
+            scorer.score(pairs.select(range(min(512, len(pairs)))))  # what is made once is not timed
+            seconds = _seconds(lambda each=scorer: each.score(pairs))
+            encode = _seconds(lambda each=scorer: _tokenised(each, pairs))
+            work = products(lengths(form, pairs), options.layers, options.width)
+            yield {
+                "form": form,
+                "batch_tokens": batch_tokens,
+                "texts": n_texts,
+                "seconds": seconds,
+                "tokenising_seconds": encode,
+                "operations": work,
+            }
+
+
+def _tokenised(scorer: BiScorer | CrossScorer, pairs: Dataset) -> None:
+    """Tokenise pairs again, as `score` does."""
+    fresh = type(scorer)(scorer.model)  # type: ignore[arg-type]
+    if isinstance(fresh, CrossScorer):
+        fresh.tokens_of(pairs)
+    else:
+        fresh.cache.sides(fresh.model, pairs, None, None)
+
+
+def texts(options: argparse.Namespace) -> Dataset:
+    """Return pairs of which every sentence is another: those at hand, with numbers."""
+    rows = pairs_at_hand(options, options.texts)
+    columns = ("sentence1", "sentence2")
+    rounds = -(-options.texts // len(rows))
+    made = [{name: f"{row[name]} {i}" if i else row[name] for name in columns} for i in range(rounds) for row in rows]
+    return Dataset.from_list(made[: options.texts])
+
+
+def pairs_at_hand(options: argparse.Namespace, n_pairs: int) -> Dataset:
+    """Return the first pairs of the paper's STS and SICK-R sentences, or all there are."""
+    pairs = read_pairs(str(options.data_dir / "pairs" / "sts-sickr" / "train.jsonl.gz"))
+    return pairs.select(range(min(n_pairs, len(pairs))))
+
+
+def lengths(form: str, pairs: Dataset) -> np.ndarray:
+    """Return the tokens of each text that a form sees of pairs."""
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(MINILM))
+    first, second = list(pairs["sentence1"]), list(pairs["sentence2"])
+    if form == "cross":
+        ids = tokenizer(first, second, truncation=True, max_length=CROSS_LENGTH)["input_ids"]
+    else:
+        ids = tokenizer(first + second, truncation=True, max_length=BI_LENGTH)["input_ids"]
+    return np.array([len(each) for each in ids])
+
+
+def products(n_tokens: np.ndarray, layers: int, width: int) -> float:
+    """Return the operations of the matrix products of a forward pass over texts: 24 t w^2 + 4 t^2 w a layer."""
+    tokens = n_tokens.astype(np.float64)
+    return float(layers * (24 * width**2 * tokens + 4 * width * tokens**2).sum())
+
+
+def cycle_work(options: argparse.Namespace) -> dict[str, float]:
+    """Return the operations of each stage; a training step has three times those of a forward pass."""
+    pairs = pairs_at_hand(options, options.pairs)
+    bi, cross = (products(lengths(form, pairs), options.layers, options.width) for form in ("bi", "cross"))
+    return dict(zip(STAGES, (bi, 2 * 3 * cross, cross, options.bi_epochs * 3 * bi), strict=True))
+
+
+def page(record: dict[str, Any]) -> str:
+    """Return the record as Markdown."""
+    layers, width = record["shape"]
+    peak = record["peak"]["torch.bfloat16"]
+    lines = [
+        "# Base-size models on one GPU",
+        "",
+        f"Made by `benchmarks/gpu.py` on {record['device']}, {layers} layers of width {width}, random weights. A large "
+        f"product: {peak / 1e12:.1f} TFLOP/s in bf16, {record['peak']['torch.float32'] / 1e12:.1f} in fp32.",
+        "",
+        "| scoring | tokens a batch | texts | seconds | of them tokenising | texts a second | share of the bf16 peak |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        *(
+            f"| {row['form']} | {row['batch_tokens']:,} | {row['texts']:,} | {row['seconds']:.2f} | "
+            f"{row['tokenising_seconds']:.2f} | {row['texts'] / row['seconds']:,.0f} | "
+            f"{row['operations'] / row['seconds'] / peak:.1%} |"
+            for row in record["scoring"]
+        ),
+    ]
+    if "cycles" not in record:
+        return "\n".join([*lines, ""])
+    sides, runs = record["cycles"]["summary"]["sides"], record["cycles"]["runs"]
+    lines += [
+        "",
+        "| share of the bf16 peak | " + " | ".join(sides) + " |",
+        "|---|" + "---:|" * len(sides),
+        *(
+            f"| {stage} | "
+            + " | ".join(f"{work / max(side['stages'][stage], 1e-9) / peak:.1%}" for side in sides.values())
+            + " |"
+            for stage, work in record["work"].items()
+        ),
+        "| peak memory of the GPU, GB | "
+        + " | ".join(f"{max(run['peak_gpu_bytes'] for run in runs if run['side'] == side) / 1e9:.1f}" for side in sides)
+        + " |",
+        "",
+        table(record["cycles"]).replace("# One cycle", "## One cycle"),
+    ]
+    return "\n".join(lines)
+
+
+def _write(record: dict[str, Any], results: Path) -> None:
+    (results / "gpu.json").write_text(json.dumps(record, indent=2) + "\n")
+    (results / "gpu.md").write_text(page(record))
+
+
+def _options() -> argparse.Namespace:
+    data = os.environ.get("TRANSENCODER_DATA") or HERE.resolve().parents[1] / "shared" / "data"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--width", type=int, default=768)
+    parser.add_argument("--texts", type=int, default=100_000, help="pairs to score")
+    parser.add_argument("--pairs", type=int, default=10_000, help="pairs of a cycle")
+    parser.add_argument("--bi-epochs", type=int, default=3, help="the paper's Table 16 has 10")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--data-dir", type=Path, default=Path(data))
+    parser.add_argument("--results", type=Path, default=HERE / "results", help="where the two files go")
+    parser.set_defaults(variant_repeats=0, threads=os.cpu_count() or 1, seed=2021)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
