@@ -54,6 +54,7 @@ def main() -> None:
         _write(record, options.results)
         for cycles in measured([(side, i) for i in range(options.repeats) for side in SIDES], options):
             record["cycles"] = cycles
+            cycles["settings"]["start"] = "of random weights"
             record["work"] = cycle_work(options)
             _write(record, options.results)
     print(page(record))

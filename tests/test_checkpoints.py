@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from transformers import TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import SaveStrategy
 
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 
@@ -85,6 +86,24 @@ def test_saving_completes_the_checkpoint_and_drops_the_one_before(keeper, tmp_pa
     keeper.save(2)
     names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert names == {"checkpoint-2/best.safetensors", "checkpoint-2/complete.json"}
+
+
+def test_one_is_due_after_a_minute_and_after_fifty_times_what_the_last_one_took(keeper, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("transencoder.checkpoints.time.monotonic", lambda: now[0])
+    keeper = Keeper(keeper.keep.folder)
+    keeper.arguments.save_strategy = SaveStrategy.NO
+
+    def is_due(seconds):
+        now[0] = seconds
+        state, control = TrainerState(global_step=1, max_steps=9, num_train_epochs=1), TrainerControl()
+        keeper.keep.on_step_end(keeper.arguments, state, control)
+        return control.should_save
+
+    assert [is_due(seconds) for seconds in (1, 59, 61)] == [False, False, True]
+    now[0] = 64  # it took three seconds
+    keeper.save(1)
+    assert [is_due(64 + seconds) for seconds in (61, 149, 151)] == [False, False, True]
 
 
 def test_an_undefined_metric_is_recorded_as_none_and_never_best(keeper):

@@ -82,13 +82,6 @@ def test_one_column_may_be_given_as_a_text_and_numbers_as_numpy_has_them():
     assert type(config.seed) is int
 
 
-@pytest.mark.parametrize(("steps", "kept"), [(200, 25), (10, 10)])
-def test_preset_standard_keeps_checkpoints_within_its_few_steps(steps, kept):
-    config = TransEncoder(sentences="a.csv", preset="standard", bi={"checkpoint_steps": steps}).prepared(10**6)
-    assert config.bi.checkpoint_steps == kept
-    assert TransEncoder(sentences="a.csv").prepared(10**6).bi.checkpoint_steps == 200
-
-
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400), ("2 min", 120)])
 def test_a_budget_is_a_time(text, seconds):
     assert TransEncoder(sentences="a.csv", budget=text).budget_seconds == seconds

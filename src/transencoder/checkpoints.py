@@ -3,6 +3,7 @@
 import logging
 import math
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -11,6 +12,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import SaveStrategy
 
 from transencoder import distributed
 from transencoder.files import sync
@@ -33,6 +35,14 @@ _ENCODER = "model."
 """How names of the encoder begin in the state of every loss of sentence-transformers."""
 _FOLLOWER = "follower."
 """And of a copy in ours that has no gradient but moves: it follows the encoder."""
+
+_SECONDS = 60.0
+_LEAST_SHARE = 50.0
+"""Between two checkpoints lies a minute, and fifty times what the last one took: of a base-size model on a fast GPU one
+takes as long as two hundred steps."""
+
+_STEPS_TOGETHER = 10
+"""Several processes ask the first one whether it is time as often as this."""
 
 
 class _Marker(TypedDict):
@@ -75,7 +85,7 @@ def _delete_all_but(kept: Path | None, folder: Path) -> None:
 
 
 class KeepBest(TrainerCallback):
-    """Keeps the weights with the highest dev metric in memory, and in every checkpoint.
+    """Keeps the weights with the highest dev metric in memory, and in every checkpoint, and says when one is due.
 
     Args:
         model: The encoder that is trained.
@@ -94,6 +104,10 @@ class KeepBest(TrainerCallback):
         self.curve: list[tuple[int, float | None]] = []
         self.others: list[tuple[int, dict[str, float | None]]] = []
         self._weights: dict[str, torch.Tensor] | None = None
+        self._saved_at = time.monotonic()
+        self._seconds = 0.0
+        """That the last checkpoint took."""
+        self._begun = self._saved_at
 
     def restore(self, checkpoint: Path | None) -> None:
         """Take up what a checkpoint says."""
@@ -118,11 +132,15 @@ class KeepBest(TrainerCallback):
 
         Not in `on_epoch_end`: a run that resumed from that checkpoint would never make it up.
         """
+        if args.save_strategy == SaveStrategy.NO:
+            control.should_save = self._is_due(state.global_step)
+        self._begun = time.monotonic()
         if args.eval_strategy != "no" and state.global_step % (state.max_steps // state.num_train_epochs) == 0:
             control.should_evaluate = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Replace the best weights by strictly better ones (released code); an undefined metric is never better."""
+        self._begun = time.monotonic()
         metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
@@ -137,6 +155,18 @@ class KeepBest(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Complete the checkpoint that was just written, then drop the one before."""
         distributed.barrier()  # every rank writes its part: the state of its random numbers
+        self._complete(state)
+        self._saved_at = time.monotonic()
+        self._seconds = self._saved_at - self._begun
+
+    def _is_due(self, step: int) -> bool:
+        """Tell whether it is time for a checkpoint: to all processes what the first one finds."""
+        is_due = time.monotonic() - self._saved_at > max(_SECONDS, _LEAST_SHARE * self._seconds)
+        if distributed.world_size() == 1:
+            return is_due
+        return step % _STEPS_TOGETHER == 0 and distributed.broadcast(is_due)
+
+    def _complete(self, state: TrainerState) -> None:
         if not state.is_world_process_zero:
             return
         checkpoint = self.folder / f"checkpoint-{state.global_step}"

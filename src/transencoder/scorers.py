@@ -30,7 +30,8 @@ _WINDOW = 1 << 18
 """Rows sorted at once. Each window ends with a batch of a shape of its own, and oneDNN keeps what it made for a shape:
 labelling 400,000 pairs with a tiny model left 31 MB, in windows of 65,536 rows 51 MB."""
 
-_BATCH_TOKENS = 8192
+_BATCH_TOKENS = 32768
+"""On an H200 a base-size model takes half the time of batches of 8,192, and no less with four times as many."""
 _BATCH_TOKENS_ON_CPU = 2048
 """As fast there as 4,096 and 8,192 (all-MiniLM-L6-v2); 60,000 pairs through a tiny model take 65 MB instead of 93."""
 
@@ -136,7 +137,7 @@ class BiScorer(_Computed):
     Args:
         model: The bi-encoder. Its device and maximal length are used as they are.
         precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 32,768, on a CPU 2,048.
         cache: Where token ids are kept; None: a cache of its own.
         prompt: Text put before every sentence; None: the model's default prompt, if it has one.
         document_prompt: Text put before `sentence2` instead, where pairs are queries with documents; None: the same.
@@ -196,7 +197,7 @@ class CrossScorer(_Computed):
     Args:
         model: The cross-encoder, with one output label.
         precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 8,192, on a CPU 2,048.
+        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 32,768, on a CPU 2,048.
         cache: Where token ids are kept; None: a cache of its own.
         both_orders: Average the scores of (a, b) and (b, a).
         prompt: Text put before every pair; None: the model's default prompt, if it has one.

@@ -196,6 +196,29 @@ def test_an_incomplete_checkpoint_is_ignored(fit_tiny, saved, tmp_path):
     assert not torn.exists()
 
 
+def test_checkpoints_by_the_clock_give_the_same_bytes_and_a_short_training_has_none(
+    fit_tiny, saved, monkeypatch, tmp_path
+):
+    whole, _ = fit_tiny("bi", folder="whole", checkpoint_steps=None)
+    assert not list((tmp_path / "whole").glob("checkpoint-*"))
+
+    class Killed(KeepBest):
+        def on_step_end(self, args, state, control, **more):
+            if state.global_step == 6:
+                raise Stopped
+            super().on_step_end(args, state, control, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("transencoder.fit.student.KeepBest", Killed)
+        patch.setattr("transencoder.checkpoints._SECONDS", 0.0)
+        patch.setattr("transencoder.checkpoints._LEAST_SHARE", 0.0)
+        with pytest.raises(Stopped):
+            fit_tiny("bi", checkpoint_steps=None)
+    assert [path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*")] == ["checkpoint-5"]
+    model, _ = fit_tiny("bi", checkpoint_steps=None)
+    assert saved(model) == saved(whole)
+
+
 def test_a_finished_fit_run_again_trains_no_step(fit_tiny, saved):
     model, first = fit_tiny("bi", dev=scripted(DEVS))
 

@@ -49,8 +49,9 @@ class FitConfig(Config):
     """Gradients are clipped to this norm (released code); 0 switches clipping off."""
     eval_steps: int = ranges.at_least(1, 200)
     """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
-    checkpoint_steps: int = ranges.at_least(1, 200)
-    """Steps between the checkpoints a run resumes from."""
+    checkpoint_steps: int | None = ranges.at_least(1, None)
+    """Steps between the checkpoints a run resumes from; None: one a minute, or fewer where they would take more than a
+    fiftieth of the time."""
     save_steps: int | None = ranges.at_least(1, None)
     """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none. Of two
     copies that are trained, the first. Nothing is kept of a training that another run has done already."""

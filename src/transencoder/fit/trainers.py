@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
-_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate", "save_steps")
+_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate", "save_steps", "checkpoint_steps")
 """Fields of a fit's config that mean something when they are None."""
 
 
@@ -149,8 +149,8 @@ def trainer_arguments(
         data_seed=session.seed,
         eval_strategy="steps" if has_dev else "no",
         eval_steps=config.eval_steps,
-        save_strategy="steps",
-        save_steps=config.checkpoint_steps,
+        save_strategy="no" if config.checkpoint_steps is None else "steps",
+        save_steps=config.checkpoint_steps or 1,
         logging_steps=logging_steps,
         report_to=list(session.report_to) or "none",
         disable_tqdm=True,

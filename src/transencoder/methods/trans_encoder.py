@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 Preset = Literal["standard", "paper"]
 
-_SHORT_CHECKPOINT_STEPS = 25
-"""A run of minutes has fewer steps than lie between two checkpoints of others."""
-
 
 _OF_CROSS = ("cross_start", "cross_revision", "cross_learning_rate", "cross_epochs", "pretraining_epochs")
 """Settings of a member that speak of its cross-encoder."""
@@ -238,10 +235,7 @@ class TransEncoder(configs.RunConfig):
         return not any(asks) if self.same_form is None else self.same_form
 
     def _fit(self, fit: configs.FitConfig, values: Mapping[str, Any]) -> configs.FitConfig:
-        fit = replace(configs.filled(fit, values), selection=values.get("selection", fit.selection))
-        if self.preset != "standard":
-            return fit
-        return replace(fit, checkpoint_steps=min(fit.checkpoint_steps, _SHORT_CHECKPOINT_STEPS))
+        return replace(configs.filled(fit, values), selection=values.get("selection", fit.selection))
 
     def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
