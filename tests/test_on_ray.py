@@ -72,9 +72,7 @@ def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_what_an_actor_refuses_is_refused_here_and_endless_losses_end(cluster, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="^there is no such model$"):
-        on_ray.make_all(parts_in(tmp_path / "parts"), refusing_maker)
+def test_endless_losses_end(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(on_ray, "_LOSSES", 0)
     with pytest.raises(on_ray.RunError, match="Ray lost 1 actors"):
         on_ray.make_all(parts_in(tmp_path / "parts", 1), broken_maker)
@@ -95,6 +93,22 @@ def test_commands_write_what_one_process_writes(cluster, tiny_bi_encoder, tiny_f
     assert [(Path("here") / name).read_bytes() for name in names] == [
         (Path("ray") / name).read_bytes() for name in names
     ]
+
+
+def named(name, folder):
+    Path(folder, name).touch()
+    return name, os.getcwd()
+
+
+@pytest.mark.slow
+def test_calls_start_when_they_may_and_their_results_are_in_order(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = [("a", str(tmp_path)), ("b", str(tmp_path)), ("c", str(tmp_path))]
+    awaited = {0: [], 1: ["c"], 2: ["a"]}
+    found = on_ray.call_all(named, calls, lambda number: all(Path(each).exists() for each in awaited[number]))
+    assert found == [(name, str(tmp_path)) for name in "abc"]
+    with pytest.raises(InputError, match="^there is no such model$"):
+        on_ray.call_all(refusing_maker, [()], lambda number: False)  # it starts: nothing else is to be waited for
 
 
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):

@@ -1,12 +1,13 @@
 """Parts made by a Ray cluster: actors, one for each GPU or else for each CPU, make the shards that they are given.
 
 A shard whose actor is lost, with its node, is given to another. All nodes see the same files. Ray's own data pipelines
-would do the same: what is passed between stages there lies in files here.
+would do the same: what is passed between stages there lies in files here. And whole calls, a task each.
 """
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from transencoder import progress
@@ -19,7 +20,9 @@ Make = Callable[[Shard], None]
 """Makes the part of a shard."""
 
 _LOSSES = 3
-"""Of each actor on average: more are no accident."""
+"""Of each actor on average, and of each task: more are no accident."""
+
+_LOOK_SECONDS = 0.5
 
 
 def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
@@ -34,6 +37,57 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
         InputError: Ray is not installed, or a maker refuses what it is given.
         RunError: Actors are lost again and again.
     """
+    with _cluster() as (ray, n_units, unit):
+        actor = ray.remote(_Actor).options(**unit)
+        shards = parts.shards(n_units)
+        logger.info("Ray: %d shards for %d actors", len(shards), min(n_units, len(shards)))
+        _share_out(shards, lambda: actor.remote(maker, arguments, os.getcwd()), min(n_units, len(shards)))
+
+
+def call_all(
+    call: Callable[..., Any], arguments: Sequence[Sequence[Any]], may_start: Callable[[int], bool]
+) -> list[Any]:
+    """Return what a call gives for each of several arguments, in their order; each is a task, on a GPU or else a CPU.
+
+    A task that is lost with its node is started again: the call has to go on from what it left.
+
+    Args:
+        call: Picklable, as are its arguments and what it returns.
+        arguments: Of each task.
+        may_start: Is asked, again and again, whether the task of a number may start by now. Where none may and none
+            runs, the next one starts.
+
+    Raises:
+        InputError: Ray is not installed, or a call refuses what it is given.
+    """
+    with _cluster() as (ray, _, unit):
+        task = ray.remote(_call).options(max_retries=_LOSSES, **unit)
+        waiting, running, results = dict(enumerate(arguments)), dict[Any, int](), dict[int, Any]()
+        try:
+            with progress.task("runs on Ray", len(arguments)) as advance:
+                while waiting or running:
+                    ready = [number for number in waiting if may_start(number)]
+                    for number in ready or [*waiting][: 0 if running else 1]:
+                        running[task.remote(os.getcwd(), call, waiting.pop(number))] = number
+                    done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
+                    for each in done:
+                        with _refusals_passed_on():
+                            results[running.pop(each)] = ray.get(each)
+                        advance(1)
+        finally:
+            for each in running:
+                ray.cancel(each)
+        return [results[number] for number in range(len(arguments))]
+
+
+def _call(folder: str, call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    os.chdir(folder)  # names are relative to it
+    return call(*arguments)
+
+
+@contextmanager
+def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
+    """Give Ray, connected; how many GPUs it has or, where it has none, CPUs; and what an actor or a task asks for."""
     try:
         import ray
     except ImportError as error:
@@ -44,14 +98,21 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
     try:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         kind = "GPU" if resources.get("GPU") else "CPU"
-        n_units = max(1, int(resources.get(kind, 1)))
-        actor = ray.remote(_Actor).options(num_gpus=1) if kind == "GPU" else ray.remote(_Actor).options(num_cpus=1)
-        shards = parts.shards(n_units)
-        logger.info("Ray: %d shards for %d actors, one a %s", len(shards), min(n_units, len(shards)), kind)
-        _share_out(shards, lambda: actor.remote(maker, arguments, os.getcwd()), min(n_units, len(shards)))
+        yield ray, max(1, int(resources.get(kind, 1))), {f"num_{kind.lower()}s": 1}
     finally:
         if is_ours:
             ray.shutdown()
+
+
+@contextmanager
+def _refusals_passed_on() -> Iterator[None]:
+    """Raise what an actor or a task refused as it was raised there."""
+    from ray.exceptions import RayTaskError
+
+    try:
+        yield
+    except RayTaskError as error:
+        raise (InputError(str(error.cause)) if isinstance(error.cause, InputError) else error) from error
 
 
 class _Actor:
@@ -99,12 +160,13 @@ class _Actors:
     def wait_for_one(self) -> Shard | None:
         """Wait until an actor is done or lost, give the next shard out, and return what was made."""
         import ray
-        from ray.exceptions import RayActorError, RayTaskError
+        from ray.exceptions import RayActorError
 
         (done,), _ = ray.wait([*self.busy], num_returns=1)
         actor, shard = self.busy.pop(done)
         try:
-            ray.get(done)
+            with _refusals_passed_on():
+                ray.get(done)
         except RayActorError as error:
             logger.warning("Ray lost an actor%s; another takes its place", f", with shard {shard}" if shard else "")
             self.n_lost += 1
@@ -115,8 +177,6 @@ class _Actors:
             else:
                 self.add()
             return None
-        except RayTaskError as error:
-            raise (InputError(str(error.cause)) if isinstance(error.cause, InputError) else error) from error
         self._occupy(actor)
         return shard
 

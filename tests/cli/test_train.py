@@ -258,6 +258,7 @@ def test_a_sweep_chooses_on_dev_and_scores_the_tests_of_its_choice_alone(done, t
     [
         ("--sweep seed=1,2 --set dev=none", "--sweep chooses on the dev set, and there is none"),
         ("--sweep seed=1,2 --vary cycles=1,2", "--vary makes a table and --sweep a choice"),
+        ("--engine ray", "--engine ray trains several runs side by side, and there is one"),
         ("--vary seed", "--vary seed: give a setting and values"),
         ("--vary seed=1,,2", "--vary seed=1,,2: give a setting and values"),
         ("--vary seed=1 --vary seed=2", "--vary seed is given twice. Give all values at once"),

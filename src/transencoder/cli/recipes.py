@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -72,6 +72,9 @@ class RunRecipes(RunOptions):
     sweep: tuple[str, ...] = option((), metavar="NAME=A,B,C", is_repeated=True)
     """try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: whose best
     one is), and score the tests of that run alone; repeatable"""
+    engine: Literal["here", "ray"] = "here"
+    """who trains the runs of --vary, --sweep or a recipe's [vary]: this process, one after the other, or a Ray cluster,
+    side by side, what they share once (extra ray)"""
     parity: bool = False
     """do as the paper's released code where it is not what the paper says, in OUTPUT-parity, in the recipes that run
     before it too"""
@@ -96,6 +99,10 @@ class RunRecipes(RunOptions):
         as_it_is = replace(self, output=None, overrides=(), vary=(), sweep=())
         ways = {path: self if path in named else as_it_is for name in named for path in recipes.chained(name)}
         planned = {path: _variants(path, way) for path, way in ways.items()}
+        if self.engine == "ray" and not any(runs[0].name for runs in planned.values()):
+            raise InputError(
+                "--engine ray trains several runs side by side, and there is one; vary settings, or leave it out"
+            )
         for path in ways:
             _truncate(recipes.read_recipe(path).truncate)
         if self.dry_run:
@@ -103,9 +110,9 @@ class RunRecipes(RunOptions):
             return
         for path, runs in planned.items():
             if ways[path].sweep:
-                _choose(runs)
+                _choose(runs, self.engine)
             elif runs[0].name:
-                _tabulate(runs)
+                _tabulate(runs, self.engine)
             elif path in named:
                 train_and_show(runs[0].config, runs[0].recipe)
             else:
@@ -183,7 +190,7 @@ def _varied(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _choose(runs: Sequence[_Variant]) -> None:
+def _choose(runs: Sequence[_Variant], engine: str) -> None:
     """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals."""
     from transencoder.report.scores import runs_table
 
@@ -192,7 +199,9 @@ def _choose(runs: Sequence[_Variant]) -> None:
         raise InputError("--sweep chooses on the dev set, and there is none; give one: --set dev=FILE, or take --vary")
     if any(config.test_every_eval for config in configs.values()):
         raise InputError("--sweep keeps the tests out of sight, and test_every_eval scores them; leave one of them out")
-    results = {name: train_quietly(replace(config, score_tests=False)).result for name, config in configs.items()}
+    results = _trained(
+        [replace(run, recipe=None, config=replace(run.config, score_tests=False)) for run in runs], engine
+    )
     show(runs_table(results))
     chosen = max(results, key=lambda name: _dev(results[name]))
     show(f"best on dev: {chosen}")
@@ -205,11 +214,20 @@ def _dev(result: Any) -> float:
     return -math.inf if dev is None else dev
 
 
-def _tabulate(runs: Sequence[_Variant]) -> None:
+def _tabulate(runs: Sequence[_Variant], engine: str) -> None:
     """Train each and show a table of all, in their order."""
     from transencoder.report.scores import runs_table
 
-    show(runs_table({each.name: train_quietly(each.config, each.recipe).result for each in runs}))
+    show(runs_table(_trained(runs, engine)))
+
+
+def _trained(runs: Sequence[_Variant], engine: str) -> dict[str, Any]:
+    """Train each, and return the results by name."""
+    if engine == "here":
+        return {each.name: train_quietly(each.config, each.recipe).result for each in runs}
+    from transencoder.training.several import train_on_ray
+
+    return dict(zip((each.name for each in runs), train_on_ray([(e.config, e.recipe) for e in runs]), strict=True))
 
 
 def _train_before(run: _Variant) -> None:

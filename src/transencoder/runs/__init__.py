@@ -4,7 +4,7 @@ from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_writ
 from transencoder.runs.folder import is_run, read_result, wait_until_free, warn_of_absent
 from transencoder.runs.listing import clean_run, list_runs
 from transencoder.runs.log import describe_environment, read_log
-from transencoder.runs.records import StageRecord, stage_file
+from transencoder.runs.records import StageRecord, is_finished, stage_file
 from transencoder.runs.run import Ranks, Run
 from transencoder.runs.stages import Cost, Executor, Planner, Stage, implied, made_of, setting, stage_key, stage_seed
 
@@ -24,6 +24,7 @@ __all__ = [
     "describe_environment",
     "stage_file",
     "implied",
+    "is_finished",
     "is_run",
     "list_runs",
     "made_of",

@@ -138,6 +138,11 @@ def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None
     return folder / name
 
 
+def is_finished(run_folder: Path, stage: str, key: str) -> bool:
+    """Tell whether a run has done a stage; its files are not checked."""
+    return (run_folder / STAGES_NAME / stage_folder_name(stage, key) / RECORD_NAME).exists()
+
+
 def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
     """Copy a stage that is finished in another run, every file checked, or return None where it is not."""
     try:

@@ -1,0 +1,39 @@
+"""Several runs at once on a Ray cluster; a stage that some of them share is computed by the first of these."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from transencoder import on_ray
+from transencoder.configs.run import RunConfig
+from transencoder.records import Result
+from transencoder.runs import is_finished
+from transencoder.settings import expanded
+from transencoder.training.run import plan, train
+
+
+def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
+    """Train runs as tasks of a Ray cluster, each on a GPU or else a CPU, and return their results in their order.
+
+    A run waits until what it shares with runs before it is done by one of these, and takes it over: each names those
+    before it in `reuse_from`. All nodes see the same files. A run that is lost with its node goes on where it stopped.
+
+    Args:
+        runs: Config and name of the recipe, as `train` takes them.
+
+    Raises:
+        InputError: Ray is not installed, a run is in memory, or data or an option cannot be used.
+    """
+    outputs = {config.output for config, _ in runs}
+    first_of: dict[str, Path] = {}
+    awaited: list[list[tuple[Path, str, str]]] = []
+    for config, _ in runs:
+        before = tuple(each for each in config.reuse_from if each not in outputs)
+        stages = plan(replace(config, reuse_from=before)).stages.values()
+        awaited.append([(first_of[stage.key], stage.name, stage.key) for stage in stages if stage.key in first_of])
+        first_of = {stage.key: Path(expanded(config).output) for stage in stages} | first_of
+    return on_ray.call_all(_train, runs, lambda number: all(is_finished(*each) for each in awaited[number]))
+
+
+def _train(config: RunConfig, recipe: str | None) -> Result:
+    return train(config, recipe=recipe).result
