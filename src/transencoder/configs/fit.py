@@ -57,6 +57,12 @@ class FitConfig(Config):
     copies that are trained, the first. Nothing is kept of a training that another run has done already."""
     gradient_accumulation_steps: int = ranges.at_least(1, 1)
     """Batches a step."""
+    mini_batch_size: int | None = ranges.at_least(1, None)
+    """Of a bi-encoder: texts that are embedded at once, however many a batch has, so that contrastive batches may be
+    larger than the memory. Each is embedded twice (GradCache, Gao et al., RepL4NLP 2021). None: all together."""
+    matryoshka_dims: tuple[int, ...] = ()
+    """Of a bi-encoder: so many first numbers of an embedding are to serve as well as all, such as 128 and 64; the loss
+    is the sum over these and all (MatryoshkaLoss of sentence-transformers; Kusupati et al., NeurIPS 2022)."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lora_rank: int | None = ranges.at_least(1, None)
@@ -84,6 +90,8 @@ class FitConfig(Config):
                 f"save_steps is {self.save_steps}, and lora_rank and trained_share make the model at the end; give one "
                 "of them"
             )
+        if any(each < 1 for each in self.matryoshka_dims):
+            yield f"matryoshka_dims is {list(self.matryoshka_dims)}; each must be at least 1"
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
@@ -94,7 +102,7 @@ class FitConfig(Config):
         Fields that came later count when they are not at their defaults, so that older stages keep their keys.
         """
         later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
-        later |= {"trained_share": 1.0, "head_learning_rate": None}
+        later |= {"trained_share": 1.0, "head_learning_rate": None, "mini_batch_size": None, "matryoshka_dims": ()}
         later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to

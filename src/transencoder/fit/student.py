@@ -13,13 +13,14 @@ import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from transencoder import distributed
+from transencoder import configs, distributed
 from transencoder.batching import BiCollator, CrossCollator, training_rows
-from transencoder.checkpoints import KeepBest, own_parameters
-from transencoder.configs import FitConfig
+from transencoder.checkpoints import KeepBest, own_parameters, own_state
 from transencoder.encoders import backbone
 from transencoder.errors import InputError
 from transencoder.fit.trainers import (
@@ -84,7 +85,7 @@ def fit(
     loss: Callable[[Any], nn.Module],
     training_data: TrainingData,
     dev: DevMetrics | None,
-    config: FitConfig,
+    config: configs.FitConfig,
     session: Session,
     *,
     candidates: Callable[[nn.Module], Sequence[Encoder]] | None = None,
@@ -112,6 +113,9 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, data, lengths = _batched(student, training_data, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
+    trained_loss = loss_module
+    if config.matryoshka_dims:
+        trained_loss = _at_all_widths(student, loss_module, config.matryoshka_dims)
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, session.folder, loss_module)
     keep.candidates += candidates(loss_module) if candidates else ()
@@ -128,14 +132,15 @@ def fit(
             heads=() if config.head_learning_rate is None else _heads(loss_module, config.head_learning_rate),
         ),
         train_dataset=data,
-        loss=loss_module,
+        loss=trained_loss,
         evaluator=None if dev is None else _DevEvaluator(dev, keep, mix),
         data_collator=collator,
     )
     if isinstance(loss_module, Annealing):
         trainer.add_callback(GoldAnnealing(loss_module))
     _autocast_helpers(trainer, loss_module)
-    run_trainer(trainer, keep, lengths, config, session)
+    with _in_mini_batches(student, config.mini_batch_size):
+        run_trainer(trainer, keep, lengths, config, session)
     n_steps = trainer.state.global_step
     keep.load_best()
     if mix is not None:
@@ -146,13 +151,63 @@ def fit(
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
 
 
+def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> nn.Module:
+    """Return the sum of a loss over the first numbers of the embeddings, so many each, and all of them."""
+    if not isinstance(student, SentenceTransformer):
+        raise InputError(f"matryoshka_dims is {list(widths)}, and a cross-encoder has no embeddings; leave it out")
+    if own_state(loss):
+        raise InputError(
+            f"matryoshka_dims is {list(widths)}, and the loss has a width of its own, such as a projector's or a "
+            "queue's; leave it out"
+        )
+    if max(widths) >= (whole := configs.width_of(student)):
+        raise InputError(f"matryoshka_dims is {list(widths)}, and an embedding has {whole} numbers; give fewer")
+    return MatryoshkaLoss(student, loss, [whole, *sorted(widths, reverse=True)])
+
+
+@contextmanager
+def _in_mini_batches(student: Encoder, size: int | None) -> Iterator[None]:
+    """Embed within it, where gradients are wanted, so many texts at once, and each again in the backward pass."""
+    if size is None:
+        yield
+        return
+    if isinstance(student, CrossEncoder):
+        raise InputError(
+            f"mini_batch_size is {size}, and the pairs of a cross-encoder's batch do not meet; give "
+            "gradient_accumulation_steps instead"
+        )
+    forward = student.forward
+
+    def embedded(features: dict[str, Any]) -> Any:
+        return forward(features)["sentence_embedding"]
+
+    def in_mini_batches(features: dict[str, Any], **more: Any) -> dict[str, Any]:
+        if not torch.is_grad_enabled():
+            return forward(features, **more)
+        parts = [
+            {
+                name: value[i : i + size] if isinstance(value, torch.Tensor) else value
+                for name, value in features.items()
+            }
+            for i in range(0, len(features["input_ids"]), size)
+        ]
+        embeddings = torch.cat([checkpoint(embedded, part, use_reentrant=False) for part in parts])
+        return features | {"sentence_embedding": embeddings}
+
+    student.forward = in_mini_batches  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        vars(student).pop("forward")
+
+
 def check_lora() -> None:
     """Refuse LoRA (Hu et al., ICLR 2022) where the package that it needs is not installed."""
     if find_spec("peft") is None:
         raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
 
 
-def _add_adapters(student: Encoder, config: FitConfig, seed: int) -> Any:
+def _add_adapters(student: Encoder, config: configs.FitConfig, seed: int) -> Any:
     """Put adapters on every linear layer of an encoder, whose own weights they freeze; heads are trained as they are.
 
     W becomes W + alpha/rank B A, with A (rank, in) random and B (out, rank) zero at first, so that training starts from

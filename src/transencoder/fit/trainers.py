@@ -40,7 +40,10 @@ logger = logging.getLogger(__name__)
 
 _STUDENT = "student.safetensors"
 
-_OPTIONAL = ("dropout", "lora_rank", "lora_alpha", "head_learning_rate", "save_steps", "checkpoint_steps")
+_OPTIONAL = (
+    *("dropout", "lora_rank", "lora_alpha", "head_learning_rate"),
+    *("mini_batch_size", "save_steps", "checkpoint_steps"),
+)
 """Fields of a fit's config that mean something when they are None."""
 
 
