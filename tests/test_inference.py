@@ -6,7 +6,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import transencoder
-from transencoder import BiScorer, InputError
+from transencoder import BiScorer, InputError, inference
 
 PAIRS = [("balo bama", "balo"), ("dalo", "gelo lelo"), ("kama", "kama")]
 SCORED = [(*pair, score) for pair, score in zip(PAIRS, (0.5, 0.1, 1.0), strict=True)]
@@ -41,3 +41,16 @@ def test_what_is_no_model_is_refused():
 
 def test_the_public_names_are_listed():
     assert {"train", "evaluate", "score", "InputError", "TransEncoder", "SimCSE"} <= set(dir(transencoder))
+
+
+def test_attention_is_computed_as_is_asked(tiny_bi_encoder, monkeypatch):
+    pairs = [("a text", "another text"), ("a", "b")]
+    scorers = {
+        name: inference.load_scorer(tiny_bi_encoder, attn_implementation=name, device="cpu") for name in (None, "eager")
+    }
+    used = {name: scorer.model.transformers_model.config._attn_implementation for name, scorer in scorers.items()}
+    assert used == {None: "sdpa", "eager": "eager"}
+    first, second = (inference.score(scorer, pairs) for scorer in scorers.values())
+    np.testing.assert_allclose(first, second, atol=1e-5)
+    with pytest.raises(InputError, match=r"^attn_implementation is 'flash', which cannot be used here \("):
+        inference.load_scorer(tiny_bi_encoder, attn_implementation="flash")

@@ -5,6 +5,7 @@ import pytest
 import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from transformers import DataCollatorWithFlattening
 
 from transencoder import tokens as tokens_module
 from transencoder.tokens import TokenCache
@@ -105,6 +106,16 @@ def test_long_texts_of_a_pair_are_cut_before_the_tokenizer_combines_them(cross, 
     tokens = TokenCache(tmp_path).pairs(cross, as_pairs(*([text] for text in texts)))
     same(tokens.batch(np.array([0])), own([tuple(texts)]))
     assert sorted(map(len, read)) < [100, 300]
+
+
+def test_a_model_that_reads_texts_without_padding_has_the_same_tokens(bi, pairs, tmp_path):
+    padded = TokenCache(tmp_path / "a").sentences(bi, pairs)
+    bi[0].can_flatten_inputs, bi[0]._flatten_position_offset = True, 0
+    bi[0].data_collator = DataCollatorWithFlattening(return_tensors="pt", return_flash_attn_kwargs=True)
+    assert "attention_mask" not in bi.preprocess(["two", "texts"])
+    flat = TokenCache(tmp_path / "b").sentences(bi, pairs)
+    np.testing.assert_array_equal(flat.tokens.ids, padded.tokens.ids)
+    assert bi[0].can_flatten_inputs
 
 
 def test_a_hit_does_not_tokenise_again(bi, cross, pairs, tmp_path, calls):

@@ -70,6 +70,7 @@ def load_scorer(
     *,
     revision: str | None = None,
     device: str | None = None,
+    attn_implementation: str | None = None,
     precision: Precision = "auto",
     max_length: int | None = None,
     pooling: Pooling | None = None,
@@ -89,6 +90,7 @@ def load_scorer(
         model: By name or in memory; a scorer is returned as it is.
         revision: Of a hub id.
         device: Of a model by name, such as `cpu` or `cuda:0`; None: the best there is.
+        attn_implementation: Of a model by name: sdpa, eager, or flash_attention_2; None: its own.
         precision: `auto` takes bf16 where the hardware has it.
         max_length: Of a model by name: tokens after which texts are cut; None: the model's own.
         pooling: Of a bi-encoder by name; None: its own, mean for a plain checkpoint.
@@ -111,9 +113,10 @@ def load_scorer(
     if isinstance(model, str | os.PathLike):
         name = shown_as or os.fspath(model)
         folder = encoders.fetch(os.fspath(model), revision=revision, token=token, cache_folder=cache_folder)
-        model = encoders.load_trained(
-            folder, checked_device(device) if device else None, max_length=max_length, pooling=pooling
-        )
+        with encoders.attention(attn_implementation):
+            model = encoders.load_trained(
+                folder, checked_device(device) if device else None, max_length=max_length, pooling=pooling
+            )
     if not isinstance(model, SentenceTransformer | CrossEncoder):
         raise InputError(
             f"{name} is {shorten(model)}; give a folder, a run, a hub id, or a sentence-transformers model"

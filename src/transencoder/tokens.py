@@ -10,7 +10,7 @@ import logging
 import re
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -269,6 +269,7 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
     with (
         (folder / "ids.bin").open("wb") as ids,
         (folder / "types.bin").open("wb") as types,
+        _padded(model),
         progress.task("tokenise", total) as advance,
     ):
         for chunk in texts:
@@ -286,6 +287,18 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
     files = sync_files(folder, sorted(path.name for path in folder.iterdir() if path.name != _FIRSTS))
     about = {"format": 2, "pad_id": pad_id, "pad_left": pad_left, "extras": extras, "files": files}
     write_checked_json(folder / _ABOUT, about)
+
+
+@contextmanager
+def _padded(model: Encoder) -> Iterator[None]:
+    """Have a model whose attention takes texts without padding, one after the other, make rows of them nevertheless."""
+    transformer: Any = model[0]
+    flattens = getattr(transformer, "can_flatten_inputs", False)
+    transformer.can_flatten_inputs = False
+    try:
+        yield
+    finally:
+        transformer.can_flatten_inputs = flattens
 
 
 def _cut(texts: Texts, model: Encoder) -> Texts:

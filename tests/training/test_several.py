@@ -1,9 +1,11 @@
-"""Several runs at once: what they share is waited for, and taken over."""
+"""Several runs at once: what they share is waited for, and taken over. How runs compute."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from transencoder import on_ray
+import pytest
+
+from transencoder import InputError, on_ray, train
 from transencoder.runs import read_log
 from transencoder.training.several import train_on_ray
 
@@ -34,3 +36,8 @@ def test_a_run_waits_for_what_an_earlier_one_computes(tiny_method, tmp_path, mon
     assert "cycle-1/cross-encoder" in started[0] and "cycle-1/bi-encoder" in started[1]
     assert "cycle-1/cross-encoder" not in started[1] and "cycle-1/cross-encoder" in started[2]
     assert not any("start/scores" in each for each in started[1:])
+
+
+def test_a_run_computes_attention_as_is_asked(tiny_method):
+    with pytest.raises(InputError, match="attn_implementation is 'flash', which cannot be used here"):
+        train(tiny_method(attn_implementation="flash"))

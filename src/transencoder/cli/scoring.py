@@ -40,6 +40,8 @@ class Models(Config):
     """hub revision of the models"""
     device: str | None = None
     """such as cpu or cuda:0 (default: the best there is)"""
+    attn_implementation: str | None = option(None, metavar="NAME")
+    """how transformers compute attention: sdpa, eager, flash_attention_2 (default: as the model does by itself)"""
     precision: Precision = "auto"
     """auto: bf16 where the hardware has it"""
     max_length: int | None = option(None, metavar="TOKENS")

@@ -60,6 +60,9 @@ class RunConfig(Config):
     """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
     device: str | None = None
     """Device such as `cpu` or `cuda:0`; None: the best there is."""
+    attn_implementation: str | None = None
+    """How transformers compute attention: sdpa, eager, or flash_attention_2 where its package is installed; None: as
+    the base model does by itself. Changes last digits."""
     seed: int = 2021
     """Run seed; each stage derives its own (released code: 2021)."""
     test_every_eval: bool = False

@@ -12,6 +12,7 @@ from transencoder.encoders.files import weights_fingerprint as weights_fingerpri
 from transencoder.encoders.files import weights_tokens as weights_tokens
 from transencoder.encoders.files import write_checksums as write_checksums
 from transencoder.encoders.loading import as_logits as as_logits
+from transencoder.encoders.loading import attention as attention
 from transencoder.encoders.loading import backbone as backbone
 from transencoder.encoders.loading import check_cross_start as check_cross_start
 from transencoder.encoders.loading import check_length as check_length

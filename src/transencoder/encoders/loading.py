@@ -1,7 +1,9 @@
 """Saved models as bi-encoders, cross-encoders and masked language models; how many tokens they read."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,22 @@ from transencoder.models import OWN_PROMPTS, Prompts
 
 _SCORE = "transencoder_score"
 """Entry of a transformer's config that says what the score of a cross-encoder is."""
+
+_attention: ContextVar[str | None] = ContextVar("attention", default=None)
+
+
+@contextmanager
+def attention(implementation: str | None) -> Iterator[None]:
+    """Have models that are loaded within it compute attention by this implementation of transformers; None: their own.
+
+    Raises:
+        InputError: When a model is loaded: it, or this machine, does not have it.
+    """
+    token = _attention.set(implementation)
+    try:
+        yield
+    finally:
+        _attention.reset(token)
 
 
 def load_bi(
@@ -49,6 +67,7 @@ def load_bi(
     _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)
+    _set_attention(model)
     return model
 
 
@@ -61,6 +80,7 @@ def load_trained(
     model.float()
     _set_pooling(model, pooling, folder)
     _set_length(model, max_length, folder)
+    _set_attention(model)
     return model
 
 
@@ -111,6 +131,7 @@ def load_cross(
         config.label2id = {name: number for number, name in enumerate(class_names)}
     vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
+    _set_attention(model)
     return model
 
 
@@ -306,6 +327,19 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
         layer = Dense(width, width, activation_function=nn.Tanh()).to(model.device)
         layer.linear.load_state_dict(transformer_of(model).pooler.dense.state_dict())  # type: ignore[union-attr]
         model.insert(own + 1, layer)
+
+
+def _set_attention(model: SentenceTransformer | CrossEncoder) -> None:
+    name = _attention.get()
+    if name is None:
+        return
+    try:
+        transformer_of(model).set_attn_implementation(name)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"attn_implementation is {name!r}, which cannot be used here ({reason_of(error)}). Give sdpa or eager, "
+            "flash_attention_2 where its package and a GPU for it are, or leave it out"
+        ) from error
 
 
 def _set_length(model: SentenceTransformer | CrossEncoder, max_length: int | None, folder: Path) -> None:

@@ -47,7 +47,7 @@ _SHORT_METRICS = {"spearman": "Spearman", "roc_auc": "ROC AUC", "map": "MAP", "m
 _SHOWN_FINGERPRINT = 12
 
 _SHOWN_ELSEWHERE = {"output", "pairs", "sentences", "documents", "dev", "tests", "seed"}
-_NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "workers", "report_to"}
+_NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "attn_implementation", "workers", "report_to"}
 """Settings that change no number."""
 
 _ACTS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(")

@@ -78,6 +78,7 @@ class Part:
     method: str
     device: str | None
     """As the user gave it; None: the worker's own."""
+    attn_implementation: str | None
     report_to: tuple[str, ...]
     reuse_from: tuple[str, ...]
     log_level: int
@@ -233,6 +234,7 @@ def parts_of(config: TransEncoder, given_device: str | None, method: str, n_work
             folder=config.output,
             method=method,
             device=given_device,
+            attn_implementation=config.attn_implementation,
             report_to=config.report_to,
             reuse_from=config.reuse_from,
             log_level=log_level,

@@ -17,6 +17,7 @@ from transencoder import distributed, progress
 from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.context import Work
+from transencoder.encoders import attention
 from transencoder.errors import InputError, plural, shorten
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.progress import duration
@@ -154,6 +155,7 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
     pipeline = _PIPELINES[config.pipeline](config)
     usable = pipeline.config
     with ExitStack() as stack:
+        stack.enter_context(attention(usable.attn_implementation))
         run = stack.enter_context(open_run(pipeline.recipe, usable))
         local = LocalExecutor(run, str(usable.device), usable.report_to)
         executor: Executor = local

@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 import torch
 
 from transencoder import progress
+from transencoder.encoders import attention
 from transencoder.errors import InputError, TransencoderError
 from transencoder.runs import Run
 from transencoder.runs.files import system_error
@@ -48,7 +49,10 @@ def _work(part: Part, connection: Connection) -> None:
     """Compute each stage that comes, beside the process that has the run, and say whether it was done before."""
     device = part.device or default_device()
     details = {"device": device, "threads": torch.get_num_threads()}
-    with Run.join(part.folder, part.place, part.method, details=details, stage_caches=part.reuse_from) as run:
+    with (
+        attention(part.attn_implementation),
+        Run.join(part.folder, part.place, part.method, details=details, stage_caches=part.reuse_from) as run,
+    ):
         executor = LocalExecutor(run, device, part.report_to)
         while True:
             try:
