@@ -83,7 +83,7 @@ def device_name() -> str:
 
 
 def product_rate(kind: torch.dtype) -> float:
-    """Return operations a second of a large matrix product, the median of ten."""
+    """Return operations a second of a large matrix product, the median of 13."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n = 8192 if device == "cuda" else 1024
     first, second = (torch.randn(n, n, device=device).to(kind) for _ in range(2))

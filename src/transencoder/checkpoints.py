@@ -36,12 +36,12 @@ _ENCODER = "model."
 _FOLLOWER = "follower."
 """And of a copy in ours that has no gradient but moves: it follows the encoder."""
 
-_SECONDS = 60.0
-_LEAST_SHARE = 50.0
+_LEAST_SECONDS = 60.0
+_TIMES_ITS_SECONDS = 50.0
 """Between two checkpoints lies a minute, and fifty times what the last one took: of a base-size model on a fast GPU one
 takes as long as two hundred steps."""
 
-_STEPS_TOGETHER = 10
+_STEPS_BETWEEN_QUESTIONS = 10
 """Several processes ask the first one whether it is time as often as this."""
 
 
@@ -105,9 +105,9 @@ class KeepBest(TrainerCallback):
         self.others: list[tuple[int, dict[str, float | None]]] = []
         self._weights: dict[str, torch.Tensor] | None = None
         self._saved_at = time.monotonic()
-        self._seconds = 0.0
-        """That the last checkpoint took."""
-        self._begun = self._saved_at
+        self._save_seconds = 0.0
+        """What the last checkpoint took."""
+        self._save_began = self._saved_at
 
     def restore(self, checkpoint: Path | None) -> None:
         """Take up what a checkpoint says."""
@@ -134,13 +134,13 @@ class KeepBest(TrainerCallback):
         """
         if args.save_strategy == SaveStrategy.NO:
             control.should_save = self._is_due(state.global_step)
-        self._begun = time.monotonic()
+        self._save_began = time.monotonic()
         if args.eval_strategy != "no" and state.global_step % (state.max_steps // state.num_train_epochs) == 0:
             control.should_evaluate = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Replace the best weights by strictly better ones (released code); an undefined metric is never better."""
-        self._begun = time.monotonic()
+        self._save_began = time.monotonic()
         metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
@@ -157,14 +157,14 @@ class KeepBest(TrainerCallback):
         distributed.barrier()  # every rank writes its part: the state of its random numbers
         self._complete(state)
         self._saved_at = time.monotonic()
-        self._seconds = self._saved_at - self._begun
+        self._save_seconds = self._saved_at - self._save_began
 
     def _is_due(self, step: int) -> bool:
-        """Tell whether it is time for a checkpoint: to all processes what the first one finds."""
-        is_due = time.monotonic() - self._saved_at > max(_SECONDS, _LEAST_SHARE * self._seconds)
+        """Tell whether it is time for a checkpoint; the first process decides for all."""
+        is_due = time.monotonic() - self._saved_at > max(_LEAST_SECONDS, _TIMES_ITS_SECONDS * self._save_seconds)
         if distributed.world_size() == 1:
             return is_due
-        return step % _STEPS_TOGETHER == 0 and distributed.broadcast(is_due)
+        return step % _STEPS_BETWEEN_QUESTIONS == 0 and distributed.broadcast(is_due)
 
     def _complete(self, state: TrainerState) -> None:
         if not state.is_world_process_zero:

@@ -1,7 +1,7 @@
 """Parts made by a Ray cluster: actors, one for each GPU or else for each CPU, make the shards that they are given.
 
 A shard whose actor is lost, with its node, is given to another. All nodes see the same files. Ray's own data pipelines
-would do the same: what is passed between stages there lies in files here. And whole calls, a task each.
+would do the same: what is passed between stages there lies in files here. Whole calls are tasks.
 """
 
 import logging
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from transencoder import progress
-from transencoder.errors import InputError, RunError
+from transencoder.errors import InputError, RunError, TransencoderError
 from transencoder.shards import Parts, Shard
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ Make = Callable[[Shard], None]
 """Makes the part of a shard."""
 
 _LOSSES = 3
-"""Of each actor on average, and of each task: more are no accident."""
+"""So often may each actor, on average, and each task be lost: more is no accident."""
 
 _LOOK_SECONDS = 0.5
 
@@ -49,7 +49,8 @@ def call_all(
 ) -> list[Any]:
     """Return what a call gives for each of several arguments, in their order; each is a task, on a GPU or else a CPU.
 
-    A task that is lost with its node is started again: the call has to go on from what it left.
+    A task that is lost with its node is started again: the call has to go on from what it left. What one task raises is
+    raised here, and the others are cancelled.
 
     Args:
         call: Picklable, as are its arguments and what it returns.
@@ -58,7 +59,7 @@ def call_all(
             runs, the next one starts.
 
     Raises:
-        InputError: Ray is not installed, or a call refuses what it is given.
+        TransencoderError: As the call raised it; Ray is not installed; or a task is lost again and again.
     """
     with _cluster() as (ray, _, unit):
         task = ray.remote(_call).options(max_retries=_LOSSES, **unit)
@@ -71,8 +72,7 @@ def call_all(
                         running[task.remote(os.getcwd(), call, waiting.pop(number))] = number
                     done, _ = ray.wait([*running], timeout=_LOOK_SECONDS)
                     for each in done:
-                        with _refusals_passed_on():
-                            results[running.pop(each)] = ray.get(each)
+                        results[running.pop(each)] = _got(each)
                         advance(1)
         finally:
             for each in running:
@@ -92,27 +92,43 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
         import ray
     except ImportError as error:
         raise InputError("Ray is not installed; pip install 'transencoder[ray]', or leave --engine out") from error
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("--engine ray under torchrun: Ray starts processes of its own; leave torchrun or --engine out")
     is_ours = not ray.is_initialized()
     if is_ours:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     try:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        kind = "GPU" if resources.get("GPU") else "CPU"
-        yield ray, max(1, int(resources.get(kind, 1))), {f"num_{kind.lower()}s": 1}
+        n_gpus, n_cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
+        if n_gpus:
+            yield ray, n_gpus, {"num_gpus": 1, "num_cpus": max(1, n_cpus // n_gpus)}
+        else:
+            yield ray, n_cpus, {"num_cpus": 1}
     finally:
         if is_ours:
             ray.shutdown()
 
 
-@contextmanager
-def _refusals_passed_on() -> Iterator[None]:
-    """Raise what an actor or a task refused as it was raised there."""
-    from ray.exceptions import RayTaskError
+def _got(reference: Any) -> Any:
+    """Return what an actor or a task returned.
+
+    Raises:
+        TransencoderError: As it was raised there.
+        RunError: The task is lost again and again.
+        RayActorError: The actor is lost.
+    """
+    import ray
+    from ray.exceptions import RayActorError, RayError, RayTaskError
 
     try:
-        yield
+        return ray.get(reference)
+    except RayActorError:
+        raise
     except RayTaskError as error:
-        raise (InputError(str(error.cause)) if isinstance(error.cause, InputError) else error) from error
+        cause = error.cause
+        raise (type(cause)(str(cause)) if isinstance(cause, TransencoderError) else error) from error
+    except RayError as error:
+        raise RunError(f"Ray lost a task {_LOSSES + 1} times, the last time so: {error}") from error
 
 
 class _Actor:
@@ -165,8 +181,7 @@ class _Actors:
         (done,), _ = ray.wait([*self.busy], num_returns=1)
         actor, shard = self.busy.pop(done)
         try:
-            with _refusals_passed_on():
-                ray.get(done)
+            _got(done)
         except RayActorError as error:
             logger.warning("Ray lost an actor%s; another takes its place", f", with shard {shard}" if shard else "")
             self.n_lost += 1

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.base.modules import Transformer
 
 from transencoder import progress
 from transencoder.files import remove_folder, reserve, scratch_folder, whole_folder
@@ -35,6 +36,8 @@ from transencoder.runs.files import (
 logger = logging.getLogger(__name__)
 
 _CHUNK = 1024
+_AS_LISTS: Any = {"text": {"padding": False}, "common": {"return_tensors": None}}
+"""How texts are read in 1.3 to 2 times less time than into tensors, whose making is most of the work."""
 _CHARACTERS_A_TOKEN = 4
 """Texts of fewer for each token that a model reads are tokenised as they are."""
 _PARTITIONS = 64
@@ -273,14 +276,14 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
         progress.task("tokenise", total) as advance,
     ):
         for chunk in texts:
-            features = model.preprocess(_cut(chunk, model), prompt=prompt)
-            mask = features["attention_mask"].bool()
-            ids.write(features["input_ids"][mask].numpy().astype(np.int32).tobytes())
+            features = model.preprocess(_cut(chunk, model), prompt=prompt, processing_kwargs=_AS_LISTS)
+            found = features["input_ids"]
+            ids.write(np.concatenate(found).astype(np.int32).tobytes())
             if "token_type_ids" in features:
-                types.write(features["token_type_ids"][mask].numpy().astype(np.uint8).tobytes())
-            offsets[row + 1 : row + 1 + len(chunk)] = offsets[row] + np.cumsum(mask.sum(1).numpy())
+                types.write(np.concatenate(features["token_type_ids"]).astype(np.uint8).tobytes())
+            offsets[row + 1 : row + 1 + len(chunk)] = offsets[row] + np.cumsum([len(each) for each in found])
             row += len(chunk)
-            extras = {name: value for name, value in features.items() if not isinstance(value, torch.Tensor)}
+            extras = {name: value for name, value in features.items() if not isinstance(value, list)}
             advance(len(chunk))
     offsets.flush()
     pad_id, pad_left = model.tokenizer.pad_token_id or 0, model.tokenizer.padding_side == "left"
@@ -292,13 +295,15 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
 @contextmanager
 def _padded(model: Encoder) -> Iterator[None]:
     """Have a model whose attention takes texts without padding, one after the other, make rows of them nevertheless."""
-    transformer: Any = model[0]
-    flattens = getattr(transformer, "can_flatten_inputs", False)
-    transformer.can_flatten_inputs = False
+    first: Any = model[0]
+    flattens = isinstance(first, Transformer) and first.can_flatten_inputs
+    if flattens:
+        first.can_flatten_inputs = False
     try:
         yield
     finally:
-        transformer.can_flatten_inputs = flattens
+        if flattens:
+            first.can_flatten_inputs = True
 
 
 def _cut(texts: Texts, model: Encoder) -> Texts:

@@ -210,8 +210,8 @@ def test_checkpoints_by_the_clock_give_the_same_bytes_and_a_short_training_has_n
 
     with monkeypatch.context() as patch:
         patch.setattr("transencoder.fit.student.KeepBest", Killed)
-        patch.setattr("transencoder.checkpoints._SECONDS", 0.0)
-        patch.setattr("transencoder.checkpoints._LEAST_SHARE", 0.0)
+        patch.setattr("transencoder.checkpoints._LEAST_SECONDS", 0.0)
+        patch.setattr("transencoder.checkpoints._TIMES_ITS_SECONDS", 0.0)
         with pytest.raises(Stopped):
             fit_tiny("bi", checkpoint_steps=None)
     assert [path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*")] == ["checkpoint-5"]

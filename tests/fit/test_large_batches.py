@@ -8,10 +8,12 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from transformers import BertModel
 
-from transencoder import SimCSE, train
+from transencoder import SimCSE, TransEncoder, train
 from transencoder.configs import FitConfig
 from transencoder.errors import InputError
-from transencoder.losses import InfoNCELoss, tanh_projector
+from transencoder.losses import ContrastiveTensionLoss, InfoNCELoss, tanh_projector
+from transencoder.losses.features import Loss
+from transencoder.settings import check_values
 
 BATCH = {"batch_size": 32, "epochs": 1, "warmup_ratio": 0.0, "max_grad_norm": 0.0, "bucket_batches": 1}
 
@@ -39,11 +41,23 @@ def test_mini_batches_give_the_same_gradients_and_hold_one_at_a_time(fit_tiny, t
     assert moved > 1e-3 and apart < 1e-3 * moved
 
 
-def test_dropouts_draws_are_made_again_in_the_backward_pass(fit_tiny, saved):
-    first, second = (fit_tiny("bi", folder=name, loss=InfoNCELoss, mini_batch_size=8, **BATCH)[0] for name in "ab")
-    assert saved(first) == saved(second)
-    plain, _ = fit_tiny("bi", folder="c", loss=InfoNCELoss, **BATCH)
-    assert saved(plain) != saved(first), "its draws have another order"
+def test_dropouts_draws_are_made_again_in_the_backward_pass(fit_tiny):
+    """One mini-batch of all texts draws as the whole batch does: without the same draws gradients would be others."""
+    plain, one = (
+        fit_tiny("bi", folder=f"{size}", loss=InfoNCELoss, mini_batch_size=size, **BATCH)[0] for size in (None, 64)
+    )
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(one.state_dict()[name], value, atol=1e-6, rtol=0)
+
+
+def test_tokens_of_mini_batches_are_there_too(fit_tiny, tiny_bi_encoder):
+    class OfTokens(InfoNCELoss):
+        def forward(self, columns, labels=None):
+            first, second = (self.model(dict(side)) for side in columns)
+            assert first["token_embeddings"].shape[:2] == first["input_ids"].shape
+            return (first["token_embeddings"].mean() - second["sentence_embedding"].mean()).square()
+
+    fit_tiny("bi", loss=OfTokens, mini_batch_size=8, **BATCH)
 
 
 def test_first_numbers_learn_too(fit_tiny, tiny_pairs):
@@ -58,8 +72,12 @@ def test_first_numbers_learn_too(fit_tiny, tiny_pairs):
     plain, _ = fit_tiny("bi", folder="a", epochs=6)
     nested, _ = fit_tiny("bi", folder="b", epochs=6, matryoshka_dims=(4,))
     assert error(nested, 4) < 0.8 * error(plain, 4)
-    both, _ = fit_tiny("bi", folder="c", matryoshka_dims=(4,), mini_batch_size=8)
-    assert both.get_embedding_dimension() == plain.get_embedding_dimension()
+    whole, parts = (
+        fit_tiny("bi", folder=f"{size}", matryoshka_dims=(4,), mini_batch_size=size, dropout=0.0, adam_epsilon=1.0)[0]
+        for size in (None, 8)
+    )
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(parts.state_dict()[name], value, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -67,24 +85,41 @@ def test_first_numbers_learn_too(fit_tiny, tiny_pairs):
     [
         ("cross", None, {"mini_batch_size": 4}, "give gradient_accumulation_steps instead"),
         ("cross", None, {"matryoshka_dims": (4,)}, "a cross-encoder has no embeddings"),
-        ("bi", "projector", {"matryoshka_dims": (4,)}, "the loss has a width of its own"),
+        ("bi", "projector", {"matryoshka_dims": (4,)}, "the loss is not of cosines alone, or has a projector"),
+        ("bi", "norms", {"matryoshka_dims": (4,)}, "the loss is not of cosines alone"),
+        ("bi", "twin", {"mini_batch_size": 4}, "the loss trains another encoder too"),
         ("bi", None, {"matryoshka_dims": (4, 4096)}, "give fewer"),
     ],
 )
 def test_what_cannot_be_is_refused(fit_tiny, form, loss, options, message):
-    if loss:
-
-        def loss(model):
-            return InfoNCELoss(model, projector=tanh_projector(model.get_embedding_dimension()))
+    losses = {
+        "projector": lambda model: InfoNCELoss(model, projector=tanh_projector(model.get_embedding_dimension())),
+        "norms": Loss,
+        "twin": lambda model: ContrastiveTensionLoss(model),
+    }
 
     with pytest.raises(InputError, match=message):
-        fit_tiny(form, loss=loss, **options)
-    with pytest.raises(InputError, match="each must be at least 1"):
-        FitConfig(matryoshka_dims=(0,))
+        fit_tiny(form, loss=losses.get(loss), **options)
+
+
+@pytest.mark.parametrize(
+    ("fits", "message"),
+    [
+        ({"bi": {"matryoshka_dims": (4, 0)}}, "each must be at least 1, and given once"),
+        ({"bi": {"matryoshka_dims": (4, 4)}}, "each must be at least 1, and given once"),
+        ({"cross": {"matryoshka_dims": (4,)}}, "cross-encoders have no embeddings"),
+        ({"cross": {"mini_batch_size": 4}}, "give cross.gradient_accumulation_steps instead"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(fits, message):
+    with pytest.raises(InputError, match=message):
+        check_values(TransEncoder(pairs="pairs.tsv", **fits))
 
 
 def test_a_run_takes_them_and_their_stages_are_others(tiny_bi_encoder, tmp_path):
-    assert "matryoshka_dims" not in FitConfig().outcome and "mini_batch_size" not in FitConfig().outcome
+    plain = FitConfig().outcome
+    assert not {"matryoshka_dims", "mini_batch_size"} & plain.keys(), "stages from before keep their keys"
+    assert FitConfig(matryoshka_dims=(4,)).outcome != plain != FitConfig(mini_batch_size=4).outcome
     fit = replace(SimCSE.fit, batch_size=16, max_length=16, mini_batch_size=4, matryoshka_dims=(4,))
     texts = Dataset.from_dict({"text": [f"text number {number}" for number in range(32)]})
     config = SimCSE(

@@ -121,7 +121,7 @@ def test_each_worker_has_its_gpu_or_its_share_of_the_threads(device, has_gpu, ex
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(subprocess, "Popen", popen)
-    part = Part("run", "trans-encoder", device, (), (), log_level=20, number=1, n_workers=2, parent=0)
+    part = Part("run", "trans-encoder", device, None, (), (), log_level=20, number=1, n_workers=2, parent=0)
     with pytest.raises(BrokenPipeError):  # nobody reads
         _started(part)
     assert seen == expected
@@ -133,7 +133,7 @@ def test_a_worker_says_in_one_line_what_the_system_refused(error, monkeypatch, c
         raise error
 
     ours, theirs = Pipe()
-    ours.send(Part("run", "trans-encoder", "cpu", (), (), log_level=0, number=0, n_workers=1, parent=0))
+    ours.send(Part("run", "trans-encoder", "cpu", None, (), (), log_level=0, number=0, n_workers=1, parent=0))
     monkeypatch.setattr(sys, "argv", ["worker", str(os.dup(theirs.fileno()))])
     monkeypatch.setattr(worker, "_end_with", lambda parent: None)
     monkeypatch.setattr(worker, "_work", refuse)
@@ -145,7 +145,7 @@ def test_a_worker_whose_parent_ends_before_it_reads_the_last_answer_ends_in_sile
     ours, theirs = Pipe()
     theirs.send(True)  # an answer that nobody reads
     ours.close()
-    worker._work(Part(str(tmp_path), "trans-encoder", "cpu", (), (), 20, number=0, n_workers=1, parent=0), theirs)
+    worker._work(Part(str(tmp_path), "trans-encoder", "cpu", None, (), (), 20, number=0, n_workers=1, parent=0), theirs)
     with pytest.raises(EOFError):  # the reset was met, and only the closed end is left
         theirs.recv()
 
@@ -155,7 +155,7 @@ import sys, time
 from transencoder.training import worker
 from transencoder.training.executors import Part, _started
 sys.executable = sys.argv[1]
-process, _ = _started(Part("run", "trans-encoder", "cpu", (), (), log_level=20, number=0, n_workers=1, parent=0))
+process, _ = _started(Part("run", "trans-encoder", "cpu", None, (), (), log_level=20, number=0, n_workers=1, parent=0))
 print(process.pid, flush=True)
 time.sleep(600)
 """

@@ -12,7 +12,7 @@ from rich.table import Table
 from transencoder import recipes
 from transencoder.cli.flags import argument, option
 from transencoder.cli.terminal import show
-from transencoder.cli.train import RunOptions, show_plan, summary, train_and_show, train_quietly
+from transencoder.cli.train import RunOptions, show_plan, show_run, summary, train_and_show, train_quietly
 from transencoder.configs.ranges import Contradictions
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, RunInUseError
@@ -205,7 +205,8 @@ def _choose(runs: Sequence[_Variant], engine: str) -> None:
     show(runs_table(results))
     chosen = max(results, key=lambda name: _dev(results[name]))
     show(f"best on dev: {chosen}")
-    train_and_show(configs[chosen])
+    best = _Variant(name=chosen, recipe=None, config=configs[chosen])
+    show_run(best.config, _trained([best], engine)[chosen])
 
 
 def _dev(result: Any) -> float:

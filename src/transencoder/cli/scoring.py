@@ -286,6 +286,8 @@ def _check_parts(folder: Path) -> None:
 def _maker(scoring: Models, where: Where) -> dict[str, Any]:
     """Return what decides scores: the models by their content, and the settings that are not of a machine."""
     settings = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision", "device")}
+    if scoring.attn_implementation is None:  # parts of versions without it stay what they are
+        del settings["attn_implementation"]
     return {"models": fingerprints_of(scoring, where), **settings}
 
 

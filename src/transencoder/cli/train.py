@@ -162,11 +162,16 @@ def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[s
 
 def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
     """Train and print what it gave; `recipe` is the name of the recipe that this is a run of."""
-    trained = train_quietly(config, recipe)
-    _show_result(trained.result)
-    for form, best in trained.result["best"].items():
-        show(f"{form}: {trained.folder / best['path']}")
-    show(f"report, with how to load them and what to do next: {trained.folder / 'report.html'}")
+    show_run(config, train_quietly(config, recipe).result)
+
+
+def show_run(config: RunConfig, result: Any) -> None:
+    """Print what a training gave."""
+    folder = Path(expanded(config).output)
+    _show_result(result)
+    for form, best in result["best"].items():
+        show(f"{form}: {folder / best['path']}")
+    show(f"report, with how to load them and what to do next: {folder / 'report.html'}")
 
 
 def train_quietly(config: RunConfig, recipe: str | None = None) -> Any:

@@ -51,7 +51,7 @@ class FitConfig(Config):
     """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
     checkpoint_steps: int | None = ranges.at_least(1, None)
     """Steps between the checkpoints a run resumes from; None: one a minute, or fewer where they would take more than a
-    fiftieth of the time."""
+    fiftieth of the time (under torchrun asked at every tenth step)."""
     save_steps: int | None = ranges.at_least(1, None)
     """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none. Of two
     copies that are trained, the first. Nothing is kept of a training that another run has done already."""
@@ -61,8 +61,9 @@ class FitConfig(Config):
     """Of a bi-encoder: texts that are embedded at once, however many a batch has, so that contrastive batches may be
     larger than the memory. Each is embedded twice (GradCache, Gao et al., RepL4NLP 2021). None: all together."""
     matryoshka_dims: tuple[int, ...] = ()
-    """Of a bi-encoder: so many first numbers of an embedding are to serve as well as all, such as 128 and 64; the loss
-    is the sum over these and all (MatryoshkaLoss of sentence-transformers; Kusupati et al., NeurIPS 2022)."""
+    """Of a bi-encoder: widths to which its embeddings are to be cut, such as 128 and 64; the loss is the sum over these
+    and the whole width (MatryoshkaLoss of sentence-transformers; Kusupati et al., NeurIPS 2022). For losses of cosines
+    without a projector or a queue."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
     lora_rank: int | None = ranges.at_least(1, None)
@@ -90,10 +91,20 @@ class FitConfig(Config):
                 f"save_steps is {self.save_steps}, and lora_rank and trained_share make the model at the end; give one "
                 "of them"
             )
-        if any(each < 1 for each in self.matryoshka_dims):
-            yield f"matryoshka_dims is {list(self.matryoshka_dims)}; each must be at least 1"
+        if any(each < 1 for each in self.matryoshka_dims) or len({*self.matryoshka_dims}) < len(self.matryoshka_dims):
+            yield f"matryoshka_dims is {list(self.matryoshka_dims)}; each must be at least 1, and given once"
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
+
+    def of_bi_encoders(self, name: str) -> Contradictions:
+        """Yield what is for bi-encoders only, for the fit of cross-encoders that has this name."""
+        if self.mini_batch_size is not None:
+            yield (
+                f"{name}.mini_batch_size is {self.mini_batch_size}, and pairs of a cross-encoder's batch do not meet; "
+                f"give {name}.gradient_accumulation_steps instead"
+            )
+        if self.matryoshka_dims:
+            yield f"{name}.matryoshka_dims is {list(self.matryoshka_dims)}, and cross-encoders have no embeddings"
 
     @property
     def outcome(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class RunConfig(Config):
     """Device such as `cpu` or `cuda:0`; None: the best there is."""
     attn_implementation: str | None = None
     """How transformers compute attention: sdpa, eager, or flash_attention_2 where its package is installed; None: as
-    the base model does by itself. Changes last digits."""
+    the base model does by itself. Last digits change, as with another device."""
     seed: int = 2021
     """Run seed; each stage derives its own (released code: 2021)."""
     test_every_eval: bool = False

@@ -67,7 +67,7 @@ def load_bi(
     _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)
-    _set_attention(model)
+    _set_attention(transformer_of(model))
     return model
 
 
@@ -80,7 +80,7 @@ def load_trained(
     model.float()
     _set_pooling(model, pooling, folder)
     _set_length(model, max_length, folder)
-    _set_attention(model)
+    _set_attention(transformer_of(model))
     return model
 
 
@@ -131,7 +131,7 @@ def load_cross(
         config.label2id = {name: number for number, name in enumerate(class_names)}
     vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
-    _set_attention(model)
+    _set_attention(transformer_of(model))
     return model
 
 
@@ -197,6 +197,7 @@ def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple
         raise _refusal(folder, f"it lacks {', '.join(sorted(missing)[:3])}")
     if model.config.is_encoder_decoder:
         raise _refusal(folder, "it has a decoder")
+    _set_attention(model)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     if tokenizer.mask_token_id is None or tokenizer.mask_token_id >= model.config.vocab_size:
         raise _refusal(folder, "its tokenizer has no mask token that the model knows")
@@ -329,12 +330,12 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
         model.insert(own + 1, layer)
 
 
-def _set_attention(model: SentenceTransformer | CrossEncoder) -> None:
+def _set_attention(model: PreTrainedModel) -> None:
     name = _attention.get()
     if name is None:
         return
     try:
-        transformer_of(model).set_attn_implementation(name)
+        model.set_attn_implementation(name)
     except (ImportError, ValueError) as error:
         raise InputError(
             f"attn_implementation is {name!r}, which cannot be used here ({reason_of(error)}). Give sdpa or eager, "

@@ -139,7 +139,7 @@ def fit(
     if isinstance(loss_module, Annealing):
         trainer.add_callback(GoldAnnealing(loss_module))
     _autocast_helpers(trainer, loss_module)
-    with _in_mini_batches(student, config.mini_batch_size):
+    with _in_mini_batches(student, loss_module, config.mini_batch_size):
         run_trainer(trainer, keep, lengths, config, session)
     n_steps = trainer.state.global_step
     keep.load_best()
@@ -155,10 +155,10 @@ def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> 
     """Return the sum of a loss over the first numbers of the embeddings, so many each, and all of them."""
     if not isinstance(student, SentenceTransformer):
         raise InputError(f"matryoshka_dims is {list(widths)}, and a cross-encoder has no embeddings; leave it out")
-    if own_state(loss):
+    if not getattr(loss, "is_of_cosines", False) or own_state(loss):
         raise InputError(
-            f"matryoshka_dims is {list(widths)}, and the loss has a width of its own, such as a projector's or a "
-            "queue's; leave it out"
+            f"matryoshka_dims is {list(widths)}, and the loss is not of cosines alone, or has a projector or a queue; "
+            "leave it out, or the projector"
         )
     if max(widths) >= (whole := configs.width_of(student)):
         raise InputError(f"matryoshka_dims is {list(widths)}, and an embedding has {whole} numbers; give fewer")
@@ -166,7 +166,7 @@ def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> 
 
 
 @contextmanager
-def _in_mini_batches(student: Encoder, size: int | None) -> Iterator[None]:
+def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Iterator[None]:
     """Embed within it, where gradients are wanted, so many texts at once, and each again in the backward pass."""
     if size is None:
         yield
@@ -176,29 +176,42 @@ def _in_mini_batches(student: Encoder, size: int | None) -> Iterator[None]:
             f"mini_batch_size is {size}, and the pairs of a cross-encoder's batch do not meet; give "
             "gradient_accumulation_steps instead"
         )
-    forward = student.forward
-
-    def embedded(features: dict[str, Any]) -> Any:
-        return forward(features)["sentence_embedding"]
+    helpers = [each for name, part in loss.named_children() if name != "model" for each in part.modules()]
+    if any(isinstance(each, SentenceTransformer | PreTrainedModel) and _is_trained(each) for each in helpers):
+        raise InputError(
+            f"mini_batch_size is {size}, and the loss trains another encoder too, which would take whole batches; "
+            "leave it out"
+        )
+    forward, before = student.forward, vars(student).get("forward")
 
     def in_mini_batches(features: dict[str, Any], **more: Any) -> dict[str, Any]:
         if not torch.is_grad_enabled():
             return forward(features, **more)
         parts = [
-            {
-                name: value[i : i + size] if isinstance(value, torch.Tensor) else value
-                for name, value in features.items()
-            }
+            features | {name: features[name][i : i + size] for name in _tensors(features)}
             for i in range(0, len(features["input_ids"]), size)
         ]
-        embeddings = torch.cat([checkpoint(embedded, part, use_reentrant=False) for part in parts])
-        return features | {"sentence_embedding": embeddings}
+        outputs: list[dict[str, Any]] = [
+            checkpoint(lambda each: forward(dict(each), **more), part, use_reentrant=False) for part in parts
+        ]
+        joined = {name: torch.cat([each[name] for each in outputs]) for name in _tensors(outputs[0])}
+        return outputs[0] | joined
 
     student.forward = in_mini_batches  # type: ignore[assignment]
     try:
         yield
     finally:
         vars(student).pop("forward")
+        if before is not None:
+            student.forward = before  # type: ignore[method-assign]
+
+
+def _tensors(features: dict[str, Any]) -> list[str]:
+    return [name for name, value in features.items() if isinstance(value, torch.Tensor)]
+
+
+def _is_trained(model: nn.Module) -> bool:
+    return any(parameter.requires_grad for parameter in model.parameters())
 
 
 def check_lora() -> None:

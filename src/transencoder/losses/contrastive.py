@@ -56,6 +56,8 @@ class InfoNCELoss(Loss):
     not of the model that is saved. SimCSE: `tanh_projector`.
     """
 
+    is_of_cosines = True
+
     def __init__(
         self, model: SentenceTransformer, temperature: float = 0.05, projector: nn.Module | None = None
     ) -> None:
@@ -106,6 +108,7 @@ class NTXentLoss(Loss):
     """`nt_xent` as a module."""
 
     shown = ("temperature",)
+    is_of_cosines = True
 
     def __init__(self, model: SentenceTransformer, temperature: float = 0.04) -> None:
         super().__init__(model)

@@ -36,6 +36,8 @@ class Loss(nn.Module):
 
     shown: ClassVar[tuple[str, ...]] = ()
     """Settings that stand in the model card."""
+    is_of_cosines: ClassVar[bool] = False
+    """Whether only embeddings' cosines with each other count, so that they may be of any width."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -187,6 +187,8 @@ class ScoreLoss(Annealing, ABC):
 class CosineLoss(ScoreLoss):
     """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one; see `ScoreLoss`."""
 
+    is_of_cosines = True
+
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs, which go through the encoder in one pass."""
         first, second = embed_pairs(self.model, sentence_features)

@@ -70,6 +70,7 @@ class DvBERT(configs.EncoderConfig):
     def contradictions(self) -> configs.Contradictions:
         """Yield what fields say against each other."""
         yield from super().contradictions()
+        yield from self.cross.of_bi_encoders("cross")
         if len(self.columns) == 1:
             yield f"columns names {len(self.columns)} column; labelled pairs have two of text"
         if self.label_kind == "scores" and self.class_names:

@@ -294,6 +294,7 @@ class TransEncoder(configs.RunConfig):
                 f"bi.head_learning_rate is {self.bi.head_learning_rate}, and a bi-encoder that learns pseudo-labels "
                 "has no head; give cross.head_learning_rate alone"
             )
+        yield from self.cross.of_bi_encoders("cross")
         if self.cross.trained_share < 1.0:
             yield (
                 f"cross.trained_share is {self.cross.trained_share}, and a cross-encoder's head starts from random "

@@ -265,7 +265,7 @@ class Timing(Stage[Work]):
     def _trained_seconds(self, work: Work, n_steps: int) -> float:
         pairs, once = (
             self._pairs(n_steps * self._batch),
-            replace(self.fit, epochs=1, checkpoint_steps=None, save_steps=None),
+            replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1, save_steps=None),
         )
         student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
         session = Session(

@@ -16,23 +16,29 @@ def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
     """Train runs as tasks of a Ray cluster, each on a GPU or else a CPU, and return their results in their order.
 
     A run waits until what it shares with runs before it is done by one of these, and takes it over: each names those
-    before it in `reuse_from`. All nodes see the same files. A run that is lost with its node goes on where it stopped.
+    before it in `reuse_from`. All nodes see the same files and compute alike: stages in bf16 and in fp32 are different
+    ones. A run that is lost with its node goes on where it stopped.
 
     Args:
         runs: Config and name of the recipe, as `train` takes them.
 
     Raises:
-        InputError: Ray is not installed, a run is in memory, or data or an option cannot be used.
+        InputError: Ray is not installed, or data or an option cannot be used.
     """
     outputs = {config.output for config, _ in runs}
+    alone = [replace(each, reuse_from=tuple(set(each.reuse_from) - outputs)) for each, _ in runs]
+    planned = on_ray.call_all(_stages_of, [(config,) for config in alone], lambda _: True)
     first_of: dict[str, Path] = {}
     awaited: list[list[tuple[Path, str, str]]] = []
-    for config, _ in runs:
-        before = tuple(each for each in config.reuse_from if each not in outputs)
-        stages = plan(replace(config, reuse_from=before)).stages.values()
-        awaited.append([(first_of[stage.key], stage.name, stage.key) for stage in stages if stage.key in first_of])
-        first_of = {stage.key: Path(expanded(config).output) for stage in stages} | first_of
+    for config, stages in zip(alone, planned, strict=True):
+        awaited.append([(first_of[key], name, key) for name, key in stages if key in first_of])
+        first_of = {key: Path(expanded(config).output) for _, key in stages} | first_of
     return on_ray.call_all(_train, runs, lambda number: all(is_finished(*each) for each in awaited[number]))
+
+
+def _stages_of(config: RunConfig) -> list[tuple[str, str]]:
+    """Return name and key of the stages of a run, as they are on the node that this is called on."""
+    return [(stage.name, stage.key) for stage in plan(config).stages.values()]
 
 
 def _train(config: RunConfig, recipe: str | None) -> Result:
