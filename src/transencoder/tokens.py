@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1024
 _AS_LISTS: Any = {"text": {"padding": False}, "common": {"return_tensors": None}}
-"""How texts are read in 1.3 to 2 times less time than into tensors, whose making is most of the work."""
+"""How texts are read without making tensors: pairs in half the time, sentences in as much or a third less."""
 _CHARACTERS_A_TOKEN = 4
 """Texts of fewer for each token that a model reads are tokenised as they are."""
 _PARTITIONS = 64
