@@ -111,6 +111,25 @@ def test_calls_start_when_they_may_and_their_results_are_in_order(cluster, tmp_p
         on_ray.call_all(refusing_maker, [()], lambda number: False)  # it starts: nothing else is to be waited for
 
 
+@pytest.mark.parametrize(("named", "address"), [({}, "local"), ({"RAY_ADDRESS": "host:6379"}, "host:6379")])
+def test_a_cluster_is_the_one_that_is_named_or_a_new_one(monkeypatch, tmp_path, named, address):
+    """Was: the last one of this machine, which may have been killed."""
+    asked = []
+
+    def init(address, **options):
+        asked.append(address)
+        raise KeyboardInterrupt
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for name, value in named.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(KeyboardInterrupt):
+        on_ray.make_all(parts_in(tmp_path), refusing_maker)
+    assert asked == [address]
+
+
 def test_without_ray_it_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(InputError, match=r"Ray is not installed; pip install 'transencoder\[ray\]'"):

@@ -96,7 +96,9 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
         raise InputError("--engine ray under torchrun: Ray starts processes of its own; leave torchrun or --engine out")
     is_ours = not ray.is_initialized()
     if is_ours:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+        # Without an address Ray looks for the last cluster of this machine, minutes long where that one was killed.
+        address = os.environ.get("RAY_ADDRESS", "local")
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     try:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         n_gpus, n_cpus = int(resources.get("GPU", 0)), max(1, int(resources.get("CPU", 1)))
