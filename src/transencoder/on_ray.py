@@ -97,7 +97,7 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
     is_ours = not ray.is_initialized()
     if is_ours:
         # Without an address Ray looks for the last cluster of this machine, minutes long where that one was killed.
-        address = os.environ.get("RAY_ADDRESS", "local")
+        address = os.environ.get("RAY_ADDRESS") or "local"
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     try:
         resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

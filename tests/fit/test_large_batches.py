@@ -83,8 +83,6 @@ def test_first_numbers_learn_too(fit_tiny, tiny_pairs):
 @pytest.mark.parametrize(
     ("form", "loss", "options", "message"),
     [
-        ("cross", None, {"mini_batch_size": 4}, "give gradient_accumulation_steps instead"),
-        ("cross", None, {"matryoshka_dims": (4,)}, "a cross-encoder has no embeddings"),
         ("bi", "projector", {"matryoshka_dims": (4,)}, "the loss is not of cosines alone, or has a projector"),
         ("bi", "norms", {"matryoshka_dims": (4,)}, "the loss is not of cosines alone"),
         ("bi", "twin", {"mini_batch_size": 4}, "the loss trains another encoder too"),

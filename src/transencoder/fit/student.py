@@ -152,9 +152,8 @@ def fit(
 
 
 def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> nn.Module:
-    """Return the sum of a loss over the first numbers of the embeddings, so many each, and all of them."""
-    if not isinstance(student, SentenceTransformer):
-        raise InputError(f"matryoshka_dims is {list(widths)}, and a cross-encoder has no embeddings; leave it out")
+    """Return the sum of a loss over embeddings cut to these widths and whole ones (Kusupati et al., NeurIPS 2022)."""
+    assert isinstance(student, SentenceTransformer), "configs refuse it for cross-encoders"
     if not getattr(loss, "is_of_cosines", False) or own_state(loss):
         raise InputError(
             f"matryoshka_dims is {list(widths)}, and the loss is not of cosines alone, or has a projector or a queue; "
@@ -167,15 +166,11 @@ def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> 
 
 @contextmanager
 def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Iterator[None]:
-    """Embed within it, where gradients are wanted, so many texts at once, and each again in the backward pass."""
+    """Embed `size` texts at once in training, and each again in the backward pass (Gao et al., RepL4NLP 2021)."""
     if size is None:
         yield
         return
-    if isinstance(student, CrossEncoder):
-        raise InputError(
-            f"mini_batch_size is {size}, and the pairs of a cross-encoder's batch do not meet; give "
-            "gradient_accumulation_steps instead"
-        )
+    assert isinstance(student, SentenceTransformer), "configs refuse it for cross-encoders"
     helpers = [each for name, part in loss.named_children() if name != "model" for each in part.modules()]
     if any(isinstance(each, SentenceTransformer | PreTrainedModel) and _is_trained(each) for each in helpers):
         raise InputError(

@@ -26,7 +26,7 @@ def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
         InputError: Ray is not installed, or data or an option cannot be used.
     """
     outputs = {config.output for config, _ in runs}
-    alone = [replace(each, reuse_from=tuple(set(each.reuse_from) - outputs)) for each, _ in runs]
+    alone = [replace(run, reuse_from=tuple(each for each in run.reuse_from if each not in outputs)) for run, _ in runs]
     planned = on_ray.call_all(_stages_of, [(config,) for config in alone], lambda _: True)
     first_of: dict[str, Path] = {}
     awaited: list[list[tuple[Path, str, str]]] = []
