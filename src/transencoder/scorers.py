@@ -18,6 +18,7 @@ from transencoder.configs import Precision
 from transencoder.devices import autocast, give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
+from transencoder.losses.features import unpadded
 from transencoder.models import Prompts, default_prompt
 from transencoder.tokens import Encoder, TokenCache, Tokens, allocate
 
@@ -188,7 +189,10 @@ class BiScorer(_Computed):
 
     def embed_into(self, embeddings: np.ndarray, tokens: Tokens) -> None:
         """Write embeddings of n tokenised sentences into an array, float32 (n, dim)."""
-        self.compute("encode sentences", tokens, lambda each: self.model(each)["sentence_embedding"], embeddings)
+        model = self.model
+        self.compute(
+            "encode sentences", tokens, lambda each: model(unpadded(model, each))["sentence_embedding"], embeddings
+        )
 
 
 class CrossScorer(_Computed):

@@ -272,7 +272,7 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
     with (
         (folder / "ids.bin").open("wb") as ids,
         (folder / "types.bin").open("wb") as types,
-        _padded(model),
+        padded(model),
         progress.task("tokenise", total) as advance,
     ):
         for chunk in texts:
@@ -293,8 +293,8 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
 
 
 @contextmanager
-def _padded(model: Encoder) -> Iterator[None]:
-    """Have a model whose attention takes texts without padding, one after the other, make rows of them nevertheless."""
+def padded(model: Encoder) -> Iterator[None]:
+    """Have a model whose attention takes texts without padding, one after the other, take them as rows nevertheless."""
     first: Any = model[0]
     flattens = isinstance(first, Transformer) and first.can_flatten_inputs
     if flattens:

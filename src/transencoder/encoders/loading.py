@@ -67,7 +67,7 @@ def load_bi(
     _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)
-    _set_attention(transformer_of(model))
+    _set_attention_of(model)
     return model
 
 
@@ -80,7 +80,7 @@ def load_trained(
     model.float()
     _set_pooling(model, pooling, folder)
     _set_length(model, max_length, folder)
-    _set_attention(transformer_of(model))
+    _set_attention_of(model)
     return model
 
 
@@ -131,7 +131,7 @@ def load_cross(
         config.label2id = {name: number for number, name in enumerate(class_names)}
     vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
     _set_length(model, max_length, folder)
-    _set_attention(transformer_of(model))
+    _set_attention_of(model)
     return model
 
 
@@ -328,6 +328,12 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
         layer = Dense(width, width, activation_function=nn.Tanh()).to(model.device)
         layer.linear.load_state_dict(transformer_of(model).pooler.dense.state_dict())  # type: ignore[union-attr]
         model.insert(own + 1, layer)
+
+
+def _set_attention_of(model: SentenceTransformer | CrossEncoder) -> None:
+    _set_attention(transformer_of(model))
+    if isinstance(first := model[0], Transformer):
+        first.unpad_inputs = first.unpad_inputs  # decided anew: whether it needs padding depends on the attention
 
 
 def _set_attention(model: PreTrainedModel) -> None:

@@ -34,7 +34,7 @@ from transencoder.fit.trainers import (
 )
 from transencoder.losses import Annealing
 from transencoder.models import OWN_PROMPTS, Prompts
-from transencoder.tokens import Encoder, TokenCache
+from transencoder.tokens import Encoder, TokenCache, padded
 
 DevMetrics = Callable[[Any], dict[str, float]]
 """Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
@@ -194,7 +194,8 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
 
     student.forward = in_mini_batches  # type: ignore[assignment]
     try:
-        yield
+        with padded(student):  # mini-batches are rows
+            yield
     finally:
         vars(student).pop("forward")
         if before is not None:

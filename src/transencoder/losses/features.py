@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 import torch
 from jaxtyping import Float
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 from sentence_transformers.util import all_gather_with_grad
 from torch import Tensor, nn
 from torch.nn.functional import pad
+from torch.nn.parallel import DistributedDataParallel
 
 Columns = Iterable[dict[str, Any]]
 """The token features of each column of texts, as sentence-transformers' trainer hands them over."""
@@ -100,7 +102,8 @@ def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pair
 def embed_sides(model: nn.Module, columns: Columns) -> Float[Tensor, "texts dim"]:
     """Embed any number of sides as `embed_pairs` does, and return the embeddings side after side."""
     sides = list(columns)
-    if any(_settings(side) != _settings(sides[0]) for side in sides):  # such as prompts of two lengths
+    if any("attention_mask" not in side or _settings(side) != _settings(sides[0]) for side in sides):
+        # without padding, or with prompts of two lengths
         return torch.cat([embed(model, side) for side in sides])
     return embed(model, join(sides))
 
@@ -123,13 +126,39 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
     have different numbers of parts: DDP must not broadcast buffers in each forward pass (sentence-transformers'
     trainers switch that off).
     """
-    mask = features.get("attention_mask")  # none where FlashAttention takes texts without padding
+    mask = features.get("attention_mask")  # none where sentence-transformers' own trainer gives texts without padding
     parts = _parts_of_like_length(mask) if mask is not None and mask.device.type == "cpu" else ()
     if len(parts) < 2:
-        embeddings: Tensor = model(dict(features))["sentence_embedding"]
+        embeddings: Tensor = model(unpadded(model, features))["sentence_embedding"]
         return embeddings
     embeddings = torch.cat([model(_part(features, rows))["sentence_embedding"] for rows in parts])
     return embeddings[torch.cat(parts).argsort()]
+
+
+def unpadded(model: nn.Module, features: dict[str, Any]) -> dict[str, Any]:
+    """Return the features of a batch as the model takes them: one text after the other where its attention can.
+
+    That is sentence-transformers' `unpad_inputs`, which needs FlashAttention.
+
+    Args:
+        model: A SentenceTransformer, wrapped or not, or another model, which is given what there is.
+        features: Of padded texts, else they are returned as they are.
+    """
+    inner = model.module if isinstance(model, DistributedDataParallel) else model
+    first = inner[0] if isinstance(inner, SentenceTransformer) else None
+    if not (isinstance(first, Transformer) and first.can_flatten_inputs and "attention_mask" in features):
+        return dict(features)
+    is_text = features["attention_mask"].bool()
+    positions = (is_text.cumsum(1) - 1)[is_text]
+    ends = pad(is_text.sum(1).cumsum(0), (1, 0)).int()
+    return {
+        **_settings(features),
+        "input_ids": features["input_ids"][is_text][None],
+        "position_ids": positions[None] + first._flatten_position_offset,
+        "seq_idx": is_text.nonzero()[None, :, 0].int(),
+        **dict.fromkeys(("cu_seq_lens_q", "cu_seq_lens_k"), ends),
+        **dict.fromkeys(("max_length_q", "max_length_k"), is_text.shape[1]),
+    }
 
 
 def gathered(embeddings: Float[Tensor, "batch dim"]) -> tuple[Float[Tensor, "all dim"], int]:
