@@ -299,7 +299,7 @@ def test_what_another_process_loads_stays_loaded(long_file, tmp_path, tiny_bi_en
 
 TWO_RANKS = """
 import json, sys
-from transencoder import cli, scorers, sharded, shards
+from transencoder import cli, scorers, sharded, shards, tokens
 from transencoder.mining import candidates
 from transencoder.search import build, duplicates, embedder, vectors
 sharded._SENTENCES_A_SHARD = candidates._SHARD_ROWS = 3
@@ -314,10 +314,15 @@ def counted(owner, name, place):
 counted(scorers._Computed, "compute", 2)
 counted(vectors.Vectors, "search", 1)
 counted(candidates, "_index", 0)
+write = tokens._write_tokens
+def write_tokens(model, texts, total, *given):
+    tokenised[now] = tokenised.get(now, 0) + total
+    write(model, texts, total, *given)
+tokens._write_tokens, tokenised = write_tokens, {}
 for command in json.loads(sys.argv[1]):
     now = command[0]
     assert cli.main(command) == 0
-print(json.dumps(seen), file=sys.stderr)
+print(json.dumps([seen, tokenised]), file=sys.stderr)
 """
 
 
@@ -347,10 +352,11 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
     ranks = [subprocess.Popen(command, env=group | {"RANK": str(rank)}, **pipes) for rank in range(2)]
     said = [process.communicate(timeout=120) for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], said
-    first, second = (json.loads(err.splitlines()[-1]) for _, err in said)
+    (first, texts), (second, others) = (json.loads(err.splitlines()[-1]) for _, err in said)
     assert [*first] == ["score", "label", "evaluate", "duplicates", "mine", "search"] == [*second]
     assert all(abs(first[name] - second[name]) <= 4 for name in first), (first, second)
     assert first["search"] + second["search"] == 10 and first["duplicates"] + second["duplicates"] == 20
+    assert all(10 <= each[name] < 15 for each in (texts, others) for name in ("score", "label")), "of 20"
     assert said[1][0] == ""
     alone = [done(*typed) for typed in commands("one")]
     assert alone[2] in said[0][0]

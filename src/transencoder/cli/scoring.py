@@ -164,8 +164,8 @@ class Label:
 def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None]:
     """Score pairs shard by shard, going on with the parts that are there; these go at the end.
 
-    Parts are of rows where there are some that --shard made. Otherwise they are of what is computed: of a bi-encoder
-    each distinct sentence is embedded once.
+    Parts are of rows where several processes make them, so that each tokenises its own, and where there are some that
+    --shard made. Otherwise they are of what is computed: of a bi-encoder each distinct sentence is embedded once.
 
     Yields:
         Each model's scores, float32 (n, models); None where they are not to be written here: of one shard, and in all
@@ -199,7 +199,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
             from transencoder import on_ray
 
             on_ray.make_all(work.parts, _part_maker, options)
-        if merge or is_on_ray or distributed.from_first(lambda: work.parts.numbers):
+        if merge or is_on_ray or distributed.world_size() > 1 or work.parts.numbers:
             scores = work.score_by_rows(compute=bool(models))
         else:
             scores = work.score()
