@@ -27,10 +27,11 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
-from transencoder.devices import fast_training, quick_products, uses_bf16
+from transencoder.devices import quick_products, uses_bf16
 from transencoder.encoders import save
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
+from transencoder.fit.cpu_training import fast_training
 from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt
@@ -190,7 +191,8 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
     if checkpoint is not None:
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
-    with fast_training(keep.model, trainer.args.device, config.max_length), quick_products(trainer.args.bf16):
+    trained = keep.model if keep.loss is None else keep.loss
+    with fast_training(trained, trainer.args.device), quick_products(trainer.args.bf16):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 

@@ -1,0 +1,135 @@
+"""The cheaper dropout is dropout, and everything is as before once training is over."""
+
+import pytest
+import torch
+from torch import nn
+
+from transencoder.fit import cpu_training
+from transencoder.fit.cpu_training import CheapDropout, fast_training
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_share_of_zeros_and_the_mean(p, dtype):
+    torch.manual_seed(1)
+    dropped = CheapDropout(p).train()(torch.ones(501, 999, dtype=dtype))
+    n = dropped.numel()
+    is_zero = dropped == 0
+    tolerance = 5 * (p * (1 - p) / n) ** 0.5
+    assert is_zero.double().mean() == pytest.approx(p, abs=tolerance)
+    assert dropped.dtype == dtype and dropped[~is_zero].unique().tolist() == pytest.approx([1 / (1 - p)], rel=4e-3)
+    for each in (is_zero[::2], is_zero[1::2], is_zero[:, ::4]):  # no part of the random words is special
+        assert each.double().mean() == pytest.approx(p, abs=2.5 * tolerance)
+
+
+def test_neighbours_are_dropped_independently():
+    torch.manual_seed(1)
+    is_zero = (CheapDropout(0.5).train()(torch.ones(1 << 20)) == 0).double()
+    for distance in (1, 2, 3, 4, 5, 8):
+        both = (is_zero[:-distance] * is_zero[distance:]).mean()
+        assert both == pytest.approx(0.25, abs=0.003)
+
+
+def test_the_gradient_has_the_same_zeros():
+    values = torch.randn(37, 11, requires_grad=True)
+    dropped = CheapDropout(0.3).train()(values)
+    dropped.sum().backward()
+    assert torch.equal(values.grad == 0, dropped == 0)
+    assert torch.allclose(dropped, values * values.grad)
+
+
+def test_the_seed_decides():
+    layer = CheapDropout(0.5).train()
+    drawn = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        drawn.append(layer(torch.ones(64, 3)))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
+@pytest.mark.parametrize(("p", "is_training"), [(0.0, True), (0.5, False)])
+def test_nothing_is_dropped(p, is_training):
+    values = torch.randn(5, 3)
+    assert CheapDropout(p).train(is_training)(values) is values
+
+
+def test_all_is_as_before_also_after_an_error(bi):
+    before = {name: module for name, module in bi.named_modules() if isinstance(module, nn.Dropout)}
+    assert before and bi.transformers_model.config._attn_implementation == "sdpa"
+    with pytest.raises(KeyboardInterrupt), fast_training(bi, bi.device):
+        within = dict(bi.named_modules())
+        assert all(isinstance(within[name], CheapDropout) for name in before)
+        assert bi.transformers_model.config._attn_implementation == "transencoder"
+        raise KeyboardInterrupt
+    after = dict(bi.named_modules())
+    assert all(after[name] is layer for name, layer in before.items())
+    assert bi.transformers_model.config._attn_implementation == "sdpa"
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in bi.modules())
+
+
+def without_dropout(bi):
+    for module in bi.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    return bi.train()
+
+
+def gradients(bi, texts, *, is_bf16=False):
+    """Of a sum of squares, which differ from text to text."""
+    bi.zero_grad()
+    features = dict(bi.tokenizer(texts, padding=True, return_tensors="pt"))
+    with torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
+        embeddings = bi(features)["sentence_embedding"]
+    assert embeddings.dtype == torch.float32
+    (embeddings.square() * torch.arange(1.0, 1 + embeddings.shape[1])).sum().backward()
+    return torch.cat([p.grad.flatten() for p in bi.parameters() if p.grad is not None])
+
+
+PADDED, EVEN = ["balo bama", "balo", "dalo dama felo fema"], ["balo bama", "dalo kama"]
+
+
+@pytest.mark.parametrize("texts", [PADDED, EVEN])
+@pytest.mark.parametrize("short", [128, 3])
+def test_training_gives_the_gradients_of_plain_layers(bi, texts, short, monkeypatch):
+    monkeypatch.setattr(cpu_training, "_SHORT", short)  # longer texts are for torch's own attention
+    plain = gradients(without_dropout(bi), texts)
+    with fast_training(bi, bi.device):
+        fast = gradients(bi, texts)
+    assert (fast - plain).norm() < 1e-5 * plain.norm()
+
+
+@pytest.mark.parametrize("texts", [PADDED, EVEN])
+def test_in_bf16_it_rounds_hardly_more_than_autocast(bi, texts):
+    exact = gradients(without_dropout(bi), texts)
+    autocast = gradients(bi, texts, is_bf16=True)
+    with fast_training(bi, bi.device):
+        fast = gradients(bi, texts, is_bf16=True)
+    error, own = ((each - exact).norm() / exact.norm() for each in (autocast, fast))
+    assert 0 < error < own < 3 * error + 1e-2
+
+
+def test_between_the_first_and_the_last_norm_everything_is_bf16(bi):
+    seen = []
+    layers = [each for name, each in bi.named_modules() if isinstance(each, nn.Linear) and "pooler" not in name]
+    for layer in layers:
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
+    texts = dict(bi.tokenizer(PADDED, padding=True, return_tensors="pt"))
+    with fast_training(bi, bi.device), torch.autocast("cpu", torch.bfloat16):
+        bi.train()(dict(texts))
+        assert len(seen) > 10 and set(seen) == {torch.bfloat16}
+        seen.clear()
+        bi.eval()(dict(texts))
+    assert torch.float32 in seen, "evaluations compute as they always do"
+
+
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_attention_drops_its_weights(bi, is_padded):
+    module, n = bi.transformers_model.encoder.layer[0].attention.self.train(), 64
+    mask = (torch.arange(n) < 48)[None, None, None] if is_padded else None
+    query = torch.zeros(200, 2, n, n)  # every token is as near as any other
+    value = torch.eye(n).expand(query.shape).contiguous()
+    weights = cpu_training._attention(module, query, query, value, mask, dropout=0.25, scaling=1.0)[0].transpose(1, 2)
+    seen = weights[..., :48] if is_padded else weights
+    assert not is_padded or not weights[..., 48:].any()
+    assert abs((seen == 0).float().mean() - 0.25) < 0.003
+    torch.testing.assert_close(seen[seen > 0].max().item(), 1 / seen.shape[-1] / 0.75, rtol=1e-4, atol=0)
