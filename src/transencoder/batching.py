@@ -79,6 +79,7 @@ class BiCollator:
     def __init__(self, sides: list[SentenceTokens], teacher_embeddings: np.ndarray | None = None) -> None:
         self.sides = sides
         self.teacher_embeddings = teacher_embeddings
+        self.token_ids = [side.tokens.ids for side in sides]
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """Make the batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
@@ -111,6 +112,7 @@ class CrossCollator:
 
     def __init__(self, tables: list[Tokens]) -> None:
         self.tables = tables
+        self.token_ids = [table.ids for table in tables]
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
         """Make the batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""

@@ -33,18 +33,18 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
     with ExitStack() as stack:
         if device.type == "cpu":
             stack.enter_context(freed_memory_kept())
-            for transformer in _transformers(module):
+            for transformer in transformers_in(module):
                 stack.enter_context(_plain_attention(transformer))
                 stack.enter_context(_narrow_stream(transformer))
             stack.enter_context(_cheap_dropout(module))
         yield
 
 
-def _transformers(module: nn.Module) -> list[PreTrainedModel]:
+def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
     """Return the transformers in a module, not those inside others."""
     if isinstance(module, PreTrainedModel):
         return [module]
-    return [*dict.fromkeys(found for child in module.children() for found in _transformers(child))]
+    return [*dict.fromkeys(found for child in module.children() for found in transformers_in(child))]
 
 
 @contextmanager

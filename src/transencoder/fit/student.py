@@ -32,6 +32,7 @@ from transencoder.fit.trainers import (
     set_dropout,
     trainer_arguments,
 )
+from transencoder.fit.used_rows import only_used_rows
 from transencoder.losses import Annealing
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.tokens import Encoder, TokenCache, padded
@@ -139,7 +140,10 @@ def fit(
     if isinstance(loss_module, Annealing):
         trainer.add_callback(GoldAnnealing(loss_module))
     _autocast_helpers(trainer, loss_module)
-    with _in_mini_batches(student, loss_module, config.mini_batch_size):
+    with (
+        only_used_rows(loss_module, collator.token_ids),
+        _in_mini_batches(student, loss_module, config.mini_batch_size),
+    ):
         run_trainer(trainer, keep, lengths, config, session)
     n_steps = trainer.state.global_step
     keep.load_best()
@@ -295,9 +299,11 @@ class _Mix:
 
     def apply(self, encoder: Any) -> None:
         """Put the weights between into an encoder that was trained from there."""
-        for name, tensor in encoder.state_dict().items():
-            if tensor.is_floating_point():
-                tensor.copy_(torch.lerp(self.start[name], tensor, self.trained_share))
+        between = {
+            name: torch.lerp(self.start[name], tensor, self.trained_share) if tensor.is_floating_point() else tensor
+            for name, tensor in encoder.state_dict().items()
+        }
+        encoder.load_state_dict(between)
 
     @contextmanager
     def applied(self, encoder: Any) -> Iterator[None]:
