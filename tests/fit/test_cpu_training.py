@@ -4,27 +4,28 @@ import pytest
 import torch
 from torch import nn
 
+from transencoder.devices import has_bf16
 from transencoder.fit import cpu_training
-from transencoder.fit.cpu_training import CheapDropout, fast_training
+from transencoder.fit.cpu_training import dropped, fast_training
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_share_of_zeros_and_the_mean(p, dtype):
     torch.manual_seed(1)
-    dropped = CheapDropout(p).train()(torch.ones(501, 999, dtype=dtype))
-    n = dropped.numel()
-    is_zero = dropped == 0
+    found = dropped(torch.ones(501, 999, dtype=dtype), p)
+    n = found.numel()
+    is_zero = found == 0
     tolerance = 5 * (p * (1 - p) / n) ** 0.5
     assert is_zero.double().mean() == pytest.approx(p, abs=tolerance)
-    assert dropped.dtype == dtype and dropped[~is_zero].unique().tolist() == pytest.approx([1 / (1 - p)], rel=4e-3)
+    assert found.dtype == dtype and found[~is_zero].unique().tolist() == pytest.approx([1 / (1 - p)], rel=4e-3)
     for each in (is_zero[::2], is_zero[1::2], is_zero[:, ::4]):  # no part of the random words is special
         assert each.double().mean() == pytest.approx(p, abs=2.5 * tolerance)
 
 
 def test_neighbours_are_dropped_independently():
     torch.manual_seed(1)
-    is_zero = (CheapDropout(0.5).train()(torch.ones(1 << 20)) == 0).double()
+    is_zero = (dropped(torch.ones(1 << 20), 0.5) == 0).double()
     for distance in (1, 2, 3, 4, 5, 8):
         both = (is_zero[:-distance] * is_zero[distance:]).mean()
         assert both == pytest.approx(0.25, abs=0.003)
@@ -32,37 +33,37 @@ def test_neighbours_are_dropped_independently():
 
 def test_the_gradient_has_the_same_zeros():
     values = torch.randn(37, 11, requires_grad=True)
-    dropped = CheapDropout(0.3).train()(values)
-    dropped.sum().backward()
-    assert torch.equal(values.grad == 0, dropped == 0)
-    assert torch.allclose(dropped, values * values.grad)
+    found = dropped(values, 0.3)
+    found.sum().backward()
+    assert torch.equal(values.grad == 0, found == 0)
+    assert torch.allclose(found, values * values.grad)
 
 
 def test_the_seed_decides():
-    layer = CheapDropout(0.5).train()
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        drawn.append(layer(torch.ones(64, 3)))
+        drawn.append(dropped(torch.ones(64, 3), 0.5))
     assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
 
 
 @pytest.mark.parametrize(("p", "is_training"), [(0.0, True), (0.5, False)])
 def test_nothing_is_dropped(p, is_training):
-    values = torch.randn(5, 3)
-    assert CheapDropout(p).train(is_training)(values) is values
+    layer, values = nn.Dropout(p).train(is_training), torch.randn(5, 3)
+    with fast_training(layer, values.device):
+        assert layer(values) is values
 
 
 def test_all_is_as_before_also_after_an_error(bi):
-    before = {name: module for name, module in bi.named_modules() if isinstance(module, nn.Dropout)}
-    assert before and bi.transformers_model.config._attn_implementation == "sdpa"
+    state, forwards = list(bi.state_dict()), {name: module.forward for name, module in bi.named_modules()}
+    assert bi.transformers_model.config._attn_implementation == "sdpa"
     with pytest.raises(KeyboardInterrupt), fast_training(bi, bi.device):
-        within = dict(bi.named_modules())
-        assert all(isinstance(within[name], CheapDropout) for name in before)
+        assert list(bi.state_dict()) == state
+        changed = {type(each) for name, each in bi.named_modules() if each.forward != forwards[name]}
+        assert changed == {nn.Dropout, nn.Linear} if has_bf16("cpu") else {nn.Dropout}
         assert bi.transformers_model.config._attn_implementation == "transencoder"
         raise KeyboardInterrupt
-    after = dict(bi.named_modules())
-    assert all(after[name] is layer for name, layer in before.items())
+    assert {name: module.forward for name, module in bi.named_modules()} == forwards
     assert bi.transformers_model.config._attn_implementation == "sdpa"
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in bi.modules())
 

@@ -3,17 +3,19 @@
 Measured on all-MiniLM-L6-v2 in bf16, one thread, milliseconds a step: TODO
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from transencoder.devices import freed_memory_kept
+from transencoder.devices import freed_memory_kept, has_bf16
 
 _SHORT = 128
 """Tokens up to which attention is done by plain products. Faster at 15 and 30 tokens; longer ones were not measured."""
@@ -36,7 +38,10 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
             for transformer in transformers_in(module):
                 stack.enter_context(_plain_attention(transformer))
                 stack.enter_context(_narrow_stream(transformer))
-            stack.enter_context(_cheap_dropout(module))
+            layers = [*module.modules()]
+            stack.enter_context(_computed([each for each in layers if type(each) is nn.Dropout], _dropout))
+            if has_bf16(device):
+                stack.enter_context(_computed([each for each in layers if type(each) is nn.Linear], _linear))
         yield
 
 
@@ -45,6 +50,18 @@ def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
     if isinstance(module, PreTrainedModel):
         return [module]
     return [*dict.fromkeys(found for child in module.children() for found in transformers_in(child))]
+
+
+@contextmanager
+def _computed(layers: Sequence[nn.Module], forward: Callable[[Any, Tensor], Tensor]) -> Iterator[None]:
+    """Have layers compute their outputs by a function of layer and input."""
+    for layer in layers:
+        layer.forward = partial(forward, layer)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            vars(layer).pop("forward")
 
 
 @contextmanager
@@ -125,42 +142,47 @@ def _narrow_stream(transformer: PreTrainedModel) -> Iterator[None]:
             hook.remove()
 
 
-@contextmanager
-def _cheap_dropout(model: nn.Module) -> Iterator[None]:
-    """Put `CheapDropout` in the place of each dropout layer, and the layers back at the end."""
-    found = [
-        (parent, name, layer)
-        for parent in model.modules()
-        for name, layer in parent.named_children()
-        if type(layer) is nn.Dropout and layer.p < 1
-    ]
-    for parent, name, layer in found:
-        setattr(parent, name, CheapDropout(layer.p).train(layer.training))
-    try:
-        yield
-    finally:
-        for parent, name, layer in found:
-            setattr(parent, name, layer)
-
-
-class CheapDropout(nn.Dropout):
-    """Dropout with 16 random bits an element; `torch.nn.Dropout` draws a whole number for each, on one core.
-
-    Args:
-        p: Probability of a zero, in [0, 1), rounded to a multiple of 2^-16.
-    """
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return the values, each zero or scaled so that the mean stays; unchanged in evaluation mode."""
-        return dropped(values, self.p) if self.training else values
+def _dropout(layer: nn.Dropout, values: Tensor) -> Tensor:
+    return dropped(values, layer.p) if layer.training else values
 
 
 def dropped(values: Tensor, p: float) -> Tensor:
-    """Return the values, each zero with probability `p` or scaled so that the mean stays."""
+    """Return the values, each zero with probability `p` or scaled so that the mean stays.
+
+    With 16 random bits for each, so that `p` is rounded to a multiple of 2^-16; `torch.nn.functional.dropout` draws a
+    whole number for each, on one core.
+    """
     n_dropped = min(round(p * _STEPS), _STEPS - 1)
     if not n_dropped:
         return values
     words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: values.numel()].view(values.shape)
-    is_kept = bits >= n_dropped - _STEPS // 2
-    return values * is_kept.to(values.dtype).mul_(_STEPS / (_STEPS - n_dropped))
+    is_kept = bits.ge_(n_dropped - _STEPS // 2)
+    scale = torch.tensor(_STEPS / (_STEPS - n_dropped), dtype=values.dtype)
+    if values.dtype == torch.bfloat16:  # the bits of 0 or of the scale
+        return values * is_kept.mul_(int(scale.view(torch.int16))).view(torch.bfloat16)
+    return values * is_kept.to(values.dtype).mul_(scale)
+
+
+def _linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
+    is_fused = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+    if not (is_fused and layer.training and layer.bias is not None):
+        return linear(inputs, layer.weight, layer.bias)
+    given = [each.bfloat16() for each in (inputs, layer.weight, layer.bias)]
+    return _Product.apply(*given)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Product(torch.autograd.Function):
+    """A linear layer in bf16; torch's own writes the bias to all rows first, and adds the product to them."""
+
+    @staticmethod
+    def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        context.save_for_backward(inputs, weight)
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
+        return product
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        inputs, weight = context.saved_tensors
+        rows = gradient.flatten(0, -2)
+        return gradient @ weight, rows.T @ inputs.flatten(0, -2), rows.sum(0)
