@@ -8,6 +8,7 @@ from transformers import TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import SaveStrategy
 
 from transencoder.checkpoints import KeepBest, newest_checkpoint
+from transencoder.runs.files import write_checked_json
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,8 @@ def test_the_newest_complete_one_stays_and_all_others_go(complete, incomplete, k
         (folder / "inner").mkdir(parents=True)
         (folder / "model.safetensors").write_bytes(b"weights")
         if step in complete:
-            (folder / "complete.json").write_text(json.dumps({"best": None, "best_step": 0, "curve": [], "others": []}))
+            record = {"format": 3, "best": None, "best_step": 0, "curve": [], "others": [], "files": {}}
+            write_checked_json(folder / "complete.json", record)
     expected = None if kept is None else tmp_path / f"checkpoint-{kept}"
     assert newest_checkpoint(tmp_path) == expected
     assert list(tmp_path.iterdir()) == ([expected] if expected else [])

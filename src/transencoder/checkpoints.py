@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from safetensors import safe_open
@@ -45,15 +45,19 @@ _STEPS_BETWEEN_QUESTIONS = 10
 """Several processes ask the first one whether it is time as often as this."""
 
 
+_FORMAT = 3
+"""Of markers. Checkpoints of another are those of a version that trains with other bytes."""
+
+
 class _Marker(TypedDict):
     """What is relied on of a marker."""
 
+    format: int
     best: int | float | None
     best_step: int
     curve: list[Any]
     others: list[Any]
-    files: NotRequired[dict[str, Checksum]]
-    """Absent from those of format 1."""
+    files: dict[str, Checksum]
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -69,7 +73,11 @@ def _step(checkpoint: Path) -> int:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        check_files(checkpoint, read_checked_json(checkpoint / _MARKER, _Marker).get("files", {}))
+        record = read_checked_json(checkpoint / _MARKER, _Marker)
+        if record["format"] != _FORMAT:
+            logger.warning("%s is of another version and not used, training begins anew", checkpoint)
+            return False
+        check_files(checkpoint, record["files"])
     except FileNotFoundError:
         return False  # the process was killed while it was being written
     except DamagedError as error:
@@ -175,7 +183,7 @@ class KeepBest(TrainerCallback):
         if self.loss is not None and (own := own_state(self.loss)):
             save_file(own, checkpoint / _LOSS)
         record = {
-            "format": 2,
+            "format": _FORMAT,
             "best": self.best,
             "best_step": self.best_step,
             "curve": self.curve,
@@ -219,5 +227,4 @@ def _load_own_state(loss: torch.nn.Module, path: Path) -> None:
     state = loss.state_dict()
     with safe_open(path, "pt") as saved:
         for name in saved.keys():  # noqa: SIM118, it is no dict
-            if name in state:  # else from an earlier version
-                state[name].copy_(saved.get_tensor(name))
+            state[name].copy_(saved.get_tensor(name))

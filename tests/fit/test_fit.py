@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, load_model
+from safetensors.torch import load_file
 
 from tests.fit.fitting import CONFIG, LOAD, LOSS, SCORER, Stopped, same, scripted
 from transencoder.checkpoints import KeepBest
@@ -12,6 +12,7 @@ from transencoder.configs import FitConfig
 from transencoder.evaluation import evaluate
 from transencoder.fit import steps_in_all
 from transencoder.losses import CosineRegressionLoss
+from transencoder.runs.files import read_checked_json, write_checked_json
 
 
 def test_it_learns_planted_similarity(form, fit_tiny, tiny_pairs, tiny_bi_encoder, cache):
@@ -149,7 +150,8 @@ def test_stopped_and_resumed_it_ends_with_the_same_bytes(form, precision, stop, 
     assert saved(model) == whole
 
 
-def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(form, fit_tiny, saved, tiny_bi_encoder, tmp_path):
+def test_a_checkpoint_of_an_earlier_version_is_not_used(form, fit_tiny, saved, tmp_path, caplog):
+    """Its optimiser may have moments of all token embeddings."""
     whole, _ = fit_tiny(form, folder="whole")
 
     def stop(model):
@@ -158,12 +160,11 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(form, fit_tiny, save
     with pytest.raises(Stopped):
         fit_tiny(form, dev=stop)
     (checkpoint,) = (tmp_path / "checkpoints").glob("checkpoint-*")
-    student = LOAD[form](Path(tiny_bi_encoder), device="cpu")
-    load_model(student, checkpoint / "student.safetensors")
-    (checkpoint / "student.safetensors").unlink()
-    student.save_pretrained(str(checkpoint), create_model_card=False)
+    record = read_checked_json(checkpoint / "complete.json")
+    write_checked_json(checkpoint / "complete.json", {**record, "format": 2})
     model, _ = fit_tiny(form)
     assert saved(model) == saved(whole)
+    assert "checkpoint-2 is of another version and not used, training begins anew" in caplog.text
 
 
 def test_the_checkpoint_holds_the_best_weights_so_far(form, fit_tiny, tmp_path):

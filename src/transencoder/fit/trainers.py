@@ -90,11 +90,7 @@ class _Ours(OwnOptimizer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Load the weights of a checkpoint into the model that there is: the trainer would make another one."""
-        weights = Path(resume_from_checkpoint) / _STUDENT
-        if weights.exists():
-            load_model(self.model, weights)
-        else:  # of an earlier version, which saved whole models
-            super()._load_from_checkpoint(resume_from_checkpoint)  # type: ignore[misc]
+        load_model(self.model, Path(resume_from_checkpoint) / _STUDENT)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add no card: the report writes it from the run's records."""
