@@ -11,11 +11,11 @@ RUINOUS = FitConfig(learning_rate=0.1, epochs=1, batch_size=16)
 
 
 def test_a_ruined_run_is_reported_as_worse(minilm, tmp_path):
-    truncate(Path(minilm), [0], tmp_path / "one-layer")
+    truncate(Path(minilm), [0, 1, 2], tmp_path / "three-layers")
     config = TransEncoder(
         pairs=str(DATA / "pairs.tsv"),
         n_pairs=64,
-        members=(Member(start=str(tmp_path / "one-layer")),),
+        members=(Member(start=str(tmp_path / "three-layers")),),
         tests=(str(DATA / "test.tsv"),),
         output=str(tmp_path / "run"),
         cycles=1,

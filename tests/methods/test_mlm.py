@@ -45,7 +45,7 @@ def make(sentences, tiny_plm, tiny_files, tmp_path_factory):
 def trained(request, make):
     fit = replace(MLM.fit, learning_rate=1e-2, **FAST | {"epochs": 12})
     scratch = {"from_scratch": True, "layers": 1, "width": 64, "vocabulary": 150, "fit": fit}
-    return train(make(**(scratch if request.param == "from-scratch" else {})))
+    return train(make(**(scratch if request.param == "from-scratch" else {"fit": fit})))
 
 
 def test_it_learns_to_guess_words_of_text_it_has_not_read(trained):
