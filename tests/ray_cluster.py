@@ -42,9 +42,8 @@ def hanging_maker(folder, node):
             time.sleep(600)
         parts_in(folder).make(shard, lambda rows: {"row": np.arange(rows.start, rows.stop)})
         made.append(shard)
-        while (
-            len([*folder.glob("*-of-*.safetensors")]) < 2
-        ):  # one node alone would be done before the other has started
+        # One node alone would be done before the other has started.
+        while len([*folder.glob("*-of-*.safetensors")]) < 2:
             time.sleep(0.1)
 
     return make

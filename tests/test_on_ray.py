@@ -37,7 +37,7 @@ def test_with_a_cluster(tmp_path):
         f"--basetemp={tmp_path / 'own'}",
         str(file),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert " 4 passed" in done.stdout, done.stdout + done.stderr
 
 

@@ -75,7 +75,7 @@ def _is_whole(checkpoint: Path) -> bool:
     try:
         record = read_checked_json(checkpoint / _MARKER, _Marker)
         if record["format"] != _FORMAT:
-            logger.warning("%s is of another version and not used, training begins anew", checkpoint)
+            logger.warning("%s is of another version and goes, training begins anew", checkpoint)
             return False
         check_files(checkpoint, record["files"])
     except FileNotFoundError:

@@ -164,7 +164,7 @@ def test_a_checkpoint_of_an_earlier_version_is_not_used(form, fit_tiny, saved, t
     write_checked_json(checkpoint / "complete.json", {**record, "format": 2})
     model, _ = fit_tiny(form)
     assert saved(model) == saved(whole)
-    assert "checkpoint-2 is of another version and not used, training begins anew" in caplog.text
+    assert "checkpoint-2 is of another version and goes, training begins anew" in caplog.text
 
 
 def test_the_checkpoint_holds_the_best_weights_so_far(form, fit_tiny, tmp_path):

@@ -199,7 +199,7 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
             from transencoder import on_ray
 
             on_ray.make_all(work.parts, _part_maker, options)
-        if merge or is_on_ray or distributed.world_size() > 1 or work.parts.numbers:
+        if merge or is_on_ray or distributed.from_first(work.goes_by_rows):
             scores = work.score_by_rows(compute=bool(models))
         else:
             scores = work.score()
@@ -249,6 +249,12 @@ class _Work:
             remedy="run the same command with --shard {shard}",
             computed_in=" and ".join(sorted({precision_of(model) for model in self.models})),
         )
+
+    def goes_by_rows(self) -> bool:
+        """Tell whether parts are of rows: where there are such, and of several processes that find none of a model."""
+        from transencoder import distributed
+
+        return bool(self.parts.numbers) or (distributed.world_size() > 1 and not any(self.folder.glob("model-*")))
 
     def score_rows(self, rows: slice) -> shards.Arrays:
         """Score a slice of the pairs."""

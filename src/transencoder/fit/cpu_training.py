@@ -26,6 +26,9 @@ _STEPS = 1 << 16
 
 _ATTENTION = "transencoder"
 
+_POST_NORM = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
+"""Kinds of transformers whose layers end in a layer norm, the last one of the last layer behind all others."""
+
 
 @contextmanager
 def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
@@ -40,7 +43,8 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
                 stack.enter_context(_plain_attention(transformer))
                 stack.enter_context(_narrow_stream(transformer))
             layers = [*module.modules()]
-            stack.enter_context(_computed([each for each in layers if type(each) is nn.Dropout], _dropout))
+            dropout = [each for each in layers if type(each) is nn.Dropout and each.p < 1]
+            stack.enter_context(_computed(dropout, _dropout))
             if has_bf16(device):
                 stack.enter_context(_computed([each for each in layers if type(each) is nn.Linear], _linear))
         yield
@@ -123,8 +127,12 @@ def _is_plain(
 def _narrow_stream(transformer: PreTrainedModel) -> Iterator[None]:
     """Under autocast, have layer norms give its numbers while training, so that nothing behind them is cast to them.
 
-    The last one gives fp32: embeddings are made of it.
+    The last one gives fp32: embeddings are made of it. Only where the numbers between layers come from layer norms:
+    elsewhere sums over all layers would be rounded at each.
     """
+    if transformer.config.model_type not in _POST_NORM:
+        yield
+        return
 
     def narrow(layer: nn.Module, _: Any, output: Tensor) -> Tensor:
         is_cast = layer.training and torch.is_autocast_enabled("cpu")
@@ -167,7 +175,8 @@ def dropped(values: Tensor, p: float) -> Tensor:
 
 def _linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
     is_fused = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
-    if not (is_fused and layer.training and layer.bias is not None):
+    is_trained = layer.training and layer.weight.requires_grad and layer.bias is not None
+    if not (is_fused and is_trained):
         return linear(inputs, layer.weight, layer.bias)
     given = [each.bfloat16() for each in (inputs, layer.weight, layer.bias)]
     return _Product.apply(*given)  # type: ignore[no-untyped-call, no-any-return]
@@ -183,7 +192,8 @@ class _Product(torch.autograd.Function):
         return product
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         inputs, weight = context.saved_tensors
         rows = gradient.flatten(0, -2)
-        return gradient @ weight, rows.T @ inputs.flatten(0, -2), rows.sum(0)
+        of_inputs = gradient @ weight if context.needs_input_grad[0] else None
+        return of_inputs, rows.T @ inputs.flatten(0, -2), rows.sum(0)
