@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 from datasets import Dataset
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from transformers import DataCollatorWithFlattening
 
+from tests.losses.batches import assert_same_features
 from transencoder import tokens as tokens_module
 from transencoder.tokens import TokenCache
 
@@ -16,16 +16,6 @@ SENTENCE2 = ["dalo", "balo bama", "bama balo", "kama", "dalo dama felo fema", "g
 
 def as_pairs(first: list[str], second: list[str]) -> Dataset:
     return Dataset.from_dict({"sentence1": first, "sentence2": second})
-
-
-def same(found: dict[str, object], expected: dict[str, object]) -> None:
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        if isinstance(value, torch.Tensor):
-            assert found[name].dtype == value.dtype
-            torch.testing.assert_close(found[name], value, rtol=0, atol=0)
-        else:
-            assert found[name] == value
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +48,7 @@ def test_a_batch_of_pairs_is_what_preprocess_makes(cross, pairs, tmp_path, rows,
     texts = list(zip(*(reversed(columns) if swapped else columns), strict=True))
     tokens = TokenCache(tmp_path).pairs(cross, pairs, swapped=swapped)
     assert len(tokens) == len(pairs)
-    same(tokens.batch(np.array(rows)), cross.preprocess(texts))
+    assert_same_features(tokens.batch(np.array(rows)), cross.preprocess(texts))
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
@@ -67,7 +57,7 @@ def test_a_batch_of_sentences_is_what_preprocess_makes(bi, pairs, tmp_path, side
     bi.tokenizer.padding_side = side
     sentences = TokenCache(tmp_path).sentences(bi, pairs, prompt)
     for column, index in zip(("sentence1", "sentence2"), sentences.index.T, strict=True):
-        same(sentences.tokens.batch(index), bi.preprocess(list(pairs[column]), prompt=prompt))
+        assert_same_features(sentences.tokens.batch(index), bi.preprocess(list(pairs[column]), prompt=prompt))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -83,7 +73,7 @@ def test_the_index_of_many_rows(bi, tmp_path, monkeypatch, seed):
     lengths = bi.preprocess(list(numbers))["attention_mask"].sum(1).tolist()
     assert sentences.tokens.lengths.tolist() == lengths
     assert sentences.lengths.tolist() == [max(lengths[i] for i in pair) for pair in expected]
-    same(sentences.tokens.batch(np.arange(len(numbers))), bi.preprocess(list(numbers)))
+    assert_same_features(sentences.tokens.batch(np.arange(len(numbers))), bi.preprocess(list(numbers)))
 
 
 def test_long_texts_are_cut_at_the_models_length(bi, cross, pairs, tmp_path):
@@ -94,7 +84,7 @@ def test_long_texts_are_cut_at_the_models_length(bi, cross, pairs, tmp_path):
     assert joined.lengths.max() == 12
     row = sentences.ids[sentences.offsets[-2] - 10 : sentences.offsets[-2]]
     assert row[-1] == bi.tokenizer.sep_token_id
-    same(joined.batch(np.arange(6)), cross.preprocess(list(zip(SENTENCE1, SENTENCE2, strict=True))))
+    assert_same_features(joined.batch(np.arange(6)), cross.preprocess(list(zip(SENTENCE1, SENTENCE2, strict=True))))
 
 
 @pytest.mark.parametrize("lengths", [(300, 299), (299, 300), (300, 300), (300, 2)])
@@ -104,7 +94,7 @@ def test_long_texts_of_a_pair_are_cut_before_the_tokenizer_combines_them(cross, 
     texts, own, read = [word * n for word, n in zip(("balo ", "dalo "), lengths, strict=True)], cross.preprocess, []
     monkeypatch.setattr(cross, "preprocess", lambda inputs, **more: read.extend(*inputs) or own(inputs, **more))
     tokens = TokenCache(tmp_path).pairs(cross, as_pairs(*([text] for text in texts)))
-    same(tokens.batch(np.array([0])), own([tuple(texts)]))
+    assert_same_features(tokens.batch(np.array([0])), own([tuple(texts)]))
     assert sorted(map(len, read)) < [100, 300]
 
 
@@ -211,7 +201,7 @@ def test_no_rows(bi, cross, tmp_path):
 def test_empty_texts_are_rows_of_special_tokens(bi, tmp_path):
     sentences = TokenCache(tmp_path).sentences(bi, as_pairs(["", "balo"], ["balo", ""]))
     assert sentences.tokens.lengths.tolist() == [2, 3]
-    same(sentences.tokens.batch(np.array([0, 1])), bi.preprocess(["", "balo"]))
+    assert_same_features(sentences.tokens.batch(np.array([0, 1])), bi.preprocess(["", "balo"]))
 
 
 def test_a_cache_of_its_own_goes_with_it(bi, pairs):

@@ -20,3 +20,14 @@ def embedded(model: SentenceTransformer, *sides: list[str]) -> list[np.ndarray]:
 
 def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
     return [torch.from_numpy(array).float() for array in arrays]
+
+
+def assert_same_features(found, expected):
+    """Compare the features of two batches, number by number and type by type."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert found[name].dtype == value.dtype
+            torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+        else:
+            assert found[name] == value

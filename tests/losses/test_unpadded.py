@@ -7,7 +7,7 @@ from datasets import Dataset
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, DataCollatorWithFlattening
 
-from tests.losses.batches import read
+from tests.losses.batches import assert_same_features, read
 from tests.rounding import model_rounding
 from transencoder.fit.student import _in_mini_batches
 from transencoder.losses.features import embed, embed_pairs, embed_sides, unpadded
@@ -55,13 +55,7 @@ def test_its_features_are_those_of_its_own_preprocess(flat, side, offset):
     assert features["input_ids"].shape[0] == 3 and [*unpadded(flat, features)] == [*features]
     flat[0].can_flatten_inputs = True
     found = unpadded(flat, features)
-    assert set(found) == set(expected)
-    for name, value in expected.items():
-        if isinstance(value, torch.Tensor):
-            assert found[name].dtype == value.dtype
-            torch.testing.assert_close(found[name], value, rtol=0, atol=0)
-        else:
-            assert found[name] == value
+    assert_same_features(found, expected)
     assert [*unpadded(flat, found)] == [*found]
 
 
