@@ -127,11 +127,11 @@ class Mine(Config):
             sentences = _texts(self.sentences, self.column, rows, self.output)
             documents = _texts(self.documents, column, rows, self.output) if self.documents else None
             corpora = mining.embed(sentences, documents, scorer, scratch)
-            neighbours = mining.find_neighbours(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed)
+            looked_up = mining.look_up(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed)
             mined = distributed.from_first(
                 lambda: mining.mine_pairs(
                     corpora,
-                    neighbours,
+                    looked_up,
                     scratch.parent,
                     n_pairs=self.n_pairs,
                     max_pairs_per_sentence=self.max_pairs_per_sentence,

@@ -34,7 +34,7 @@ __all__ = [
     "check_numbers",
     "default_n_pairs",
     "embed",
-    "find_neighbours",
+    "look_up",
     "mine",
     "mine_pairs",
     "open_base",
@@ -60,8 +60,8 @@ class Mined:
     """Duplicates, the mix of sources, the histogram of scores."""
 
 
-def find_neighbours(corpora: Corpora, scratch: Path, *, n_pairs: int | None = None, seed: int) -> np.ndarray:
-    """Look up the neighbours of the sentences that pairs are mined for; of several ranks each looks through some.
+def look_up(corpora: Corpora, scratch: Path, *, n_pairs: int | None = None, seed: int) -> dict[str, np.ndarray]:
+    """Look up what is near the sentences that pairs are mined for; of several ranks each does some.
 
     Args:
         corpora: What `embed` made of the sentences.
@@ -70,10 +70,13 @@ def find_neighbours(corpora: Corpora, scratch: Path, *, n_pairs: int | None = No
         seed: As for `mine_pairs`.
 
     Returns:
-        int32 (n, 2): rows of the first and of the second corpus.
+        By source, rows of the first and of the second corpus: int32 (n, 2).
     """
     anchors, _ = _anchors(corpora, n_pairs or default_n_pairs(len(corpora.first)), seed)
-    return candidates.neighbours(corpora, anchors, scratch / "neighbours")
+    return {
+        "neighbours": candidates.neighbours(corpora, anchors, scratch / "neighbours"),
+        "bm25": candidates.bm25(corpora, anchors),
+    }
 
 
 def _anchors(corpora: Corpora, n_wanted: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
@@ -84,7 +87,7 @@ def _anchors(corpora: Corpora, n_wanted: int, seed: int) -> tuple[np.ndarray, np
 
 def mine_pairs(
     corpora: Corpora,
-    neighbours: np.ndarray,
+    looked_up: dict[str, np.ndarray],
     folder: Path,
     *,
     n_pairs: int | None = None,
@@ -102,7 +105,7 @@ def mine_pairs(
 
     Args:
         corpora: What `embed` made of the sentences; each pair is one of the first and one of the second corpus.
-        neighbours: What `find_neighbours` found with the same numbers.
+        looked_up: What `look_up` found with the same numbers.
         folder: Where the pairs are kept, under their fingerprint.
         n_pairs: How many; there are fewer where not as many can be made. None: `default_n_pairs`.
         max_pairs_per_sentence: Pairs that a sentence or a document may be in.
@@ -113,12 +116,8 @@ def mine_pairs(
     """
     n_wanted = n_pairs or default_n_pairs(len(corpora.first))
     anchors, random = _anchors(corpora, n_wanted, seed)
-    found = candidates.score_candidates(
-        corpora,
-        neighbours=neighbours,
-        bm25=candidates.bm25(corpora, anchors),
-        random=candidates.random_pairs(corpora, anchors, random),
-    )
+    by_chance = candidates.random_pairs(corpora, anchors, random)
+    found = candidates.score_candidates(corpora, **looked_up, random=by_chance)
     found, n_near = candidates.without_near_duplicates(found, corpora)
     if not len(found):
         raise InputError(_no_pair(corpora, n_near))
@@ -201,7 +200,7 @@ def mine(
         corpora = embed(first, second, scorer, scratch)
         return mine_pairs(
             corpora,
-            find_neighbours(corpora, scratch, n_pairs=n_pairs, seed=seed),
+            look_up(corpora, scratch, n_pairs=n_pairs, seed=seed),
             scratch.parent,
             n_pairs=n_pairs,
             max_pairs_per_sentence=max_pairs_per_sentence,

@@ -91,7 +91,7 @@ def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarra
 
 
 def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
-    """Pair each anchor with its 1st, 2nd, 4th, ... 128th by BM25 (Lucene's form, k1 1.5, b 0.75).
+    """Pair each anchor with its 1st, 2nd, 4th, ... 128th by BM25 (Lucene's form, k1 1.5, b 0.75), each rank some.
 
     Terms that occur more than 1,000 times and more often than once in 100 sentences are left out, whatever the
     language: they say little and cost the most. So an anchor costs at most its terms times a hundredth of the
@@ -100,16 +100,17 @@ def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
     vocabulary: dict[str, int] = {}
     counted = _counted(corpora.second.texts, lambda term: vocabulary.setdefault(term, len(vocabulary)))
     counted = _without_frequent(counted)
+    anchors = anchors[distributed.own_rows(len(anchors))]
     if corpora.are_one:
         queries = counted[anchors]
     else:
         queries = _counted(corpora.first.texts.select(anchors), lambda term: vocabulary.get(term, -1), len(vocabulary))
     weights = _weights(counted)
-    pairs = []
+    pairs = [np.empty((0, 2), np.int32)]
     for block in progress.blocks("search words", len(anchors), _BLOCK_QUERIES):
         found = _best(queries[block] @ weights)
         pairs.append(at_ranks(anchors[block], found, are_one=corpora.are_one))
-    return np.concatenate(pairs)
+    return distributed.concatenate(np.concatenate(pairs))
 
 
 def random_pairs(corpora: Corpora, anchors: np.ndarray, random: np.random.Generator) -> np.ndarray:

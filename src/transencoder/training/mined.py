@@ -11,7 +11,7 @@ from transencoder import distributed
 from transencoder.configs import Precision
 from transencoder.context import Model, Rows, Work, operations
 from transencoder.errors import plural
-from transencoder.mining import Corpora, default_n_pairs, embed, find_neighbours, mine_pairs
+from transencoder.mining import Corpora, default_n_pairs, embed, look_up, mine_pairs
 from transencoder.pairs import fingerprint
 from transencoder.runs import Cost, Stage, made_of
 from transencoder.scorers import BiScorer
@@ -36,17 +36,17 @@ class Mining(Stage[Work]):
     seed: int
     n_processes: int = field(default_factory=distributed.world_size)
 
-    def compute(self, work: Work) -> tuple[Corpora, np.ndarray]:
-        """Embed the texts and look up neighbours, each rank its share."""
+    def compute(self, work: Work) -> tuple[Corpora, dict[str, np.ndarray]]:
+        """Embed the texts and look up what is near, each rank its share."""
         scratch = work.folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
         scorer = work.scorer_of(self.model, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "members start from bi-encoders"
         documents = self.texts[1].data if len(self.texts) > 1 else None
         corpora = embed(self.texts[0].data, documents, scorer, scratch)
-        return corpora, find_neighbours(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
+        return corpora, look_up(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
 
-    def write(self, work: Work, computed: tuple[Corpora, np.ndarray]) -> dict[str, Any]:
+    def write(self, work: Work, computed: tuple[Corpora, dict[str, np.ndarray]]) -> dict[str, Any]:
         """Mine, write the pairs and their cosines, and return the pairs' file and how they were mined."""
         mined = mine_pairs(*computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
         np.save(work.folder / "scores.npy", mined.scores)
