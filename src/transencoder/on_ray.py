@@ -39,7 +39,7 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
     """
     with _cluster() as (ray, n_units, unit):
         actor = ray.remote(_Actor).options(**unit)
-        shards = parts.shards(n_units)
+        shards = parts.shards()
         logger.info("Ray: %d shards for %d actors", len(shards), min(n_units, len(shards)))
         _share_out(shards, lambda: actor.remote(maker, arguments, os.getcwd()), min(n_units, len(shards)))
 

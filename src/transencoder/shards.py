@@ -33,7 +33,10 @@ Arrays = dict[str, np.ndarray]
 """What is computed of n rows, by name: (n, ...) each, numbers of any type."""
 
 ROWS = 1 << 16
-"""Rows of a shard unless told otherwise."""
+"""Rows of a shard at most, unless told otherwise."""
+
+_FEWEST, _LEAST_ROWS = 16, 1 << 10
+"""So many shards there are at least, for several processes to share, unless they were of fewer rows than this."""
 
 _NAME = re.compile(r"(\d{1,9})-of-(\d{1,9})\.safetensors")
 _SHOWN = 5
@@ -70,7 +73,7 @@ class Parts:
         maker: What computes: models by their content, settings.
         rows_hash: Returns a hash of the content of a slice of rows; None: `maker` says which rows these are.
         remedy: The end of an error about a shard's part; `{shard}` stands for the shard.
-        shard_rows: Rows of a shard, where no part says how many shards there are.
+        shard_rows: Rows of a shard at most, where no part says how many shards there are.
         computed_in: What may differ between machines, such as `bf16`: parts of both are joined, with a warning.
     """
 
@@ -89,11 +92,10 @@ class Parts:
         found = {(int(name[1]), int(name[2])) for name in names if name}
         return sorted({n for number, n in found if 1 <= number <= n <= self.n_rows})
 
-    def shards(self, n_processes: int | None = None) -> list[Shard]:
-        """Return all shards: as many as the parts in the folder are of, else the same number for each process.
+    def shards(self) -> list[Shard]:
+        """Return all shards: as many as the parts in the folder are of, else a number that follows from the rows.
 
-        Args:
-            n_processes: How many compute; None: those of torchrun.
+        How many processes compute does not matter, so that what they compute has the same bytes.
 
         Raises:
             InputError: The folder has parts of two numbers of shards.
@@ -104,9 +106,8 @@ class Parts:
                 f"{self.folder} has parts of {' and of '.join(map(str, found))} shards; remove those that are not "
                 f"wanted, such as {self._path(Shard(1, found[0])).name}"
             )
-        n_processes = n_processes or distributed.world_size()
-        rounds = -(-self.n_rows // (self.shard_rows * n_processes))
-        n = found[0] if found else min(rounds * n_processes, self.n_rows)
+        least = min(_FEWEST, -(-self.n_rows // _LEAST_ROWS))
+        n = found[0] if found else max(least, -(-self.n_rows // self.shard_rows))
         return [Shard(number, n) for number in range(1, n + 1)]
 
     def make(self, shard: Shard, compute: Callable[[slice], Arrays]) -> None:

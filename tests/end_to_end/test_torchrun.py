@@ -2,12 +2,15 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from transencoder.cli import main
 
 TRAIN = """
 import hashlib, json, sys
@@ -71,6 +74,18 @@ Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps([whole, ru
 distributed.dist.destroy_process_group()
 """
 
+MINE = """
+import json, sys
+from pathlib import Path
+from transencoder import distributed
+from transencoder.cli import main
+
+folder, *arguments = sys.argv[1:]
+code = main([*arguments, "--output", folder + "/two.tsv"])
+Path(folder, f"rank-{distributed.rank()}.json").write_text(json.dumps(code))
+distributed.dist.destroy_process_group()
+"""
+
 # A language model, then spans whose lengths differ, so that the ranks' batches have different numbers of parts, and
 # SimCSE with its projector, which DDP does not see; a student, whose teacher each rank asks about its share of the text; a
 # cross-encoder that learns classes and teaches them.
@@ -119,7 +134,7 @@ def torchrun(tmp_path):
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
-            [*command, path, tmp_path, *arguments],
+            [*command, "--", path, tmp_path, *arguments],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -169,6 +184,27 @@ def test_resumed_in_the_second_epoch_two_processes_end_with_the_same_bytes(torch
         assert whole[1] == 15
         assert resumed[1] == 7
         assert whole[0] == resumed[0]
+
+
+@pytest.mark.slow
+def test_two_processes_mine_the_pairs_that_one_does(torchrun, tiny_pairs, tiny_bi_encoder, tmp_path):
+    words = [word for side in ("sentence1", "sentence2") for text in tiny_pairs[side] for word in text.split()]
+    drawn = random.Random(1)
+    sentences = (" ".join(drawn.choices(words, k=drawn.randint(3, 20))) for _ in range(3000))
+    (tmp_path / "sentences.txt").write_text("\n".join(sentences) + "\n")
+    command = [
+        "mine",
+        tmp_path / "sentences.txt",
+        "--start",
+        tiny_bi_encoder,
+        "--n-pairs",
+        "500",
+        "--precision",
+        "fp32",
+    ]
+    assert torchrun(MINE, *command) == [0, 0]
+    assert main([*map(str, command), "--output", str(tmp_path / "one.tsv")]) == 0
+    assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
 
 
 @pytest.mark.slow

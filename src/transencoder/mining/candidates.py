@@ -36,8 +36,8 @@ EXACT_UP_TO = 100_000
 """Sentences that are all compared; more are put into cells, of which some are searched."""
 
 _SHARD_ROWS = 1 << 18
-_BLOCK_ANCHORS = 1 << 15
-"""Whose neighbours in a shard are a part, of 32 MB."""
+_BLOCK_ANCHORS = 1 << 13
+"""Whose neighbours in a shard are a part, of 8 MB."""
 _CELLS_SEARCHED = 16
 _TRAINING_ROWS_A_CELL = 64
 _BLOCK_ROWS = 1024
@@ -66,8 +66,8 @@ def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarra
         anchors: Rows of the first corpus.
         folder: Takes what is found, of these corpora and anchors alone; all processes see it.
     """
-    n_rows, n_processes = len(corpora.second), distributed.world_size()
-    n_shards = min(-(-n_rows // (_SHARD_ROWS * n_processes)) * n_processes, n_rows)
+    n_rows = len(corpora.second)
+    n_shards = -(-n_rows // _SHARD_ROWS)
     blocks = [anchors[start : start + _BLOCK_ANCHORS] for start in range(0, len(anchors), _BLOCK_ANCHORS)]
     n_found = min(int(RANKS[-1]) + 1, n_rows)
     index_of = lru_cache(1)(lambda rows: _index(corpora.second.embeddings[rows[0] : rows[1]]))
