@@ -15,6 +15,7 @@ from sentence_transformers.util import batch_to_device
 
 from transencoder import distributed, progress
 from transencoder.configs import Precision
+from transencoder.cpu import fast_inference
 from transencoder.devices import autocast, give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
@@ -96,6 +97,7 @@ class _Computed:
             with (
                 torch.inference_mode(),
                 autocast(self.model.device, self.precision),
+                fast_inference(self.model, self.model.device),
                 progress.task(description, len(tokens)) as advance,
             ):
                 for n_rows in self._batches(tokens, forward, output):

@@ -27,11 +27,11 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
+from transencoder.cpu import fast_training
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.encoders import save
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
-from transencoder.fit.cpu_training import fast_training
 from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 from transformers import PreTrainedModel
 
-from transencoder.fit.cpu_training import transformers_in
+from transencoder.cpu import transformers_in
 
 _CHUNK = 1 << 24
 

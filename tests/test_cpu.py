@@ -1,12 +1,21 @@
 """The cheaper dropout is dropout, and everything is as before once training is over."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
-from transencoder.devices import has_bf16
-from transencoder.fit import cpu_training
-from transencoder.fit.cpu_training import dropped, fast_training
+from transencoder import cpu
+from transencoder.cpu import dropped, fast_inference, fast_training
+
+
+@pytest.fixture
+def bf16(monkeypatch):
+    """Products in bf16, which tests do not take by themselves, so that they compute alike on all processors."""
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        pytest.skip("this processor has no products in bf16")
+    monkeypatch.setattr(cpu, "has_bf16", lambda _: True)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -54,13 +63,14 @@ def test_nothing_is_dropped(p, is_training):
         assert layer(values) is values
 
 
+@pytest.mark.usefixtures("bf16")
 def test_all_is_as_before_also_after_an_error(bi):
     state, forwards = list(bi.state_dict()), {name: module.forward for name, module in bi.named_modules()}
     assert bi.transformers_model.config._attn_implementation == "sdpa"
     with pytest.raises(KeyboardInterrupt), fast_training(bi, bi.device):
         assert list(bi.state_dict()) == state
         changed = {type(each) for name, each in bi.named_modules() if each.forward != forwards[name]}
-        assert changed == {nn.Dropout, nn.Linear} if has_bf16("cpu") else {nn.Dropout}
+        assert changed == {nn.Dropout, nn.Linear}
         assert bi.transformers_model.config._attn_implementation == "transencoder"
         raise KeyboardInterrupt
     assert {name: module.forward for name, module in bi.named_modules()} == forwards
@@ -92,13 +102,14 @@ PADDED, EVEN = ["balo bama", "balo", "dalo dama felo fema"], ["balo bama", "dalo
 @pytest.mark.parametrize("texts", [PADDED, EVEN])
 @pytest.mark.parametrize("short", [128, 3])
 def test_training_gives_the_gradients_of_plain_layers(bi, texts, short, monkeypatch):
-    monkeypatch.setattr(cpu_training, "_SHORT", short)  # longer texts are for torch's own attention
+    monkeypatch.setattr(cpu, "_SHORT", short)  # longer texts are for torch's own attention
     plain = gradients(without_dropout(bi), texts)
     with fast_training(bi, bi.device):
         fast = gradients(bi, texts)
     assert (fast - plain).norm() < 1e-5 * plain.norm()
 
 
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("texts", [PADDED, EVEN])
 def test_in_bf16_it_rounds_hardly_more_than_autocast(bi, texts):
     exact = gradients(without_dropout(bi), texts)
@@ -117,10 +128,41 @@ def test_between_the_first_and_the_last_norm_everything_is_bf16(bi):
     texts = dict(bi.tokenizer(PADDED, padding=True, return_tensors="pt"))
     with fast_training(bi, bi.device), torch.autocast("cpu", torch.bfloat16):
         bi.train()(dict(texts))
-        assert len(seen) > 10 and set(seen) == {torch.bfloat16}
-        seen.clear()
-        bi.eval()(dict(texts))
-    assert torch.float32 in seen, "evaluations compute as they always do"
+    assert len(seen) > 10 and set(seen) == {torch.bfloat16}
+
+
+def embeddings(bi, *, is_bf16=True, is_fast=False):
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=is_bf16):
+        with fast_inference(bi, bi.device) if is_fast else nullcontext():
+            found = bi.eval()(dict(bi.tokenizer(PADDED, padding=True, return_tensors="pt")))["sentence_embedding"]
+    assert found.dtype == torch.float32
+    return found
+
+
+@pytest.mark.usefixtures("bf16")
+def test_inference_in_bf16_rounds_hardly_more_than_autocast(bi):
+    exact = embeddings(bi, is_bf16=False)
+    error, own = ((embeddings(bi, is_fast=is_fast) - exact).norm() / exact.norm() for is_fast in (False, True))
+    assert 0 < own < 2 * error
+
+
+def test_inference_in_fp32_is_as_it_was(bi):
+    assert torch.equal(embeddings(bi, is_bf16=False, is_fast=True), embeddings(bi, is_bf16=False))
+
+
+@pytest.mark.usefixtures("bf16")
+def test_inference_inside_training_sees_todays_weights_and_leaves_training_as_it_was(bi):
+    with fast_training(bi, bi.device):
+        forwards = {name: module.forward for name, module in bi.named_modules()}
+        before = embeddings(bi, is_fast=True)
+        assert {name: module.forward for name, module in bi.named_modules()} == forwards
+        with torch.no_grad():
+            for each in bi.modules():
+                if isinstance(each, nn.Linear):
+                    each.weight.neg_()
+        after = embeddings(bi, is_fast=True)
+    torch.testing.assert_close(after, embeddings(bi, is_fast=True), rtol=0, atol=0)
+    assert not torch.equal(before, after)
 
 
 @pytest.mark.parametrize("kind", ["deberta-v2", "modernbert"])
@@ -143,7 +185,7 @@ def test_attention_drops_its_weights(bi, is_padded):
     mask = (torch.arange(n) < 48)[None, None, None] if is_padded else None
     query = torch.zeros(200, 2, n, n)  # every token is as near as any other
     value = torch.eye(n).expand(query.shape).contiguous()
-    weights = cpu_training._attention(module, query, query, value, mask, dropout=0.25, scaling=1.0)[0].transpose(1, 2)
+    weights = cpu._attention(module, query, query, value, mask, dropout=0.25, scaling=1.0)[0].transpose(1, 2)
     seen = weights[..., :48] if is_padded else weights
     assert not is_padded or not weights[..., 48:].any()
     assert abs((seen == 0).float().mean() - 0.25) < 0.003

@@ -1,7 +1,8 @@
-"""Training on CPUs with less beside matrix products: fewer casts to bf16 and back, cheaper random numbers.
+"""On CPUs less beside matrix products: fewer casts to bf16 and back, cheaper random numbers.
 
-Measured on all-MiniLM-L6-v2 in bf16 with AMX, one thread, against freed memory kept and dropout of 16 bits alone: steps
-of a cross-encoder 1.2 times as fast, of a bi-encoder 1.2 times. torch.compile took longer, 33 seconds beforehand apart.
+Measured on all-MiniLM-L6-v2 in bf16 with AMX, one thread. Training, against freed memory kept and dropout of 16 bits
+alone: steps of a cross-encoder 1.2 times as fast, of a bi-encoder 1.2 times; torch.compile took longer, 33 seconds
+beforehand apart. Inference, against autocast alone: 1.4 times.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +33,7 @@ _POST_NORM = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", 
 
 @contextmanager
 def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Train a module, such as a loss with its encoders, on a CPU faster within it; elsewhere nothing changes.
-
-    Evaluations in between compute as they always do.
-    """
+    """Train a module, such as a loss with its encoders, on a CPU faster within it; elsewhere nothing changes."""
     with ExitStack() as stack:
         if device.type == "cpu":
             stack.enter_context(freed_memory_kept())
@@ -50,6 +48,20 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def fast_inference(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Run a module under bf16 autocast on a CPU faster within it, in which its weights stay as they are.
+
+    Elsewhere nothing changes.
+    """
+    with ExitStack() as stack:
+        if device.type == "cpu" and _is_in_bf16() and has_bf16(device):
+            for transformer in transformers_in(module):
+                stack.enter_context(_narrow_stream(transformer))
+            stack.enter_context(_cast_once([each for each in module.modules() if type(each) is nn.Linear]))
+        yield
+
+
 def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
     """Return the transformers in a module, not those inside others."""
     if isinstance(module, PreTrainedModel):
@@ -60,13 +72,16 @@ def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
 @contextmanager
 def _computed(layers: Sequence[nn.Module], forward: Callable[[Any, Tensor], Tensor]) -> Iterator[None]:
     """Have layers compute their outputs by a function of layer and input."""
+    before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = partial(forward, layer)
     try:
         yield
     finally:
-        for layer in layers:
-            vars(layer).pop("forward")
+        for layer, own in zip(layers, before, strict=True):
+            del layer.forward
+            if own is not None:
+                layer.forward = own
 
 
 @contextmanager
@@ -125,7 +140,7 @@ def _is_plain(
 
 @contextmanager
 def _narrow_stream(transformer: PreTrainedModel) -> Iterator[None]:
-    """Under autocast, have layer norms give its numbers while training, so that nothing behind them is cast to them.
+    """Under autocast, have layer norms give its numbers, so that nothing behind them is cast to them.
 
     The last one gives fp32: embeddings are made of it. Only where the numbers between layers come from layer norms:
     elsewhere sums over all layers would be rounded at each.
@@ -134,9 +149,8 @@ def _narrow_stream(transformer: PreTrainedModel) -> Iterator[None]:
         yield
         return
 
-    def narrow(layer: nn.Module, _: Any, output: Tensor) -> Tensor:
-        is_cast = layer.training and torch.is_autocast_enabled("cpu")
-        return output.to(torch.get_autocast_dtype("cpu")) if is_cast else output
+    def narrow(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+        return output.bfloat16() if _is_in_bf16() else output
 
     def widen(_: nn.Module, inputs: tuple[Tensor]) -> tuple[Tensor]:
         return (inputs[0].float(),)
@@ -173,23 +187,46 @@ def dropped(values: Tensor, p: float) -> Tensor:
     return values * is_kept.to(values.dtype).mul_(scale)
 
 
+def _is_in_bf16() -> bool:
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
+@contextmanager
+def _cast_once(layers: Sequence[nn.Linear]) -> Iterator[None]:
+    """Compute linear layers by products that add the bias, of weights in bf16."""
+    layers = [each for each in layers if each.bias is not None]
+    cast = {each: (each.weight.detach().bfloat16(), each.bias.detach().bfloat16()) for each in layers}
+
+    def forward(layer: nn.Linear, inputs: Tensor) -> Tensor:
+        if not _is_in_bf16():
+            return linear(inputs, layer.weight, layer.bias)
+        return _product(inputs.bfloat16(), *cast[layer])
+
+    with _computed(layers, forward):
+        yield
+
+
 def _linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
-    is_fused = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     is_trained = layer.training and layer.weight.requires_grad and layer.bias is not None
-    if not (is_fused and is_trained):
+    if not (is_trained and _is_in_bf16()):
         return linear(inputs, layer.weight, layer.bias)
     given = [each.bfloat16() for each in (inputs, layer.weight, layer.bias)]
     return _Product.apply(*given)  # type: ignore[no-untyped-call, no-any-return]
 
 
+def _product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute a linear layer; torch's own in bf16 writes the bias to all rows first, and adds the product to them."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
+    return product
+
+
 class _Product(torch.autograd.Function):
-    """A linear layer in bf16; torch's own writes the bias to all rows first, and adds the product to them."""
+    """`_product`, differentiable."""
 
     @staticmethod
     def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         context.save_for_backward(inputs, weight)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
-        return product
+        return _product(inputs, weight, bias)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
