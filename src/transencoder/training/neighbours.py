@@ -16,7 +16,7 @@ from transencoder.runs.files import atomic_json
 from transencoder.scorers import BiScorer
 from transencoder.selection import unit_vectors
 
-_MOST_TEXTS, _N_SHOWN = 2000, 10
+_MOST_TEXTS, _N_SHOWN = 1000, 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
