@@ -16,7 +16,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import nn
 from torch.utils.checkpoint import checkpoint
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 
 from transencoder import configs, distributed
 from transencoder.batching import BiCollator, CrossCollator, training_rows
@@ -114,32 +114,11 @@ def fit(
         student.gradient_checkpointing_enable()
     collator, data, lengths = _batched(student, training_data, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
-    trained_loss = loss_module
-    if config.matryoshka_dims:
-        trained_loss = _at_all_widths(student, loss_module, config.matryoshka_dims)
     distributed.average_gradients(own_parameters(loss_module))
     keep = KeepBest(student, session.folder, loss_module)
     keep.candidates += candidates(loss_module) if candidates else ()
-    trainer_class, arguments_class = TRAINERS[type(student)]
-    trainer = trainer_class(
-        model=student,
-        args=trainer_arguments(
-            arguments_class,
-            config,
-            session,
-            device=str(student.device),
-            has_dev=dev is not None,
-            logging_steps=min(config.eval_steps, _STEPS_A_LOSS),
-            heads=() if config.head_learning_rate is None else _heads(loss_module, config.head_learning_rate),
-        ),
-        train_dataset=data,
-        loss=trained_loss,
-        evaluator=None if dev is None else _DevEvaluator(dev, keep, mix),
-        data_collator=collator,
-    )
-    if isinstance(loss_module, Annealing):
-        trainer.add_callback(GoldAnnealing(loss_module))
-    _autocast_helpers(trainer, loss_module)
+    evaluator = None if dev is None else _DevEvaluator(dev, keep, mix)
+    trainer = _trainer(student, loss_module, (data, collator), evaluator, config, session)
     with (
         only_used_rows(loss_module, collator.token_ids),
         _in_mini_batches(student, loss_module, config.mini_batch_size),
@@ -153,6 +132,40 @@ def fit(
         adapters.merge_and_unload().requires_grad_(True)  # a plain encoder again, all of it trainable
     student.eval()
     return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
+
+
+def _trainer(
+    student: Encoder,
+    loss: nn.Module,
+    batched: tuple[Any, Any],
+    evaluator: BaseEvaluator | None,
+    config: configs.FitConfig,
+    session: Session,
+) -> Trainer:
+    """Return the trainer of an encoder by a loss, from data and what makes batches of it."""
+    trainer_class, arguments_class = TRAINERS[type(student)]
+    arguments = trainer_arguments(
+        arguments_class,
+        config,
+        session,
+        device=str(student.device),
+        has_dev=evaluator is not None,
+        logging_steps=min(config.eval_steps, _STEPS_A_LOSS),
+        heads=() if config.head_learning_rate is None else _heads(loss, config.head_learning_rate),
+    )
+    data, collator = batched
+    trainer: Trainer = trainer_class(
+        model=student,
+        args=arguments,
+        train_dataset=data,
+        loss=_at_all_widths(student, loss, config.matryoshka_dims) if config.matryoshka_dims else loss,
+        evaluator=evaluator,
+        data_collator=collator,
+    )
+    if isinstance(loss, Annealing):
+        trainer.add_callback(GoldAnnealing(loss))
+    _autocast_helpers(trainer, loss)
+    return trainer
 
 
 def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> nn.Module:
