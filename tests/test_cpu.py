@@ -2,12 +2,14 @@
 
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from transencoder import cpu
 from transencoder.cpu import dropped, fast_inference, fast_training
+from transencoder.scorers import BiScorer, CrossScorer
 
 
 @pytest.fixture
@@ -120,6 +122,7 @@ def test_in_bf16_it_rounds_hardly_more_than_autocast(bi, texts):
     assert 0 < own < 2 * error
 
 
+@pytest.mark.usefixtures("bf16")
 def test_between_the_first_and_the_last_norm_everything_is_bf16(bi):
     seen = []
     layers = [each for name, each in bi.named_modules() if isinstance(each, nn.Linear) and "pooler" not in name]
@@ -146,8 +149,47 @@ def test_inference_in_bf16_rounds_hardly_more_than_autocast(bi):
     assert 0 < own < 2 * error
 
 
+@pytest.mark.usefixtures("bf16")
 def test_inference_in_fp32_is_as_it_was(bi):
     assert torch.equal(embeddings(bi, is_bf16=False, is_fast=True), embeddings(bi, is_bf16=False))
+
+
+@pytest.mark.usefixtures("bf16")
+def test_a_model_in_bf16_runs_as_it_did(bi):
+    """Was: its last layer norm, whose weights are in bf16, was given fp32."""
+    own = bi.bfloat16()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+        texts = bi.eval().tokenizer(PADDED, padding=True, return_tensors="pt")
+        plain = own(dict(texts))["sentence_embedding"]
+        with fast_inference(own, own.device):
+            fast = own(dict(texts))["sentence_embedding"]
+    torch.testing.assert_close(fast, plain, rtol=0, atol=0.02)
+
+
+@pytest.mark.usefixtures("bf16")
+def test_a_second_thread_runs_the_model_as_it_is(bi):
+    forwards = {name: module.forward for name, module in bi.named_modules()}
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), fast_inference(bi, bi.device):
+        changed = {name: module.forward for name, module in bi.named_modules()}
+        assert changed != forwards
+        with fast_inference(bi, bi.device):  # as another thread would
+            assert {name: module.forward for name, module in bi.named_modules()} == changed
+        assert {name: module.forward for name, module in bi.named_modules()} == changed
+    assert {name: module.forward for name, module in bi.named_modules()} == forwards
+
+
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize("kind", [BiScorer, CrossScorer])
+def test_scorers_run_so(request, kind, tiny_pairs, monkeypatch):
+    model = request.getfixturevalue("bi" if kind is BiScorer else "cross")
+    n_products = []
+    product = cpu._product
+    monkeypatch.setattr(cpu, "_product", lambda *given: n_products.append(1) or product(*given))
+    exact = kind(model, precision="fp32").score(tiny_pairs)
+    assert not n_products
+    found = kind(model, precision="bf16").score(tiny_pairs)
+    assert n_products
+    assert 0 < np.abs(found - exact).max() < 0.02
 
 
 @pytest.mark.usefixtures("bf16")
@@ -165,6 +207,7 @@ def test_inference_inside_training_sees_todays_weights_and_leaves_training_as_it
     assert not torch.equal(before, after)
 
 
+@pytest.mark.usefixtures("bf16")
 @pytest.mark.parametrize("kind", ["deberta-v2", "modernbert"])
 def test_where_layers_do_not_end_in_a_norm_the_stream_stays_in_fp32(bi, kind):
     """Was: the sum over all of ModernBERT's layers, and DeBERTa's output, were rounded to bf16."""

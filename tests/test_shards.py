@@ -64,11 +64,16 @@ def test_parts_are_joined_whoever_made_them_and_made_once(parts):
     ]
 
 
-@pytest.mark.parametrize(("n_rows", "n_shards"), [(1, 1), (1025, 2), (50_000, 16), (1_000_000, 16), (1_100_000, 17)])
+@pytest.mark.parametrize(("n_rows", "n_shards"), [(1, 1), (257, 2), (50_000, 16), (1_000_000, 16), (1_100_000, 32)])
 @pytest.mark.parametrize("n_processes", [1, 2, 3])
 def test_shards_do_not_depend_on_how_many_processes_there_are(parts, monkeypatch, n_rows, n_shards, n_processes):
     monkeypatch.setattr("transencoder.distributed.world_size", lambda: n_processes)
     assert len(parts(n_rows=n_rows, shard_rows=1 << 16).shards()) == n_shards
+
+
+@pytest.mark.parametrize(("n_rows", "n_shards"), [(1, 1), (1000, 3), (100_000, 3), (200_000, 6)])
+def test_shards_may_be_as_many_as_processes(parts, n_rows, n_shards):
+    assert len(parts(n_rows=n_rows, shard_rows=1 << 16, fewest=3).shards()) == n_shards
 
 
 def test_an_interruption_loses_one_part(parts):

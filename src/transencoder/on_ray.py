@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from transencoder import progress
@@ -39,7 +40,7 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
     """
     with _cluster() as (ray, n_units, unit):
         actor = ray.remote(_Actor).options(**unit)
-        shards = parts.shards()
+        shards = replace(parts, fewest=n_units).shards()
         logger.info("Ray: %d shards for %d actors", len(shards), min(n_units, len(shards)))
         _share_out(shards, lambda: actor.remote(maker, arguments, os.getcwd()), min(n_units, len(shards)))
 

@@ -35,8 +35,10 @@ Arrays = dict[str, np.ndarray]
 ROWS = 1 << 16
 """Rows of a shard at most, unless told otherwise."""
 
-_FEWEST, _LEAST_ROWS = 16, 1 << 10
-"""So many shards there are at least, for several processes to share, unless they were of fewer rows than this."""
+FEWEST = 16
+"""Shards come in so many, for several processes to share, unless told otherwise."""
+_LEAST_ROWS = 1 << 8
+"""Of which there are not so many where they were of fewer rows than this."""
 
 _NAME = re.compile(r"(\d{1,9})-of-(\d{1,9})\.safetensors")
 _SHOWN = 5
@@ -74,6 +76,8 @@ class Parts:
         rows_hash: Returns a hash of the content of a slice of rows; None: `maker` says which rows these are.
         remedy: The end of an error about a shard's part; `{shard}` stands for the shard.
         shard_rows: Rows of a shard at most, where no part says how many shards there are.
+        fewest: The number of shards is then a multiple of this; of the default, it does not depend on how many
+            processes compute, and what they compute has the same bytes.
         computed_in: What may differ between machines, such as `bf16`: parts of both are joined, with a warning.
     """
 
@@ -83,6 +87,7 @@ class Parts:
     rows_hash: Callable[[slice], str] | None = None
     remedy: str = "make it again"
     shard_rows: int = ROWS
+    fewest: int = FEWEST
     computed_in: str = ""
 
     @property
@@ -95,8 +100,6 @@ class Parts:
     def shards(self) -> list[Shard]:
         """Return all shards: as many as the parts in the folder are of, else a number that follows from the rows.
 
-        How many processes compute does not matter, so that what they compute has the same bytes.
-
         Raises:
             InputError: The folder has parts of two numbers of shards.
         """
@@ -106,8 +109,9 @@ class Parts:
                 f"{self.folder} has parts of {' and of '.join(map(str, found))} shards; remove those that are not "
                 f"wanted, such as {self._path(Shard(1, found[0])).name}"
             )
-        least = min(_FEWEST, -(-self.n_rows // _LEAST_ROWS))
-        n = found[0] if found else max(least, -(-self.n_rows // self.shard_rows))
+        needed = -(-self.n_rows // self.shard_rows)
+        even = -(-needed // self.fewest) * self.fewest
+        n = found[0] if found else max(needed, min(even, -(-self.n_rows // _LEAST_ROWS)))
         return [Shard(number, n) for number in range(1, n + 1)]
 
     def make(self, shard: Shard, compute: Callable[[slice], Arrays]) -> None:

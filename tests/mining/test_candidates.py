@@ -250,15 +250,16 @@ def test_bm25_of_texts_without_a_word_in_common_is_empty(make_corpus):
     assert bm25(Corpora(corpus, corpus), np.arange(3)).shape == (0, 2)
 
 
-def test_each_rank_searches_words_for_its_share_of_the_sentences(corpus, monkeypatch):
-    one = Corpora(corpus, corpus)
-    whole = bm25(one, np.arange(7))
+@pytest.mark.parametrize("are_one", [True, False])
+def test_each_rank_searches_words_for_its_share_of_the_sentences(corpus, make_corpus, monkeypatch, are_one):
+    corpora = Corpora(corpus if are_one else make_corpus(sentences(9, seed=1)), corpus)
+    whole = bm25(corpora, np.arange(7))
     monkeypatch.setattr("transencoder.distributed.world_size", lambda: 8)
     monkeypatch.setattr("transencoder.distributed.concatenate", lambda part: part)
     parts = []
     for rank in range(8):
         monkeypatch.setattr("transencoder.distributed.rank", lambda rank=rank: rank)
-        parts.append(bm25(one, np.arange(7)))
+        parts.append(bm25(corpora, np.arange(7)))
     assert len(parts[0]) == 0
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 

@@ -237,6 +237,7 @@ class _Work:
     @property
     def parts(self) -> shards.Parts:
         """Scores of rows, by all models."""
+        from transencoder import distributed
         from transencoder.pairs import fingerprint
         from transencoder.sharded import precision_of
         from transencoder.shards import Parts
@@ -247,6 +248,7 @@ class _Work:
             maker=self.maker,
             rows_hash=lambda rows: fingerprint(self.pairs.select(range(rows.start, rows.stop))),
             remedy="run the same command with --shard {shard}",
+            fewest=distributed.world_size(),  # sentences that several shards have are embedded in each
             computed_in=" and ".join(sorted({precision_of(model) for model in self.models})),
         )
 

@@ -57,9 +57,9 @@ def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarra
     """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine; of several ranks each looks through some.
 
     The second corpus is searched shard by shard, 262,144 sentences each or fewer, and the best of all are kept. Costs:
-    in a shard of up to 100,000 all are compared, 2 dim floating-point operations each, and a copy of the embeddings is
-    in memory. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory is 1 byte
-    for each number of an embedding. On disk 1 kB for each anchor and shard.
+    in a shard of up to 100,000 all are compared, 2 dim floating-point operations each, and each rank's memory holds a
+    copy of the embeddings. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory
+    is 1 byte for each number of an embedding. On disk 1 kB for each anchor and shard.
 
     Args:
         corpora: Where the pairs come from.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from transencoder import distributed
 from transencoder.configs import Precision
 from transencoder.context import Model, Rows, Work, operations
 from transencoder.errors import plural
@@ -34,7 +33,6 @@ class Mining(Stage[Work]):
     max_length: int | None
     precision: Precision
     seed: int
-    n_processes: int = field(default_factory=distributed.world_size)
 
     def compute(self, work: Work) -> tuple[Corpora, dict[str, np.ndarray]]:
         """Embed the texts and look up what is near, each rank its share."""
