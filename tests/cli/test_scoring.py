@@ -351,7 +351,7 @@ def test_two_ranks_do_half_each(done, long_file, tmp_path, tiny_bi_encoder):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     ranks = [subprocess.Popen(command, env=group | {"RANK": str(rank)}, **pipes) for rank in range(2)]
     said = [process.communicate(timeout=120) for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], said
+    assert [process.returncode for process in ranks] == [0, 0], "\n".join(err[-3000:] for _, err in said)
     (first, texts), (second, others) = (json.loads(err.splitlines()[-1]) for _, err in said)
     assert [*first] == ["score", "label", "evaluate", "duplicates", "mine", "search"] == [*second]
     assert all(abs(first[name] - second[name]) <= 4 for name in first), (first, second)
