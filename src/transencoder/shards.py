@@ -162,8 +162,13 @@ class Parts:
             InputError: A part is missing, damaged, or of other rows or another maker.
         """
         if folder is None:
-            return self._joined(lambda _, shape, dtype: np.empty(shape, dtype))
+            arrays = self._joined(lambda _, shape, dtype: np.empty(shape, dtype))
+        else:
+            arrays = self._mapped(folder)
+        distributed.barrier()  # before one of them removes what others have not read
+        return arrays
 
+    def _mapped(self, folder: Path) -> Arrays:
         def write() -> list[str]:
             arrays = self._joined(lambda name, shape, dtype: allocate(folder / f"{name}.npy", dtype, shape))
             for each in arrays.values():

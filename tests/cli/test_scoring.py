@@ -298,12 +298,18 @@ def test_what_another_process_loads_stays_loaded(long_file, tmp_path, tiny_bi_en
 
 
 TWO_RANKS = """
-import json, sys
+import json, os, sys, time
 from transencoder import cli, scorers, sharded, shards, tokens
 from transencoder.mining import candidates
 from transencoder.search import build, duplicates, embedder, vectors
 sharded._SENTENCES_A_SHARD = candidates._SHARD_ROWS = 3
 shards.Parts.__init__.__kwdefaults__["shard_rows"] = build._SHARD_ROWS = duplicates._SHARD_ROWS = 3
+load = shards.np.load
+def slow_load(*given, **options):
+    if os.environ["RANK"] == "1" and ".building" in str(given[0]):
+        time.sleep(1)  # was: the first had then removed it
+    return load(*given, **options)
+shards.np.load = slow_load
 seen = {}
 def counted(owner, name, place):
     own = getattr(owner, name)
