@@ -36,9 +36,9 @@ ROWS = 1 << 16
 """Rows of a shard at most, unless told otherwise."""
 
 FEWEST = 16
-"""Shards come in so many, for several processes to share, unless told otherwise."""
+"""Unless told otherwise the number of shards is a multiple of this, so that several processes can share them."""
 _LEAST_ROWS = 1 << 8
-"""Of which there are not so many where they were of fewer rows than this."""
+"""Rows of a shard at least: of fewer rows there are fewer shards."""
 
 _NAME = re.compile(r"(\d{1,9})-of-(\d{1,9})\.safetensors")
 _SHOWN = 5
