@@ -56,8 +56,8 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
 def fast_inference(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Run a module under bf16 autocast on a CPU faster within it, in which its weights stay as they are.
 
-    Elsewhere nothing changes; of several threads one is faster at a time. Memory holds the weights of linear layers in bf16 too,
-    half of their size.
+    Elsewhere nothing changes; of several threads one is faster at a time. Memory holds the weights of linear layers in
+    bf16 too, half of their size.
     """
     is_fast = device.type == "cpu" and _is_in_bf16() and has_bf16(device) and _in_use.acquire(blocking=False)
     if not is_fast:
