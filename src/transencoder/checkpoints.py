@@ -99,14 +99,23 @@ class KeepBest(TrainerCallback):
         model: The encoder that is trained.
         folder: Where the trainer writes its checkpoints.
         loss: The loss, whose own state, such as a projector's, the trainer would not save; `loss.model` is the encoder.
+        patience_epochs: The training ends once the best weights are this many epochs old. None: it runs to its end.
     """
 
-    def __init__(self, model: torch.nn.Module, folder: Path, loss: torch.nn.Module | None = None) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        folder: Path,
+        loss: torch.nn.Module | None = None,
+        *,
+        patience_epochs: int | None = None,
+    ) -> None:
         self.model = model
         self.candidates = [model]
         """What may be kept: the model, and candidates that its loss trains."""
         self.folder = folder
         self.loss = loss
+        self.patience_epochs = patience_epochs
         self.best: float | None = None
         self.best_step = 0
         self.curve: list[tuple[int, float | None]] = []
@@ -143,7 +152,7 @@ class KeepBest(TrainerCallback):
         if args.save_strategy == SaveStrategy.NO:
             control.should_save = self._is_due(state.global_step)
         self._save_began = time.monotonic()
-        if args.eval_strategy != "no" and state.global_step % (state.max_steps // state.num_train_epochs) == 0:
+        if args.eval_strategy != "no" and state.global_step % _epoch_steps(state) == 0:
             control.should_evaluate = True
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
@@ -159,6 +168,13 @@ class KeepBest(TrainerCallback):
             self.best, self.best_step = value, state.global_step
             best = self.candidates[int(metrics.get("eval_candidate") or 0)]
             self._weights = {name: tensor.detach().cpu().clone() for name, tensor in best.state_dict().items()}
+        if self._is_over(state):
+            logger.info(
+                "training ends at step %d of %d: no better evaluation since step %d",
+                *(state.global_step, state.max_steps, self.best_step),
+            )
+            control.should_training_stop = True
+            control.should_save = False  # resumed from here it would train one step more
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Complete the checkpoint that was just written, then drop the one before."""
@@ -166,6 +182,12 @@ class KeepBest(TrainerCallback):
         self._complete(state)
         self._saved_at = time.monotonic()
         self._save_seconds = self._saved_at - self._save_began
+
+    def _is_over(self, state: TrainerState) -> bool:
+        """Tell whether patience is at an end; without a defined metric it never is."""
+        if self.best is None or self.patience_epochs is None or state.global_step == state.max_steps:
+            return False
+        return state.global_step - self.best_step >= self.patience_epochs * _epoch_steps(state)
 
     def _is_due(self, step: int) -> bool:
         """Tell whether it is time for a checkpoint; the first process decides for all."""
@@ -195,6 +217,10 @@ class KeepBest(TrainerCallback):
         write_checked_json(checkpoint / _MARKER, record)
         sync(self.folder)
         _delete_all_but(checkpoint, self.folder)
+
+
+def _epoch_steps(state: TrainerState) -> int:
+    return state.max_steps // state.num_train_epochs
 
 
 def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:

@@ -49,6 +49,10 @@ class FitConfig(Config):
     """Gradients are clipped to this norm (released code); 0 switches clipping off."""
     eval_steps: int = ranges.at_least(1, 200)
     """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
+    patience_epochs: int | None = ranges.at_least(1, None)
+    """Where dev or a criterion chooses the checkpoint: stop once the best one is this many epochs old. What is kept is
+    then nearly always what the whole training would have kept. None: train to the end (papers). Released code: SCT's
+    and ConGen's 7, CKD's 3."""
     checkpoint_steps: int | None = ranges.at_least(1, None)
     """Steps between the checkpoints a run resumes from; None: one a minute, or fewer where they would take more than a
     fiftieth of the time (under torchrun asked at every tenth step)."""
@@ -114,7 +118,7 @@ class FitConfig(Config):
         """
         later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
         later |= {"trained_share": 1.0, "head_learning_rate": None, "mini_batch_size": None, "matryoshka_dims": ()}
-        later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8}
+        later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "patience_epochs": None}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
         del found["selection"]  # in the key as the criterion that it comes to
         found.pop("save_steps", None)
@@ -189,7 +193,14 @@ class PretrainingConfig(Config):
         """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
         return replace(
-            cross, **own, dropout=None, lora_rank=None, lora_alpha=None, head_learning_rate=None, save_steps=None
+            cross,
+            **own,
+            dropout=None,
+            lora_rank=None,
+            lora_alpha=None,
+            head_learning_rate=None,
+            save_steps=None,
+            patience_epochs=None,
         )
 
 

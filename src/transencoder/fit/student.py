@@ -115,7 +115,7 @@ def fit(
     collator, data, lengths = _batched(student, training_data, session.cache or TokenCache())
     loss_module = loss(student).to(student.device).train()
     distributed.average_gradients(own_parameters(loss_module))
-    keep = KeepBest(student, session.folder, loss_module)
+    keep = KeepBest(student, session.folder, loss_module, patience_epochs=config.patience_epochs)
     keep.candidates += candidates(loss_module) if candidates else ()
     evaluator = None if dev is None else _DevEvaluator(dev, keep, mix)
     trainer = _trainer(student, loss_module, (data, collator), evaluator, config, session)

@@ -43,7 +43,7 @@ _STUDENT = "student.safetensors"
 
 _OPTIONAL = (
     *("dropout", "lora_rank", "lora_alpha", "head_learning_rate"),
-    *("mini_batch_size", "save_steps", "checkpoint_steps"),
+    *("mini_batch_size", "save_steps", "checkpoint_steps", "patience_epochs"),
 )
 """Fields of a fit's config that mean something when they are None."""
 

@@ -31,7 +31,7 @@ class CKD(configs.SentenceStudent):
     fit: configs.FitConfig = configs.fit_defaults(  # the released code's values where one device can have them
         learning_rate=(2e-4, "Peak learning rate of AdamW (released code)."),
         batch_size=(512, "Sentences, or rows of views, a step and device (released code: 512 on each of 8 GPUs)."),
-        epochs=(20, "Passes over the rows (released code: at most 20, stopped after 3 without a gain)."),
+        epochs=(20, "Passes over the rows (released code: 20, with `patience_epochs` 3)."),
         max_length=(64, "Tokens of a sentence."),
         warmup_ratio=(0.005, "Share of the steps with rising rate (released code: a tenth of an epoch)."),
         schedule=("cosine", "After the warm-up the rate falls along a cosine (released code), in a line, or stays."),

@@ -217,7 +217,8 @@ class TransEncoder(configs.RunConfig):
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
             return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
-        needs_choice = self.dev is not None or self.test_every_eval or self.patience_cycles is not None
+        patience = (self.patience_cycles, self.bi.patience_epochs, self.cross.patience_epochs)
+        needs_choice = self.dev is not None or self.test_every_eval or any(patience)
         if needs_choice and name in ("selection", "record_criteria"):
             return False
         return getattr(getattr(self, form) if form else self, name) in (None, "auto")
@@ -347,6 +348,9 @@ class TransEncoder(configs.RunConfig):
         has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
         if self.patience_cycles is not None and not has_choice:
             yield "patience_cycles needs what to choose by; give dev, or another selection than last"
+        for form, fit in (("bi", self.bi), ("cross", self.cross)):
+            if fit.patience_epochs is not None and self.dev is None and fit.selection == "last":
+                yield f"{form}.patience_epochs needs what to choose by; give dev, or another selection than last"
 
     def _of_budget(self) -> configs.Contradictions:
         if self.budget is None:

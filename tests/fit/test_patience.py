@@ -1,0 +1,64 @@
+"""Trainings that stop once their best checkpoint is so many epochs old."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from tests.fit.fitting import Stopped, same, scripted, stopping
+from transencoder import FitConfig, SimCSE, TransEncoder
+from transencoder.errors import InputError
+
+AFTER_ITS_BEST = [5, 9, 1, 1, 1, 1]
+"""At steps 3, 4, 6, 8, 9, 12, of which four are an epoch."""
+
+
+def test_it_stops_and_keeps_what_the_whole_training_keeps(form, fit_tiny):
+    whole, fitted_whole = fit_tiny(form, dev=scripted(AFTER_ITS_BEST), folder="whole")
+    stopped, fitted = fit_tiny(form, dev=scripted(AFTER_ITS_BEST), patience_epochs=1)
+    assert (fitted.n_steps, fitted_whole.n_steps) == (8, 12)
+    assert (fitted.best, fitted.best_step) == (fitted_whole.best, fitted_whole.best_step) == (9, 4)
+    assert fitted.curve == fitted_whole.curve[:4]
+    assert same(stopped.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("values", "patience"),
+    [(AFTER_ITS_BEST, 3), ([1, 2, 3, 4, 5, 6], 1), ([5, 5, 6, 6, 6, 7], 1), ([math.nan] * 6, 1)],
+)
+def test_it_goes_on_while_there_is_hope(values, patience, fit_tiny):
+    assert fit_tiny("bi", dev=scripted(values), patience_epochs=patience)[1].n_steps == 12
+
+
+def test_without_evaluations_it_goes_on(fit_tiny):
+    assert fit_tiny("bi", patience_epochs=1)[1].n_steps == 12
+
+
+def test_killed_at_its_last_evaluation_it_ends_the_same(form, fit_tiny, tmp_path):
+    alone, fitted = fit_tiny(form, dev=scripted(AFTER_ITS_BEST), folder="alone", patience_epochs=1)
+    assert not (tmp_path / "alone" / "checkpoint-8").exists(), "resumed from there it would train a step more"
+    with pytest.raises(Stopped):
+        fit_tiny(form, dev=stopping(AFTER_ITS_BEST[:3]), patience_epochs=1)
+    resumed, again = fit_tiny(form, dev=scripted(AFTER_ITS_BEST[3:]), patience_epochs=1)
+    assert (again.curve, again.best_step, again.n_steps) == (fitted.curve, fitted.best_step, fitted.n_steps)
+    assert same(resumed.state_dict(), alone.state_dict())
+
+
+def test_it_needs_what_to_choose_by():
+    with pytest.raises(InputError, match=r"fit\.patience_epochs is 2.*give dev too"):
+        SimCSE(start="minilm", sentences="s.txt", output="o", fit=replace(SimCSE.fit, patience_epochs=2))
+    for form in ("bi", "cross"):
+        fit = {form: FitConfig(patience_epochs=2, selection="last")}
+        with pytest.raises(InputError, match=rf"{form}\.patience_epochs needs what to choose by"):
+            TransEncoder(pairs="p.tsv", output="o", **fit)
+        TransEncoder(pairs="p.tsv", output="o", dev="stsb", **{form: FitConfig(patience_epochs=2)})
+
+
+def test_the_standard_preset_then_chooses_by_a_criterion():
+    config = TransEncoder(pairs="p.tsv", output="o", preset="standard", bi=FitConfig(patience_epochs=2))
+    assert config.prepared(1).bi.selection == "auto"
+
+
+def test_what_was_trained_before_keeps_its_key():
+    assert "patience_epochs" not in FitConfig().outcome
+    assert FitConfig(patience_epochs=2).outcome["patience_epochs"] == 2
