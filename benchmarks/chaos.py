@@ -1,22 +1,24 @@
-"""Crash every command wherever it touches the disk, run it again, and compare with what it leaves undisturbed.
+"""Crash every command at each of its file operations, run it again, and compare with an undisturbed run.
 
     python benchmarks/chaos.py                         # all commands: hours
     python benchmarks/chaos.py --only mine --only score
 
-Of each command, on tiny models:
+Three kinds of failure are tried on each command, with tiny models:
 
-- crashes: one run is recorded (`tests/chaos/crashes.py`), and the command goes on from every distinct state that a
-  SIGKILL or a power cut before any of its file operations leaves. A power cut keeps what was synced. Of the rest, files
-  are emptied, halved or zeroed, or files and names are all as they were, by turns (`--all-cuts`: each every time).
-- errors: an operation fails with "no space left" or an input/output error, at places spread evenly.
-- kills: real SIGKILLs from outside, at random moments, three before the command may end.
+- crashes: one run is recorded (`tests/chaos/crashes.py`). The command then continues from every distinct state that a
+  SIGKILL or a power cut before one of its file operations can leave. A power cut keeps what was synced. Files that were
+  not synced are emptied, halved or zeroed, or all files and names return to their last synced state. These four kinds
+  of power cut alternate (`--all-cuts`: all four at every operation).
+- errors: an operation fails with "no space left" or an input/output error, at evenly spaced operations.
+- kills: real SIGKILLs from outside, at random moments, three before the command is allowed to end.
 
-Each time all files and their SHA-256 must be those of the undisturbed run, but for times in records and for caches, and
-nothing else may lie there; and outputs must be whole in each state in which the record says so, before the next run.
+Each time, all files and their SHA-256 must equal those of the undisturbed run, except for caches and for times in
+records, and no other file may be left. In every state in which the record says that outputs are complete, they must be
+complete before the next run.
 
-The package ckpt-chaos (0.1.8) was tried for this. It starts a process for each crash, which takes ten seconds where a
-fork takes one, does not lose names that were not synced, does not see what lies beside the output folder, and compares
-one file. So it is not used.
+The package ckpt-chaos (0.1.8) was tried and is not used. It starts a process for each crash, which takes ten seconds
+where a fork takes one. It does not lose names that were not synced, does not see files outside the output folder, and
+compares only one file.
 """
 
 import argparse
@@ -36,7 +38,7 @@ VERDICTS = ("same", "said", "whole")
 
 
 def main() -> None:
-    """Measure, and write the record and the page after each command."""
+    """Test the commands, and write the record and the page after each one."""
     args = _arguments()
     folder = Path(args.folder or tempfile.mkdtemp(prefix="transencoder-chaos-"))
     os.environ |= {
@@ -98,7 +100,7 @@ def _measure(name: str, folder: Path, args: argparse.Namespace) -> dict[str, obj
 
 
 def page(record: dict[str, dict]) -> str:
-    """Return the page of results: a row for each command and way to crash it."""
+    """Return the page of results: a row for each command and kind of failure."""
     lines = [
         "# Crashes",
         "",

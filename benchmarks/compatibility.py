@@ -1,7 +1,8 @@
-"""Load a trained bi-encoder and cross-encoder where people use them: `python benchmarks/compatibility.py`.
+"""Load a trained bi-encoder and cross-encoder in the libraries people use: `python benchmarks/compatibility.py`.
 
-Each reader is installed into an environment of its own and loads the saved folders without this package. Its numbers
-for the same texts are compared with those of sentence-transformers here. What cannot be installed is said in the table.
+Each library (reader) is installed into an environment of its own and loads the saved folders without this package. Its
+numbers for the same texts are compared with those of sentence-transformers here. The table says which readers could not
+be installed.
 """
 
 import argparse
@@ -28,7 +29,8 @@ TEXTS = [
 PAIRS = list(pairwise(TEXTS))
 
 
-# What runs in the readers' environments. A model's folder in, float32 out: embeddings (texts, dim) or scores (pairs,).
+# These functions run in the readers' environments. Each takes the folder of a model and returns embeddings (texts, dim)
+# or scores (pairs,), which are saved as float32.
 
 
 def _sentence_transformers_bi(folder: str) -> Any:
@@ -93,7 +95,7 @@ def _haystack_bi(folder: str) -> Any:
 
     try:
         from haystack.components.embedders import SentenceTransformersDocumentEmbedder
-    except ImportError:  # since Haystack 3 in a package of its own
+    except ImportError:  # a separate package since Haystack 3
         from haystack_integrations.components.embedders.sentence_transformers import (
             SentenceTransformersDocumentEmbedder,
         )
@@ -104,7 +106,7 @@ def _haystack_bi(folder: str) -> Any:
 
 
 def _fastembed_bi(folder: str) -> Any:
-    """Read the ONNX export, in which pooling and normalisation are."""
+    """Read the ONNX export, which includes pooling and normalisation."""
     import onnxruntime
     from fastembed import TextEmbedding
     from fastembed.common.model_description import ModelSource, PoolingType
@@ -122,7 +124,7 @@ def _fastembed_bi(folder: str) -> Any:
 
 
 def _model2vec_bi(folder: str) -> Any:
-    """Distil a static model, whose embeddings are its own: only their shape and numbers can be checked."""
+    """Distil a static model. Its embeddings are different ones, so that only their width and finiteness are checked."""
     from model2vec.distill import distill
 
     return distill(folder, pca_dims=None).encode(TEXTS)
@@ -151,10 +153,10 @@ READERS: dict[str, Reader] = {
     "fastembed, ONNX": (["fastembed"], _fastembed_bi, None),
     "model2vec": (["model2vec[distill,quantization]"], _model2vec_bi, None),
 }
-"""Name -> packages to install, and what loads each form; None: it has no reader of that form."""
+"""Packages to install and functions that load a bi- and a cross-encoder, by reader; None: the reader cannot load it."""
 
 
-# What runs here.
+# These functions run in the environment of this package.
 
 
 def main() -> None:
@@ -200,7 +202,7 @@ def train(name: str, output: Path) -> Path:
 
 
 def _random_model(folder: Path) -> Path:
-    """Save a BERT of 2 layers x 32, with the tokenizer of `minilm`."""
+    """Save a random BERT with 2 layers of width 32 and the tokenizer of `minilm`; return its folder."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
@@ -216,7 +218,7 @@ def _random_model(folder: Path) -> Path:
 
 
 def compare(run: Path, folder: Path) -> dict[str, dict[str, str]]:
-    """Return by reader what came of each form: the greatest difference from sentence-transformers here, or an error."""
+    """Return each reader's version and, by form, its greatest difference from sentence-transformers or an error."""
     expected = {
         "bi": _sentence_transformers_bi(str(run / "bi-encoder")),
         "cross": _sentence_transformers_cross(str(run / "cross-encoder")),
@@ -237,7 +239,7 @@ def compare(run: Path, folder: Path) -> dict[str, dict[str, str]]:
 
 
 def _install(environment: Path, packages: list[str]) -> str:
-    """Install packages into an environment, torch first and pinned; return what is wrong, if anything."""
+    """Install packages into an environment, torch first and pinned; return the error message, empty on success."""
     mark = environment / "installed.txt"
     if mark.exists():
         return ""
@@ -280,7 +282,7 @@ def _last_line(text: str) -> str:
 
 
 def cards(runs: dict[str, Path]) -> list[tuple[str, str, str]]:
-    """Return of each model whether huggingface_hub reads its card, and how many results are in it."""
+    """Read each model's card with huggingface_hub; return its name, its library and base model, and its results."""
     from huggingface_hub import ModelCard
 
     rows = []
@@ -293,7 +295,7 @@ def cards(runs: dict[str, Path]) -> list[tuple[str, str, str]]:
 
 
 def table(found: dict[str, dict[str, dict[str, str]]], card_rows: list[tuple[str, str, str]]) -> str:
-    """Write the page: readers, then cards."""
+    """Return the page as Markdown: readers, then cards."""
     columns = [(run, form) for run in found for form in ("bi", "cross")]
     lines = [
         "# Where saved models load",

@@ -1,9 +1,9 @@
-"""What a change costs: time of the demo, and of a run of many small stages, at two commits.
+"""Compare the speed of two commits: time of the demo, and of a run with many small stages.
 
     python benchmarks/cost.py BEFORE [AFTER]       # two commits; about 20 minutes of two idle cores
 
-Both run at the same time, a core each, which they swap every time, so that what disturbs one disturbs the other. A line
-for each pair of runs is added to `results/cost.jsonl`; `results/cost.md` has the medians of all lines.
+Both commits run at the same time, on one core each, so that a disturbance affects both. They swap cores after each pair
+of runs. Each pair adds a line to `results/cost.jsonl`; `results/cost.md` has the medians of all lines.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = Path(__file__).with_name("results") / "cost.jsonl"
 RUNS = {"many small stages": 12, "demo": 2}
-"""What is run -> how often. The first is one of four cycles on tiny models, with a checkpoint every two steps."""
+"""Repeats of each kind of run. `many small stages` has four cycles on tiny models and a checkpoint every two steps."""
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def page(rows: list[dict]) -> str:
 
 
 def _side_by_side(kind: str, trees: tuple[Path, Path], folder: Path, first_core: int) -> dict[str, list[float]]:
-    """Run both at once; return seconds by the clock and of a processor, of each."""
+    """Run both commits at once; return the wall-clock and the processor seconds of each."""
     folder.mkdir()
     started = time.monotonic()
     processes = [
@@ -106,7 +106,7 @@ def _start(kind: str, tree: Path, folder: Path, core: int) -> "subprocess.Popen[
 
 @contextmanager
 def _tree(commit: str) -> Iterator[Path]:
-    """Check a commit out beside the project while the block lasts."""
+    """Check a commit out into a temporary worktree, and remove it when the block ends."""
     folder = Path(tempfile.mkdtemp(prefix="cost-tree-"))
     _git("worktree", "add", "--detach", str(folder), commit)
     try:

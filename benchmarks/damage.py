@@ -1,11 +1,12 @@
-"""One damage to one file of a run or an index: the commands that read it give the same again, or say what is damaged.
+"""Damage one file of a run or an index: commands that read it must give the same result, or say what is damaged.
 
     python benchmarks/damage.py                 # 1,000 damages: about 15 minutes of one core
     python benchmarks/damage.py --damages 40    # a trial
 
-Every file of a finished run, of one that was interrupted inside a stage with a checkpoint, and of a search index, of
-tiny models, is damaged in turn, in each way in turn. A case is good when each command gives what it gave before, or
-says what is damaged, without a traceback. Each runs in a fork of a process that has imported everything.
+The files are those of a finished run, of a run that was interrupted inside a stage with a checkpoint, and of a search
+index, all of tiny models. Each file is damaged in each way, in random order. A case is good if each command gives the
+same result as before, or says what is damaged, without a traceback. Each command runs in a fork of a process that has
+imported everything.
 """
 
 import argparse
@@ -35,26 +36,26 @@ _WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in ("a", "e", "io") for c i
 
 @dataclass(frozen=True)
 class Target:
-    """A folder to damage, and the commands that read it, the one that made it last."""
+    """A folder to damage, and the commands that read it; the last one is the command that made it."""
 
     name: str
     folder: Path
     commands: dict[str, list[str]]
     expected: dict[str, object] = field(default_factory=dict)
-    """Command -> its exit code and what it left when nothing was damaged."""
+    """Exit code and output of each command before any damage."""
 
     @property
     def whole(self) -> Path:
-        """Where a copy of the folder lies that is never damaged."""
+        """Path of a copy of the folder that is never damaged."""
         return self.folder.with_name(f"{self.folder.name}-whole")
 
     def restore(self) -> None:
-        """Put the copy in the folder's place."""
+        """Replace the folder by its undamaged copy."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.whole, self.folder)
 
     def readers(self, path: Path) -> list[str]:
-        """Return the commands that may read a file, the one that made it last."""
+        """Return the commands that may read a file; the last one is the command that made the folder."""
         first, own = path.parts[0], []
         for name in self.commands:
             is_other_model = name.startswith("score") and first not in name
@@ -70,7 +71,7 @@ class Target:
 
 
 def damage(path: Path, way: str, other: Path, randomly: random.Random) -> bool:
-    """Damage a file; return whether it is another one now."""
+    """Damage a file; return whether its content has changed."""
     before = path.read_bytes()
     content = bytearray(before)
     if way == "removed":
@@ -91,7 +92,7 @@ def damage(path: Path, way: str, other: Path, randomly: random.Random) -> bool:
 
 
 def check(target: Target, damages: Sequence[tuple[Path, str]], randomly: random.Random) -> Iterator[dict[str, str]]:
-    """Yield for each damage and command what became of it."""
+    """Yield the outcome of each damage for each command that may read the file."""
     files = target.files()
     for path, way in damages:
         target.restore()
@@ -113,7 +114,7 @@ def _outcome(found: tuple[int, object], expected: object, said: list[str], path:
 
 
 def run(target: Target, name: str) -> tuple[tuple[int, object], list[str]]:
-    """Run a command in a fork; return its exit code and what it left, and the lines that it said."""
+    """Run a command in a fork; return its exit code and output, and the lines of its messages."""
     said, shown = (target.folder.with_name(each) for each in ("stderr.txt", "stdout.txt"))
     code = in_fork(lambda: _main(target.commands[name]), said, shown)
     lines = [line for line in said.read_text(errors="replace").splitlines() if "it/s]" not in line]
@@ -145,12 +146,12 @@ def _main(command: list[str]) -> int:
     from transencoder import cli
     from transencoder.report import figures
 
-    figures.draw = lambda plot, png: png.touch() or plot.title  # 0.2 s each, and nobody looks at them
+    figures.draw = lambda plot, png: png.touch() or plot.title  # a figure takes 0.2 s, and nobody looks at it
     return cli.main(command)
 
 
 def _left(folder: Path, name: str, shown: Path) -> object:
-    """Return what a command is for: a run's models and result, a page, or what it printed."""
+    """Return the output of a command: a run's models and result, a page, or what it printed."""
     if name in ("train", "search build"):
         names = _MODELS if name == "train" else (".",)
         files = sorted(path for each in names for path in (folder / each).rglob("*") if path.is_file())
@@ -218,7 +219,7 @@ def _make(target: Target) -> None:
 
 
 def _interrupted(command: list[str]) -> int:
-    """Run a command until the bi-encoder's second checkpoint is saved, as if somebody pressed Ctrl-C then."""
+    """Run a command until the bi-encoder's second checkpoint is saved, then stop it as Ctrl-C does."""
     from transencoder.checkpoints import KeepBest
 
     save = KeepBest.on_save
@@ -233,7 +234,7 @@ def _interrupted(command: list[str]) -> int:
 
 
 def plan(target: Target, n_damages: int, randomly: random.Random) -> list[tuple[Path, str]]:
-    """Return so many damages: each file in each way in turn, in an order by chance."""
+    """Return `n_damages` damages: each file in each way, in random order, repeated if there are too few."""
     every = [(path, way) for path in target.files() for way in WAYS]
     randomly.shuffle(every)
     return [every[i % len(every)] for i in range(n_damages)]
@@ -278,7 +279,7 @@ def _write_pairs(path: Path, n_rows: int, *, with_score: bool = True) -> str:
 
 
 def import_everything() -> None:
-    """Import and make ready what the commands share, and start no thread: forks come after."""
+    """Import and prepare what the commands share. Start no thread, because the process forks afterwards."""
     import datasets  # noqa: F401
     import faiss  # noqa: F401
     import matplotlib.figure  # noqa: F401
@@ -299,7 +300,7 @@ def import_everything() -> None:
 
 
 def main() -> None:
-    """Run the damages and write the figures."""
+    """Run the damages and write the page of results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--damages", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

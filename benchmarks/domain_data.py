@@ -1,7 +1,8 @@
-"""Ten domains: unlabelled pairs, their sentences alone, and a graded test whose texts no training saw.
+"""Ten domains: each has unlabelled pairs, single sentences, and a graded test whose texts are in no training data.
 
-Tests are drawn first. Then every pair goes whose texts, in lower case and without spaces and punctuation, are in any
-domain's test: what is learned in one domain is measured in all. `development` domains are those to choose settings on.
+Tests are drawn first. Then every pair that shares a text with any domain's test is removed, because a model trained on
+one domain is measured on all tests. Texts are compared in lower case, without spaces and punctuation. Settings are
+chosen on the development domains.
 """
 
 import csv
@@ -20,7 +21,7 @@ from datasets import Dataset, concatenate_datasets
 from transencoder.demo import DATA as DEVICES
 
 N_PAIRS, N_TEST = 1500, 600
-"""At most so many of a domain."""
+"""Largest number of training pairs and of test pairs in a domain."""
 
 Row = dict[str, Any]
 
@@ -31,39 +32,39 @@ class Source:
 
     path: str
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
-    """Both texts, and the gold score or class."""
+    """Names of the columns of both texts and of the gold score or class."""
     positive: int | None = None
-    """The class that means yes; None: gold is a score, and the test is measured by Spearman's correlation."""
+    """The positive class; None: gold is a score, and the test is measured by Spearman's correlation."""
     only: tuple[str, ...] = ()
-    """The rows of these subsets or sources; empty: all."""
+    """Subsets or sources whose rows are read; empty: all rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """One kind of text, and what alike means there."""
+    """A kind of text with its own meaning of similarity."""
 
     about: str
     pairs: tuple[Source, ...]
     tests: tuple[Source, ...]
     questions: str | None = None
-    """A file of sentences that the pairs were made of; None: the sentences are the pairs' texts."""
+    """File of the sentences that the pairs were made from; None: the sentences are the pairs' texts."""
     is_symmetric: bool = True
     is_development: bool = False
 
     @property
     def metric(self) -> str:
-        """Return the metric of its test."""
+        """Return the metric of the domain's test."""
         return "spearman" if self.tests[0].positive is None else "roc_auc"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainText:
-    """A domain's rows."""
+    """Training text of a domain."""
 
     pairs: Dataset
     sentences: Dataset
     documents: Dataset | None
-    """Where pairs are a question and an answer: the answers, `sentences` being the questions."""
+    """Answers, where pairs are a question and an answer; `sentences` are then the questions."""
 
     @property
     def texts(self) -> Dataset:
@@ -80,13 +81,13 @@ _UNSCORED = "pairs/sts-sickr/train"
 
 
 def _task(train: str, test: str, columns: tuple[str, str, str], positive: int | None, **more: Any) -> Domain:
-    """Build a domain of two splits of one data set, or of one, which the test is drawn from."""
+    """Build a domain from two splits of one data set, or from one split, from which the test is drawn too."""
     train_source, test_source = (Source(path=path, columns=columns, positive=positive) for path in (train, test))
     return Domain(pairs=(train_source,), tests=(test_source,), **more)
 
 
 def _genre(year_to_name: dict[int, str], unscored: tuple[str, ...], **more: Any) -> Domain:
-    """Build a domain of SemEval's unscored pairs, its test being of the scored ones."""
+    """Build a domain from SemEval's unscored pairs, with a test from the scored ones."""
     tests = tuple(Source(path=f"mteb/sts{year}-sts/test", only=(name,)) for year, name in year_to_name.items())
     return Domain(pairs=(Source(path=_UNSCORED, only=unscored),), tests=tests, **more)
 
@@ -141,13 +142,13 @@ DOMAINS: dict[str, Domain] = {
 
 
 def key(text: str) -> str:
-    """Return what is left of a text without case, spaces and punctuation: texts alike in it are the same."""
+    """Return a text in lower case without spaces and punctuation; texts with equal keys count as the same text."""
     return "".join(re.findall(r"\w+", text.lower()))
 
 
 @cache
 def tests(data: Path) -> dict[str, Dataset]:
-    """Draw every domain's test: `sentence1`, `sentence2` and `score`, which is 1 for yes where gold is a class."""
+    """Draw every domain's test: `sentence1`, `sentence2` and `score`; 1 is the positive class if gold is a class."""
     return {name: Dataset.from_list(_drawn(_scored(data, domain), N_TEST)) for name, domain in DOMAINS.items()}
 
 
@@ -160,7 +161,7 @@ def test_keys(data: Path) -> frozenset[str]:
 
 @cache
 def text_of(name: str, data: Path) -> DomainText:
-    """Read a domain, with nothing in it that any test has."""
+    """Read a domain's training text, without the texts of any test."""
     domain, seen = DOMAINS[name], test_keys(data)
     rows = [row for source in domain.pairs for row in _rows(data, source)]
     columns = ("sentence1", "sentence2")
@@ -180,7 +181,7 @@ def text_of(name: str, data: Path) -> DomainText:
 
 
 def general_text(n_sentences: int, data: Path) -> Dataset:
-    """Draw sentences of mixed English, with nothing in it that any test has."""
+    """Draw sentences of mixed English, none of which is in any test."""
     rows = _lines(data / "sentences/english-mixed/train.jsonl.gz")
     usable = dict.fromkeys(row["text"] for row in rows if key(row["text"]) not in test_keys(data))
     return Dataset.from_dict({"text": random.Random(0).sample(list(usable), n_sentences)})
@@ -216,7 +217,7 @@ def _keys(row: Row) -> set[str]:
 
 
 def _distinct(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows without those of the same two texts as an earlier one, and without empty texts."""
+    """Return the rows without empty texts, and only the first of those with the same two texts in either order."""
     first = {frozenset(_keys(row)): row for row in reversed(list(rows)) if all(_keys(row))}
     return list(reversed(first.values()))
 

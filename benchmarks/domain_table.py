@@ -1,4 +1,4 @@
-"""The page of domains.py: what each way gains on its domain and loses on others, with intervals, from its lines."""
+"""Results page of domains.py: what each way gains on its domain and loses on others, with intervals."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from transencoder.report.words import markdown_table
 
 Line = Mapping[str, Any]
 Gain = tuple[float, float, float]
-"""Points over the base model, and the 95 % interval of its bootstrap over the test's pairs."""
+"""Gain over the base model in points, and both ends of its 95 % bootstrap interval over the test's pairs."""
 
 FORMS = ("bi", "half bi", "weighted bi", "cross")
-"""What a cell may end with: a bi-encoder, with weights halfway between the base model's and its own, with its tokens
-weighted by the domain's texts, a cross-encoder."""
+"""Forms of model that a cell may give: a bi-encoder; the bi-encoder with weights halfway between the base model's and
+its own; the bi-encoder with tokens weighted by their frequency in the domain's texts; a cross-encoder."""
 
 _HOW = """\
 Points over the base model, Spearman's correlation or ROC-AUC times 100, with 95 % intervals over each test's pairs
@@ -34,11 +34,11 @@ def page(
     """Return the Markdown page.
 
     Args:
-        lines: What has been measured.
-        development: Domain -> whether settings are chosen on it.
-        metrics: Domain -> the metric of its test.
-        ways: In the order of the tables.
-        chosen: The way and the form that `transencoder train` ends with by itself.
+        lines: The lines of all measured cells.
+        development: Whether settings are chosen on a domain, by domain.
+        metrics: Metric of a domain's test, by domain.
+        ways: Names of the ways, in the order of the tables.
+        chosen: The way and the form that `transencoder train` gives by default.
     """
     parts = ["# Ten domains, without labels", _HOW]
     for base in dict.fromkeys(line["base"] for line in lines):
@@ -57,7 +57,7 @@ def page(
 
 
 def summary(groups: Mapping[tuple[str, str], Sequence[Line]], development: Mapping[str, bool]) -> str:
-    """Return a row for each way and form: means over domains, the worst of them, what is lost elsewhere, the cost."""
+    """Return a table with a row for each way and form: mean gains, the worst domain, the gain elsewhere, the cost."""
     header = ("way", "form", "development", "held out", "spread", "worst", "better, worse", "elsewhere", "minutes")
     rows = []
     for (way, form), group in groups.items():
@@ -84,7 +84,7 @@ def summary(groups: Mapping[tuple[str, str], Sequence[Line]], development: Mappi
 def gains_table(
     groups: Mapping[tuple[str, str], Sequence[Line]], lines: Sequence[Line], metrics: Mapping[str, str]
 ) -> str:
-    """Return a row for each domain: the base model's metric, and each way's gain there."""
+    """Return a table with a row for each domain: the base model's metric, and the gain of each way."""
     header = ("domain", "metric", "base", *(f"{way} {form}" for way, form in groups))
     base = {line["domain"]: f"{line['scores']['base'][line['domain']]:.1f}" for line in lines}  # on the whole test
     by_domain = {name: dict(_by_domain(group)) for name, group in groups.items()}
@@ -99,7 +99,7 @@ def gains_table(
 
 
 def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: tuple[str, str]) -> str:
-    """Say how far what is chosen without labels is from the best of everything measured, the base model included."""
+    """Say how much less the default way gains than the best way measured, the base model included."""
     gains = {
         name: {domain: mean_gain(line["gains"][name[1]][domain] for line in each) for domain, each in _by_domain(group)}
         for name, group in groups.items()
@@ -121,13 +121,13 @@ def regret(groups: Mapping[tuple[str, str], Sequence[Line]], chosen: tuple[str, 
 
 
 def mean_gain(gains: Iterable[Sequence[float]]) -> Gain:
-    """Return the mean of seeds' gains and of the ends of their intervals: seeds share the test, and so its draw."""
+    """Return the means over seeds of the gains and of their interval ends, because all seeds share one test."""
     gain, low, high = (statistics.mean(values) for values in zip(*gains, strict=True))
     return gain, low, high
 
 
 def mean_of_domains(gains: Sequence[Gain]) -> Gain:
-    """Return the mean gain over domains, whose tests are independent draws."""
+    """Return the mean gain over domains and its interval, with the domains' tests taken for independent draws."""
     mean, n = statistics.mean(gain for gain, _, _ in gains), len(gains)
     below, above = (sum((gain[0] - gain[end]) ** 2 for gain in gains) ** 0.5 / n for end in (1, 2))
     return mean, mean - below, mean + above
@@ -146,13 +146,13 @@ def _over(gains: Mapping[str, Gain], domains: Sequence[str]) -> str:
 
 
 def _minutes(group: Sequence[Line]) -> str:
-    """Of what was trained on a CPU; lines from before they named their device were."""
+    """Return the median minutes of cells trained on a CPU, as were all cells of early lines, which name no device."""
     seconds = [line["processor_seconds"] for line in group if line.get("device", "cpu") == "cpu"]
     return f"{statistics.median(seconds) / 60:.1f}" if seconds else ABSENT
 
 
 def _spread(group: Sequence[Line], form: str) -> str:
-    """Over the seeds that have all of the group's domains."""
+    """Return the standard deviation of the mean gain over the seeds that have all of the group's domains."""
     domains = {line["domain"] for line in group}
     by_seed: dict[int, dict[str, float]] = {}
     for line in group:

@@ -1,13 +1,13 @@
-"""What each way of training without labels gives on ten domains, and what it costs on the others.
+"""Measure what each way of training without labels gains on ten domains, and what it loses on the other domains.
 
     python benchmarks/domains.py run --output ../runs/domains --ways bi-quantile paper --seeds 1
     python benchmarks/domains.py table
 
-A cell is a domain, a way, a base model and a seed. It is trained in a folder below --output, which goes afterwards; all
-tests are scored, and one line with all metrics, and intervals of the gains over the base model, joins
-results/domains.jsonl. A cell that has its line is left out, so that a second call goes on where the first one stopped.
-`table` writes results/domains.md. No dev set anywhere, one thread. Settings are chosen on the development domains
-of domain_data.py; the others are for reporting.
+A cell is a domain, a way, a base model and a seed. It is trained in a folder below --output, which is removed
+afterwards. Then all tests are scored, and one line with all metrics, and with intervals of the gains over the base
+model, is added to results/domains.jsonl. A cell that has a line is skipped, so a second call continues where the first
+one stopped. `table` writes results/domains.md. Training uses no dev set and one thread. Settings are chosen on the
+development domains of domain_data.py; the others are for reporting.
 """
 
 import argparse
@@ -53,35 +53,36 @@ from transencoder.runs.log import source_commit
 
 RESULTS = Path(__file__).parent / "results"
 BASES = ("minilm", "unsupervised")
-"""all-MiniLM-L6-v2, which was trained with labels; and its first three layers after SimCSE on mixed English."""
+"""Base models: all-MiniLM-L6-v2, trained with labels, and its first three layers after SimCSE on mixed English."""
 
 PRECISION = "fp32"
-"""Of base models and of tests, the same on all machines. Training takes what `train` takes: bf16 where it pays."""
+"""Precision of base models and tests, the same on all machines. Training uses the default: bf16 where it is faster."""
 
 N_ELSEWHERE = 200
-"""So many pairs of every other domain's test show what is forgotten."""
+"""Number of pairs of every other domain's test, which show what is forgotten."""
 
 Models = dict[str, SentenceTransformer | CrossEncoder]
-"""By form, one of `FORMS` of domain_table.py."""
+"""Models by form, one of `FORMS` of domain_table.py."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What a way is given."""
+    """Inputs of a way."""
 
     domain: Domain
     text: DomainText
     start: str
     cross_start: Callable[[], str]
-    """Makes the base model's cross-encoder of general text at the first call; then says where it lies."""
+    """Function that returns the path of the base model's cross-encoder for general text; the first call trains it."""
     seed: int
     folder: Path
 
 
 def distil(job: Job, *, mines: bool = False, weights: bool = False, warmed: bool = False, **settings: Any) -> Models:
-    """Train Trans-Encoder on the domain's pairs, or on pairs mined from its sentences; also weight what comes out.
+    """Train Trans-Encoder on the domain's pairs or, with `mines`, on pairs mined from its sentences.
 
-    Where `warmed`, its cross-encoder starts from that of general text.
+    With `weights`, also return the bi-encoder halfway to the base model, and the one with weighted tokens. With
+    `warmed`, the cross-encoder starts from the one for general text.
     """
     text = job.text
     given = {"sentences": text.sentences, "documents": text.documents} if mines else {"pairs": text.pairs}
@@ -102,7 +103,7 @@ def distil(job: Job, *, mines: bool = False, weights: bool = False, warmed: bool
 
 
 def halfway(start: str, trained: str) -> SentenceTransformer:
-    """Return the model between two of one shape, as `--bi.trained-share 0.5` keeps it."""
+    """Return the bi-encoder with the mean weights of two of the same shape, as `--bi.trained-share 0.5` keeps it."""
     model, before = _encoder(trained), _encoder(start).state_dict()
     model.load_state_dict({name: torch.lerp(before[name], own, 0.5) for name, own in model.state_dict().items()})
     return model
@@ -136,19 +137,19 @@ def learn_words_first(job: Job, *, words: FitConfig, **settings: Any) -> Models:
 
 
 def denoise(job: Job) -> Models:
-    """Train TSDAE, sentence-transformers' loss, on the domain's sentences."""
+    """Train by TSDAE, with sentence-transformers' loss, on the domain's sentences."""
     return {"bi": train_tsdae(job.text.texts["text"], job.start, job.folder, job.seed)}
 
 
 def cut(job: Job) -> Models:
-    """Train nothing: the base model on texts cut to the paper's 32 tokens."""
+    """Return the base model untrained, with texts truncated to the paper's 32 tokens."""
     model = _encoder(job.start)
     model.max_seq_length = 32
     return {"bi": model}
 
 
 def weight(job: Job) -> Models:
-    """Train nothing: weight the base model's tokens by their frequency in the domain's texts."""
+    """Return the base model untrained, with tokens weighted by their frequency in the domain's texts."""
     job.folder.mkdir(parents=True)
     weight_tokens(Path(job.start), job.text.texts, job.folder / "weighted")
     return {"bi": _encoder(str(job.folder / "weighted"))}
@@ -197,18 +198,21 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "standard-sentences": partial(distil, preset="standard", mines=True),
     "standard-teacher": partial(distil, preset="standard", teachers=(MINILM,)),
 }
-"""Those of sentences see three passes over up to 3,000 texts, twice each; bi from bi 6,000 pairs in all, from the
-domain's pairs 4 times, from mined ones twice. `paper` is Table 16's rates, batches, lengths and epochs, by the kind of
-task, its last checkpoints; `standard` what `transencoder train` does by itself. `teacher` is `bi-tokens` with minilm as
-a frozen teacher, which counts as much as the base model, `teacher-longer` the same for 8 epochs at 5e-5; `warmed` has a
-cross-encoder, which starts from `general_cross`."""
+"""Ways of training by name.
+
+`simcse` and `contrastive-tension` make three passes over up to 3,000 texts, each text twice. Ways that train a
+bi-encoder from a bi-encoder see 6,000 pairs in all: the domain's pairs 4 times, or mined pairs twice. `paper` uses the
+learning rates, batch sizes, lengths and epochs of Table 16 for the kind of task, and the last checkpoints; `standard`
+uses the defaults of `transencoder train`. `teacher` is `bi-tokens` with minilm as a frozen teacher, which counts as
+much as the base model; `teacher-longer` is the same with 8 epochs at a learning rate of 5e-5. `warmed` trains a
+cross-encoder that starts from `general_cross`."""
 
 CHOSEN = ("standard", "bi")
-"""The way and form that `transencoder train` ends with."""
+"""Way and form that `transencoder train` gives by default."""
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train and score what is asked for and has no line yet."""
+    """Train and score the requested cells that have no line yet."""
     torch.set_num_threads(1)
     done = {cell_of(line) for line in read_lines(options.results)}
     cells = itertools.product(options.seeds, options.bases, options.ways, options.domains)
@@ -223,7 +227,7 @@ def run(options: argparse.Namespace) -> None:
 def measured(domain: str, way: str, base: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Train one cell, and return its line."""
     folder = options.output / "-".join((domain, way, base, str(seed)))
-    shutil.rmtree(folder, ignore_errors=True)  # of a cell that was stopped
+    shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted call
     start = base_model(base, options.output, options.data)
     text = text_of(domain, options.data)
     cross_start = partial(general_cross, base, options.output, options.data)
@@ -250,7 +254,7 @@ def measured(domain: str, way: str, base: str, seed: int, options: argparse.Name
 
 
 def judged(models: Models, start: str, domain: str, data: Path) -> dict[str, Any]:
-    """Return each model's metric on every test, the base model's too, and its gain with its interval, low and high."""
+    """Return the metric of each model and the base model on every test, and each gain with both interval ends."""
     scores: dict[str, dict[str, float]] = {form: {} for form in ("base", *models)}
     gains: dict[str, dict[str, list[float]]] = {form: {} for form in models}
     for name, test in tests(data).items():
@@ -267,7 +271,7 @@ def judged(models: Models, start: str, domain: str, data: Path) -> dict[str, Any
 
 
 def scored(model: SentenceTransformer | CrossEncoder, pairs: Dataset) -> np.ndarray:
-    """Score pairs: float64 (n,)."""
+    """Return a model's scores of pairs, float64 (n,)."""
     kind = CrossScorer if isinstance(model, CrossEncoder) else BiScorer
     scorer = kind(model, precision=PRECISION)
     return scorer.score(pairs).astype(np.float64)
@@ -282,9 +286,10 @@ def base_scores(start: str, data: Path) -> dict[str, np.ndarray]:
 
 @cache
 def general_cross(base: str, output: Path, data: Path) -> str:
-    """Return a cross-encoder that learned a base model's labels of 90,000 general pairs; 44 minutes from three layers.
+    """Return the path of a cross-encoder trained on a base model's labels of 90,000 pairs of general text.
 
-    Recipe trans-encoder/minilm-general, here of sentences that no test has.
+    Training follows the recipe trans-encoder/minilm-general, here with sentences that are in no test. It takes 44
+    minutes from the base model of three layers.
     """
     folder = output / f"general-{base}"
     texts = [" ".join(text.split()) for text in general_text(40_000, data)["text"] if 8 < len(text) < 400]
@@ -302,9 +307,10 @@ def general_cross(base: str, output: Path, data: Path) -> str:
 
 @cache
 def base_model(name: str, output: Path, data: Path) -> str:
-    """Return where a base model lies; recipe simcse/minilm-3-without-dev makes the second, here at minilm's length.
+    """Return the path of a base model.
 
-    One that is there is taken as it is: all cells are of the same.
+    The second one is trained as in the recipe simcse/minilm-3-without-dev, here with minilm's maximum length. A model
+    that exists is used as it is, so that all cells start from the same one.
     """
     if name == "minilm":
         return resolve_model(MINILM)
@@ -329,13 +335,13 @@ def _encoder(path: str) -> SentenceTransformer:
 
 
 def read_lines(results: Path) -> list[dict[str, Any]]:
-    """Return what has been measured."""
+    """Return the lines of all measured cells."""
     path = results / "domains.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def cell_of(line: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    """Return which cell a line is of."""
+    """Return the cell that a line belongs to."""
     return line["domain"], line["way"], line["base"], line["seed"]
 
 

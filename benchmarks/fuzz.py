@@ -1,10 +1,10 @@
-"""Fuzzed input files, recipes, settings, flags and models: no traceback, no hang, no unbounded memory or message.
+"""Fuzz input files, recipes, settings, flags and models: no traceback, no hang, no unbounded memory or message.
 
     python benchmarks/fuzz.py                  # 10,000 files, 3,000 recipes, --set and flags, all models: half an hour
     python benchmarks/fuzz.py --files 500 --recipes 300
 
-Every batch of cases runs in a process of its own, which is forked, so that a crash of a library is seen too. Memory is
-the peak of a case above what the process held before it.
+Every batch of cases runs in a forked process, so that crashes of libraries are detected too. Memory is the peak during
+a case, minus what the process held before it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ MEGABYTES = 300
 
 @dataclass
 class Outcome:
-    """What came of cases of a kind."""
+    """Counts, faults and highest costs of the cases of one kind."""
 
     cases: int = 0
     accepted: int = 0
@@ -46,8 +46,8 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
     def add(self, run: Callable[[], tuple[str, str]], case: object) -> None:
-        """Run a case and take note of it."""
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew
+        """Run a case and record its outcome."""
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
         before, started = _kilobytes("VmRSS"), time.monotonic()
         how, wrong = run()
         self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - started)
@@ -60,7 +60,7 @@ class Outcome:
             self.faults.append(f"{wrong or f'{megabytes:.0f} MB'}: {repr(case)[:300]}")
 
     def join(self, other: "Outcome") -> None:
-        """Add what came of other cases."""
+        """Add the outcome of other cases."""
         self.cases += other.cases
         self.accepted += other.accepted
         self.refused += other.refused
@@ -75,7 +75,7 @@ def _kilobytes(name: str) -> int:
 
 
 def main() -> None:
-    """Run all cases and write the table of what came of them."""
+    """Run all cases and write the table of outcomes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--recipes", type=int, default=3_000, help="so many recipes, --set and command lines each")
@@ -101,7 +101,7 @@ def main() -> None:
 
 
 def _drawn(n: int, first_seed: int, strategy: Any, run: Callable[[Any, Path], tuple[str, str]]) -> Outcome:
-    """Draw n cases of a strategy and run them, in batches."""
+    """Draw n cases from a strategy and run them in batches."""
 
     def batch(number: int) -> Outcome:
         outcome = Outcome()
@@ -141,7 +141,7 @@ def _models() -> Outcome:
 
 
 def _in_processes(run: Callable[[Any], Outcome], parts: Any) -> Outcome:
-    """Run each part in a forked process, some at a time."""
+    """Run each part in a forked process, `PROCESSES` at a time."""
     total = Outcome()
     with ThreadPoolExecutor(PROCESSES) as threads:
         for outcome in threads.map(lambda part: _in_process(run, part), parts):
@@ -151,7 +151,7 @@ def _in_processes(run: Callable[[Any], Outcome], parts: Any) -> Outcome:
 
 
 def _in_process(run: Callable[[Any], Outcome], part: Any) -> Outcome:
-    """Run a part in a process; one that dies or does not end is a fault."""
+    """Run a part in a forked process; return a fault if the process dies or does not end in time."""
     forked = multiprocessing.get_context("fork")
     ours, theirs = forked.Pipe()
     process = forked.Process(target=_send, args=(run, part, theirs))

@@ -1,4 +1,4 @@
-"""Inputs as nobody should write them, drawn by hypothesis; of each must hold: it works, or one readable error."""
+"""Malformed inputs drawn by hypothesis: each must either work or be refused with one readable error."""
 
 import csv
 import gzip
@@ -20,7 +20,7 @@ from pyarrow import parquet
 
 from transencoder import cli, recipes
 from transencoder.cli import flags, train
-from transencoder.errors import TransencoderError
+from transencoder.errors import InputError, TransencoderError
 from transencoder.methods import METHODS
 from transencoder.pairs import read_candidates, read_classes, read_documents, read_pairs, read_relevance, read_sentences
 from transencoder.pairs.source import Source
@@ -31,12 +31,12 @@ LONGEST_MESSAGE = 2000
 
 
 class Hang(BaseException):
-    """A case that took too long; no library's `except Exception` swallows it."""
+    """Error for a case that takes too long; not an `Exception`, so that no library's `except Exception` swallows it."""
 
 
 @contextmanager
 def alarm(seconds: int = SECONDS) -> Iterator[None]:
-    """Raise `Hang` in the code below after some seconds."""
+    """Raise `Hang` if the block takes longer than `seconds`."""
 
     def ring(*_: object) -> None:
         raise Hang(f"more than {seconds} seconds")
@@ -51,14 +51,14 @@ def alarm(seconds: int = SECONDS) -> Iterator[None]:
 
 
 def fault(run: Callable[[], object], *names: str) -> tuple[str, str]:
-    """Run a case.
+    """Run a case and check how it ends.
 
     Args:
-        run: It.
-        names: One of them stands in an error's message; none: the message is not looked at for names.
+        run: The case.
+        names: An error's message must contain one of these names; without names, this is not checked.
 
     Returns:
-        `accepted` or `refused`, and what is wrong with that, empty where nothing is.
+        `accepted`, `refused` or `failed`, and a description of what is wrong, empty if nothing is.
     """
     try:
         with alarm():
@@ -154,7 +154,7 @@ _HEADERS = (
     *((["query-id", "corpus-id", "score"], "relevance"), (["query", "positive", "negative"], "candidates")),
     *(([], "pairs"), ([], "sentences")),
 )
-"""Names of columns, or a first row without, and who reads them."""
+"""First rows of files, with or without names of columns, and the reader of each."""
 
 
 @st.composite
@@ -188,7 +188,7 @@ _CONTENTS: dict[str, Callable[[list[str]], st.SearchStrategy[bytes]]] = {
 
 @st.composite
 def _damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """Draw what became of a file that was good."""
+    """Draw a damaged copy of a valid file, or the file as it is."""
     kind = draw(st.sampled_from([*["nothing"] * 6, "flip", "insert", "insert", "delete", "cut", "encoding", "noise"]))
     at = draw(st.integers(0, len(content)))
     if kind == "flip" and at < len(content):
@@ -223,7 +223,7 @@ def _keywords(source: Source, **more: Any) -> dict[str, Any]:
 
 @st.composite
 def input_files(draw: st.DrawFn) -> tuple[str, bytes, str, dict[str, Any]]:
-    """Draw a file's name and bytes, who reads it, and with which options."""
+    """Draw a file's name and bytes, its reader, and the reader's options."""
     suffix = draw(st.sampled_from(list(_CONTENTS)))
     header, reader = draw(st.sampled_from(_HEADERS))
     content = draw(_CONTENTS[suffix](header).flatmap(_damaged))
@@ -236,14 +236,14 @@ def input_files(draw: st.DrawFn) -> tuple[str, bytes, str, dict[str, Any]]:
     if draw(st.integers(0, 3)) == 0:
         options["columns"] = draw(st.sampled_from([("1", "2"), ("sentence1", "sentence2")]))
         options["score_range"] = draw(st.sampled_from([None, (0.0, 5.0)]))
-        reader = draw(st.sampled_from([name for name in _READERS if name != "candidates"]))  # which have three columns
+        reader = draw(st.sampled_from([name for name in _READERS if name != "candidates"]))  # these have three columns
     if suffix.startswith("txt") and draw(st.integers(0, 3)):
         reader, options["header"] = "sentences", None
     return f"fuzzed.{suffix}", content, reader, options
 
 
 def read(case: tuple[str, bytes, str, dict[str, Any]], folder: Path) -> tuple[str, str]:
-    """Read a file that was drawn; the cache is the environment's."""
+    """Write a drawn file and read it; the environment says where the cache is."""
     name, content, reader, options = case
     path = folder / name
     path.write_bytes(content)
@@ -312,7 +312,7 @@ _methods = st.sampled_from(list(METHODS))
 
 @st.composite
 def recipe_files(draw: st.DrawFn) -> bytes:
-    """Draw a recipe's bytes: good lines, any setting with any value, and damage."""
+    """Draw a recipe's bytes: valid lines, any setting with any value, and damage."""
     method = draw(_methods | st.just("trans-encoder"))
     lines = [" = ".join(draw(_assignment(method, _plain.map(_toml)))) for _ in range(draw(st.integers(0, 3)))]
     start = '[[members]]\nstart = "x"' if method == "trans-encoder" else 'start = "x"'
@@ -328,7 +328,7 @@ _typed = _plain.map(lambda value: value if isinstance(value, str) else json.dump
 
 @st.composite
 def overrides(draw: st.DrawFn) -> tuple[str, str]:
-    """Draw a method and what is typed after `--set`."""
+    """Draw a method and the text after `--set`."""
     method = draw(_methods)
     name, value = draw(_assignment(method, _typed))
     return method, f"{name}{draw(st.sampled_from(['=', '=', '=', ' = ', '']))}{value}"
@@ -336,7 +336,7 @@ def overrides(draw: st.DrawFn) -> tuple[str, str]:
 
 @st.composite
 def arguments(draw: st.DrawFn) -> list[str]:
-    """Draw what is typed after `transencoder`: a method, settings as flags, `--set`."""
+    """Draw the arguments of `transencoder`: a method, settings as flags, `--set`."""
     method = draw(_methods)
     typed = ["train", method, "--output", "run", f"--{_TEXTS.get(method, 'sentences')}", "a.txt", "--start", "x"]
     for _ in range(draw(st.integers(0, 3))):
@@ -347,14 +347,14 @@ def arguments(draw: st.DrawFn) -> list[str]:
 
 
 def load_recipe(content: bytes, folder: Path) -> tuple[str, str]:
-    """Load a recipe that was drawn; what is written of its config loads as the same config."""
+    """Load a drawn recipe; check that its config, written as a recipe, loads as the same config."""
     path = folder / "fuzzed.toml"
     path.write_bytes(content)
     return fault(lambda: _check_written(recipes.load_recipe(path)), path.name)
 
 
 def load_override(case: tuple[str, str], folder: Path) -> tuple[str, str]:
-    """Load a good recipe with a `--set` that was drawn."""
+    """Load a valid recipe with a drawn `--set`."""
     method, override = case
     path = folder / "good.toml"
     members = '[[members]]\nstart = "x"' if method == "trans-encoder" else 'start = "x"'
@@ -363,17 +363,17 @@ def load_override(case: tuple[str, str], folder: Path) -> tuple[str, str]:
 
 
 def parse(typed: list[str]) -> tuple[str, str]:
-    """Parse a command line that was drawn into a config; argparse refuses by exiting with code 2."""
+    """Parse a drawn command line into a config. When argparse refuses it, it exits with code 2."""
     parser = _parser()
 
     def run() -> None:
         try:
-            with redirect_stderr(io.StringIO()):
+            with redirect_stderr(io.StringIO()) as printed:
                 args, _ = parser.parse_known_args(typed)
         except SystemExit as stop:
             if stop.code != cli.EXIT_INPUT:
                 raise
-            return
+            raise InputError(printed.getvalue().rpartition("error: ")[2]) from None
         train._config(flags.options_from(train.Train, args), args)
 
     return fault(run)

@@ -1,4 +1,4 @@
-"""Hostile and damaged models: each is a good one of which something is made that nobody should give."""
+"""Hostile and damaged models, each made by changing a copy of a valid model."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def _set(name: str, folder: Path, **values: Any) -> None:
 
 
 def _header(folder: Path, **entries: Any) -> None:
-    """Put other entries into the header of the weights, whose bytes stay."""
+    """Add entries to the header of the weights file, and keep the bytes of the weights."""
     content = (folder / _WEIGHTS).read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.dumps(json.loads(content[8 : 8 + length]) | entries).encode()
@@ -64,7 +64,7 @@ def _folder(name: str, folder: Path) -> None:
 
 
 class _Code:
-    """Runs when it is unpickled."""
+    """An object that runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return os.mkdir, (_RAN,)
@@ -74,7 +74,7 @@ _RAN = "code-of-a-pickle-has-run"
 
 
 def _decoy(index: str, folder: Path) -> None:
-    """Leave pickled weights, and a safetensors file that holds none of them."""
+    """Replace the weights by pickles, and keep the safetensors file under a name that no loader reads."""
     (folder / _WEIGHTS).rename(folder / "decoy.safetensors")
     _write(index or "index.txt", json.dumps({"weight_map": {"embeddings.word_embeddings.weight": "evil.dat"}}), folder)
     for name in ("evil.dat", "pytorch_model.bin") if index else ("pytorch_model.bin",):
@@ -166,11 +166,11 @@ MODELS: dict[str, Damage] = {
         path.unlink() for path in folder.iterdir() if path.is_file() and path.name != _CONFIG
     ],
 }
-"""What it is -> what makes it of a copy of a good model."""
+"""Function that makes each hostile model from a copy of a valid one, by description."""
 
 
 def load(folder: Path) -> tuple[str, str]:
-    """Take a model as commands do: fetched, asked what it is, loaded in each form."""
+    """Handle a model as commands do: fetch it, fingerprint it, count its parameters, load it in each form."""
 
     def run() -> None:
         found = encoders.fetch(str(folder))

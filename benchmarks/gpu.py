@@ -1,12 +1,12 @@
-"""Base-size self-distillation on the paper's pairs: seconds by stage, share of the machine's peak, against plain.
+"""Base-size self-distillation on the paper's pairs, ours and plain: seconds by stage, share of the machine's peak.
 
     python benchmarks/gpu.py                                        # on a GPU, some minutes
     python benchmarks/gpu.py --layers 2 --width 128 --pairs 200 --texts 500     # anywhere, to try it
 
-The start has BERT's shape and all-MiniLM-L6-v2's word pieces; its weights are random, which no time depends on and
-which makes the dev metrics meaningless. Sides and stages are those of vs_sentence_transformers.py. The share of the
-peak counts the products of the tokens that texts have, without padding, over a large product's rate on this machine;
-a stage's seconds hold its dev evaluations and all else that it does.
+The base model has BERT's shape and all-MiniLM-L6-v2's word pieces. Its weights are random: times do not depend on them,
+but the dev metrics are meaningless. Sides and stages are those of vs_sentence_transformers.py. The share of the peak is
+the rate of the matrix products for the texts' own tokens, without padding, divided by the rate of a large product on
+this machine. A stage's seconds include its dev evaluations and all its other work.
 """
 
 import argparse
@@ -32,17 +32,17 @@ from transencoder.pairs import read_pairs
 from transencoder.scorers import BiScorer, CrossScorer
 
 SIDES = (OURS, PLAIN, VARIANTS[0])
-"""Ours, plain, and plain trained in bf16."""
+"""Sides that are compared: ours, plain, and plain trained in bf16."""
 
 BATCH_TOKENS = (8192, 32768, 131072)
-"""Of scoring, padding included."""
+"""Numbers of tokens in a batch of scoring, padding included."""
 
 BI_LENGTH, CROSS_LENGTH = 32, 64
-"""Table 16's, in tokens."""
+"""Maximum lengths in tokens (paper, Table 16)."""
 
 
 def main() -> None:
-    """Measure the ceiling, scoring and the cycles; the record grows with each."""
+    """Measure the peak, scoring and the cycles, and write the record after each."""
     options = _options()
     options.results.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gpu-") as name:
@@ -78,12 +78,12 @@ def write_start(folder: Path, layers: int, width: int) -> None:
 
 
 def device_name() -> str:
-    """Return what computes."""
+    """Return the name of the GPU, or the number of CPU threads."""
     return torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
 
 
 def product_rate(kind: torch.dtype) -> float:
-    """Return operations a second of a large matrix product, the median of 13."""
+    """Return the operations per second of a large matrix product, the median of 13."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n = 8192 if device == "cuda" else 1024
     first, second = (torch.randn(n, n, device=device).to(kind) for _ in range(2))
@@ -99,7 +99,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def scoring(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
-    """Yield texts a second of each form at each batch size, tokenising included, and the share of the peak."""
+    """Yield the seconds to score the texts, tokenising included, and the operations, for each batch size and form."""
     pairs = texts(options)
     for batch_tokens in BATCH_TOKENS:
         model = SentenceTransformer(options.start)
@@ -109,7 +109,7 @@ def scoring(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
             CrossEncoder(options.start, num_labels=1, max_length=CROSS_LENGTH), batch_tokens=batch_tokens
         )
         for form, scorer, n_texts in (("bi", bi, 2 * len(pairs)), ("cross", cross, len(pairs))):
-            scorer.score(pairs.select(range(min(512, len(pairs)))))  # what is made once is not timed
+            scorer.score(pairs.select(range(min(512, len(pairs)))))  # one-time work is not timed
             seconds = _seconds(lambda each=scorer: each.score(pairs))
             encode = _seconds(lambda each=scorer: _tokenised(each, pairs))
             work = products(lengths(form, pairs), options.layers, options.width)
@@ -133,7 +133,7 @@ def _tokenised(scorer: BiScorer | CrossScorer, pairs: Dataset) -> None:
 
 
 def texts(options: argparse.Namespace) -> Dataset:
-    """Return pairs of which every sentence is another: those at hand, with numbers."""
+    """Return pairs of distinct sentences: the available pairs, and copies of them with numbers appended."""
     rows = pairs_at_hand(options, options.texts)
     columns = ("sentence1", "sentence2")
     rounds = -(-options.texts // len(rows))
@@ -142,13 +142,13 @@ def texts(options: argparse.Namespace) -> Dataset:
 
 
 def pairs_at_hand(options: argparse.Namespace, n_pairs: int) -> Dataset:
-    """Return the first pairs of the paper's STS and SICK-R sentences, or all there are."""
+    """Return the first pairs of the paper's STS and SICK-R sentences, all if there are fewer than `n_pairs`."""
     pairs = read_pairs(str(options.data_dir / "pairs" / "sts-sickr" / "train.jsonl.gz"))
     return pairs.select(range(min(n_pairs, len(pairs))))
 
 
 def lengths(form: str, pairs: Dataset) -> np.ndarray:
-    """Return the tokens of each text that a form sees of pairs."""
+    """Return the number of tokens of each input: each sentence for the bi-encoder, each pair for the cross-encoder."""
     tokenizer = AutoTokenizer.from_pretrained(resolve_model(MINILM))
     first, second = list(pairs["sentence1"]), list(pairs["sentence2"])
     if form == "cross":
@@ -159,13 +159,13 @@ def lengths(form: str, pairs: Dataset) -> np.ndarray:
 
 
 def products(n_tokens: np.ndarray, layers: int, width: int) -> float:
-    """Return the operations of the matrix products of a forward pass over texts: 24 t w^2 + 4 t^2 w a layer."""
+    """Return the operations of a forward pass's matrix products: 24 t w^2 + 4 t^2 w per layer and text of t tokens."""
     tokens = n_tokens.astype(np.float64)
     return float(layers * (24 * width**2 * tokens + 4 * width * tokens**2).sum())
 
 
 def cycle_work(options: argparse.Namespace) -> dict[str, float]:
-    """Return the operations of each stage; a training step has three times those of a forward pass."""
+    """Return the operations of each stage; a training step needs three times those of a forward pass."""
     pairs = pairs_at_hand(options, options.pairs)
     bi, cross = (products(lengths(form, pairs), options.layers, options.width) for form in ("bi", "cross"))
     return dict(zip(STAGES, (bi, 2 * 3 * cross, cross, options.bi_epochs * 3 * bi), strict=True))

@@ -2,9 +2,9 @@
 
     python benchmarks/grades.py
 
-On the tests of ten domains, up to 600 pairs each, whose gold stands for a person's grades. all-MiniLM-L6-v2 is compared
+On the tests of ten domains, with up to 600 pairs each, gold stands for a person's grades. all-MiniLM-L6-v2 is compared
 with its first 5, 4 and 3 layers, and with means of its scores and theirs, which are closer to it, in both directions.
-The true difference is that on all pairs of the test. Writes results/grades.md. Ten minutes on one core.
+The true difference is the one on all pairs of the test. Writes results/grades.md in ten minutes on one core.
 """
 
 import argparse
@@ -29,19 +29,19 @@ from transencoder.results import Sample
 RESULT = Path(__file__).parent / "results" / "grades.md"
 N_GRADES, N_DRAWS = 100, 12
 SIZES = ((0.5, 1.5), (1.5, 3.0), (3.0, 6.0), (6.0, 100.0))
-"""True differences in points, from, to below."""
+"""Ranges of the true difference in points: from the first number to below the second."""
 WAYS = ("evenly", "by disagreement")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one draw of graded pairs said of two models."""
+    """Result of comparing two models on one draw of graded pairs."""
 
     way: str
     true: float
-    """Points between them on all pairs."""
+    """Difference in points on all pairs of the test."""
     seen: float
-    """Points on the pairs of the draw."""
+    """Difference in points on the pairs of the draw."""
     is_significant: bool
 
 
@@ -58,7 +58,7 @@ def outcomes(data: Path) -> Iterator[Outcome]:
 
 
 def scored(data: Path) -> list[dict[str, np.ndarray]]:
-    """Score every test with the model, and with its first layers: test -> (n,)."""
+    """Score every test with the model and with its first layers; return scores (n,) by test for each model."""
     with TemporaryDirectory() as folder:
         models = [Path(resolve_model(MINILM))]
         for n_layers in (5, 4, 3):
@@ -69,7 +69,7 @@ def scored(data: Path) -> list[dict[str, np.ndarray]]:
 
 
 def compared(name: str, metric: str, gold: np.ndarray, before: np.ndarray, after: np.ndarray) -> Iterator[Outcome]:
-    """Compare two models on draws of both ways."""
+    """Compare two models on pairs drawn in both ways."""
     true = METRICS[metric](gold, after) - METRICS[metric](gold, before)
     sample = Sample(np.arange(len(gold)), [], {"start": before, "bi": after})
     for seed in range(N_DRAWS):

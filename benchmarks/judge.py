@@ -1,4 +1,4 @@
-"""Dev metrics of both models of a cycle by sentence-transformers' own evaluators in fp32: one judge for both sides."""
+"""Evaluate both models of a cycle on dev, for every side with sentence-transformers' own evaluators in fp32."""
 
 import argparse
 import json

@@ -1,9 +1,9 @@
-"""What labels give, in small: DvBERT beside SBERT, annealing beside fixed weights, and few labels beside none.
+"""What labels gain in small-scale runs: DvBERT against SBERT, annealing against fixed weights, few labels against none.
 
     transencoder recipes run dvbert/twin-sbert dvbert/twin dvbert/twin-one dvbert/twin-weights ...
     python benchmarks/labels.py runs/dvbert/twin-* runs/trans-encoder/twin-few*
 
-Adds the runs to results/labels.json, where those of earlier calls stay, and writes results/labels.md and labels.png.
+Adds the runs to results/labels.json, which keeps those of earlier calls, and writes results/labels.md and labels.png.
 """
 
 import argparse
@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from twins import Record, kept_with, table
 
 Series = dict[float, list[float]]
-"""What varies -> the score of each seed."""
+"""Scores of all seeds, by the value that varies."""
 
 
 def main() -> None:
-    """Add the runs to the record; write the table and the plot of all."""
+    """Add the runs to the record; write the table and the plot of all runs."""
     options = _options()
     record = kept_with(options.runs, options.results / "labels.json")
     page = f"![STS-B by labels; STS by the teacher's share and by step](labels.png)\n\n{table(record)}\n"
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def plot(record: Record, path: Path) -> None:
-    """Three panels: STS-B by number of labels, STS by the teacher's share, STS by step."""
+    """Draw three panels: STS-B by number of labels, STS by the teacher's share, STS by step."""
     figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     few, shares, steps = figure.subplots(1, 3)
@@ -56,9 +56,9 @@ def plot(record: Record, path: Path) -> None:
 
 
 def by_labels(record: Record) -> dict[str, Series]:
-    """STS-B's test against the number of its labels: in Trans-Encoder, after it, and in fine-tuning alone.
+    """Return STS-B test scores by number of labels, used in Trans-Encoder, after it, or in fine-tuning alone.
 
-    At 0 stand Trans-Encoder without labels, and the start of both.
+    The scores at 0 labels are those of Trans-Encoder without labels, and the base model's for fine-tuning alone.
     """
     few, none = record.get("trans-encoder/twin-few", {}), record.get("trans-encoder/twin-few-none", {})
     alone, after = record.get("dvbert/twin-few-sbert", {}), record.get("dvbert/twin-few-after", {})
@@ -71,12 +71,12 @@ def by_labels(record: Record) -> dict[str, Series]:
 
 
 def by_share(record: Record) -> Series:
-    """Return the six STS sets against a teacher's fixed share (DvBERT, Figure 3)."""
+    """Return averages of six STS sets by the teacher's fixed share (DvBERT, Figure 3)."""
     return _by(record.get("dvbert/twin-weights", {}), "soft_share", "bi")
 
 
 def by_step(record: Record) -> dict[str, Series]:
-    """Return the six STS sets along training, with teachers and without (DvBERT, Figure 2)."""
+    """Return averages of six STS sets by training step, with teachers and without (DvBERT, Figure 2)."""
     found: dict[str, Series] = {}
     for name, recipe in (("DvBERT", "dvbert/twin"), ("SBERT", "dvbert/twin-sbert")):
         for each in record.get(recipe, {}).values():
@@ -88,7 +88,7 @@ def by_step(record: Record) -> dict[str, Series]:
 
 
 def _by(runs: dict[str, dict[str, Any]], name: str, form: str) -> Series:
-    """Return the scores of all seeds, by the value of what varies besides, such as `n_labelled=50 seed=1`."""
+    """Return the scores of all seeds, by the value of a setting in the runs' names, such as `n_labelled=50 seed=1`."""
     found: Series = {}
     for varied, each in runs.items():
         value = dict(part.split("=") for part in varied.split(" "))[name]
@@ -105,7 +105,7 @@ def _average(scores: dict[str, float]) -> float:
 
 
 def _draw(ax: Axes, name: str, series: Series) -> None:
-    """Draw a line through the means, a dot for each seed."""
+    """Draw a line through the means and a dot for each seed."""
     points = sorted((x, values) for x, values in series.items() if values)
     (line,) = ax.plot([x for x, _ in points], [statistics.mean(values) for _, values in points], label=name)
     dots = [(x, value) for x, values in points for value in values]

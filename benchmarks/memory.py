@@ -1,11 +1,11 @@
-"""Anonymous memory of reading, labelling and batching generated pairs, phase by phase, against its limit.
+"""Measure the anonymous memory of reading, labelling and batching generated pairs, by phase, against a limit.
 
     python benchmarks/memory.py --pairs 2000000
 
-The limit is 16 bytes a sentence plus 100 MB over what the process had with its imports done and its models
-loaded. Anonymous memory (RssAnon of /proc/<pid>/status, Linux only) is what the kernel cannot drop: memory-mapped
-files are not in it. The phases run in a process of their own (memory_phases.py), sampled from here every 5 ms; peaks
-shorter than that can be missed.
+The limit is 16 bytes per sentence plus 100 MB, above what the process holds after its imports with its models loaded.
+Anonymous memory (RssAnon of /proc/<pid>/status, Linux only) is what the kernel cannot drop; it excludes memory-mapped
+files. The phases run in a process of their own (memory_phases.py), which is sampled every 5 ms; shorter peaks can be
+missed.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def write_pairs(path: Path, n_pairs: int, seed: int = 0) -> None:
 
 
 def watch(folder: Path, threads: int) -> list[dict[str, Any]]:
-    """Run the phases; for each: its name, seconds, and bytes of anonymous memory at its start, end and peak."""
+    """Run the phases; return each one's name, seconds, and bytes of anonymous memory at its start, end and peak."""
     script = Path(__file__).with_name("memory_phases.py")
     command = [sys.executable, str(script), "--folder", str(folder), "--pairs", str(folder / "pairs.tsv")]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
@@ -82,7 +82,7 @@ def watch(folder: Path, threads: int) -> list[dict[str, Any]]:
 
 
 class Sampler:
-    """Keeps the highest anonymous memory of a process since it was last asked."""
+    """A thread that tracks the highest anonymous memory of a process since the last `take`."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -93,7 +93,7 @@ class Sampler:
         self._thread.start()
 
     def take(self) -> dict[str, int]:
-        """Return the peak so far, in bytes; the next one starts now."""
+        """Return the peak so far, in bytes, and start a new one."""
         with self._lock:
             peak, self._peak = max(self._peak, anonymous_bytes(self._pid)), 0
         return {"peak": peak}
@@ -110,7 +110,7 @@ class Sampler:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Anonymous memory of a process, as the kernel counts it; 0 when the process has ended."""
+    """Return the anonymous memory of a process in bytes, as the kernel counts it; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,7 +1,7 @@
-"""What memory.py measures, phase by phase: reads, labels and batches generated pairs with a tiny random model.
+"""The process that memory.py runs and measures: reads, labels and batches generated pairs with a tiny random model.
 
-Run by memory.py. Before each phase it prints the phase's name, then waits for one line, so that the parent knows
-which phase the samples of this process's memory belong to.
+Before each phase it prints the phase's name, then waits for one line of input, so that memory.py knows to which phase
+its samples of this process's memory belong.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def _iterate_cross(tables: list[Tokens], labels: PseudoLabels) -> None:
 
 
 def _models(folder: Path) -> tuple[SentenceTransformer, CrossEncoder]:
-    """Random weights, 2 layers x 32, and a word-piece vocabulary with the words of `folder/words.txt`."""
+    """Build both encoders: random weights, 2 layers of width 32, and the words of `folder/words.txt` as word pieces."""
     plain = folder / "model"
     words = (folder / "words.txt").read_text().split()
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]

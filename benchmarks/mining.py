@@ -1,11 +1,11 @@
-"""Time and memory of mining pairs, step by step: sentences of sentences/english-mixed, more made of these.
+"""Measure time and memory of mining pairs, by step, from sentences/english-mixed and sentences made from it.
 
     python benchmarks/mining.py --sentences 1000000 --start runs/models/minilm-3
 
-Up to 500,000 sentences are drawn from the real ones; the rest are the first half of one and the second half of another.
-Anonymous memory (RssAnon of /proc/self/status, Linux only) is what the kernel cannot drop: embeddings and tokens are
-memory-mapped files, and not in it. It is sampled every 5 ms, and given over what the process had with its imports done.
-Each number of sentences has its row in results/mining.json; another call replaces it.
+Up to 500,000 sentences are drawn from the real ones; each further one joins the first half of one with the second half
+of another. Anonymous memory (RssAnon of /proc/self/status, Linux only) is what the kernel cannot drop; it excludes
+embeddings and tokens, which are memory-mapped files. It is sampled every 5 ms, and reported above what the process
+holds after its imports. results/mining.json has a row for each number of sentences; another call replaces the row.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def write_sentences(file: Path, n_sentences: int, data: Path, seed: int = 0) -> None:
-    """One sentence a line: real ones in random order, then halves of two real ones put together."""
+    """Write one sentence a line: real ones in random order, then ones that join halves of two real ones."""
     rng = random.Random(seed)
     real = read_sentences("sentences/english-mixed", data_folder=data)["text"][:]
     drawn = rng.sample(real, min(n_sentences, MOST_REAL))
@@ -63,7 +63,7 @@ def write_sentences(file: Path, n_sentences: int, data: Path, seed: int = 0) -> 
 
 
 class Steps:
-    """Seconds and highest anonymous memory of each piece of work that mining tells of, and between them."""
+    """Seconds and highest anonymous memory of each task that mining reports as progress, and between tasks."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -73,13 +73,13 @@ class Steps:
 
     @contextmanager
     def task(self, description: str, total: int) -> Iterator[progress.Advance]:
-        """Note what came before, then this."""
+        """Record the time since the last task, then this task."""
         self.end("between")
         yield lambda n_more: None
         self.end(description, total)
 
     def end(self, name: str, n_items: int | None = None) -> None:
-        """Note what has ended; what lies between is joined."""
+        """Record a step that has ended; all times between tasks share one row."""
         now, grown = time.monotonic(), self._sampler.take()["peak"] - self.baseline
         row = {"step": name, "items": n_items, "seconds": now - self._since, "peak_growth_bytes": grown}
         self._since = now
@@ -92,7 +92,7 @@ class Steps:
 
 
 def summary(steps: Steps, mined: Mined, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what goes into the file."""
+    """Return the record of this call."""
     steps.end("between")
     return {
         "n_sentences": options.sentences,

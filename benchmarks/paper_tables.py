@@ -3,8 +3,8 @@
     transencoder recipes run trans-encoder/simcse-bert-base           # and other recipes that the file names
     python benchmarks/paper_tables.py results/expected.toml runs/trans-encoder/* --output results/paper.md
 
-The first argument is what the paper reports: results/expected.toml, or expected-sct, -dvbert or -simcse.toml. Rows
-without a run of their recipe are folded up.
+The first argument is the file of what the paper reports: results/expected.toml, or expected-sct, -dvbert or
+-simcse.toml. Rows without a run of their recipe are collapsed on the page.
 """
 
 import argparse
@@ -33,12 +33,12 @@ _INTRODUCTION = (
 )
 
 _WAYS = {"ours": "", "as released": " --parity"}
-"""Name of a line -> what its runs are called by after their recipe."""
+"""Text that follows the recipe in the names of runs, by the line that shows these runs."""
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _STAND_IN = " rows drawn with seed "
-"""In the source of a test whose own rows have no labels (`tasks.load_named`)."""
+"""Text in the source of a test whose own rows have no labels (`tasks.load_named`)."""
 
 _logger = logging.getLogger(__name__)
 
@@ -48,16 +48,16 @@ class Row:
     """One printed row of a table."""
 
     row: str
-    """As the paper names it."""
+    """Name of the row in the paper."""
     recipe: str
     """Name of the recipe; `{test}` stands for the column's test."""
     form: Literal["start", "bi", "cross", "teacher-1", "teacher-2"]
     scores: list[float]
-    """As printed, one for each of the table's tests."""
+    """Scores as printed, one for each of the table's tests."""
     whose: int | Literal["ensemble"] | None = None
-    """Of runs with several members: which one, from 1, or all together."""
+    """Member, from 1, or ensemble whose scores are shown, in runs with several members; None: the run's own scores."""
     average: float | None = None
-    """As printed; None: the paper prints none."""
+    """Average as printed; None: the paper prints none."""
     deviation: float | None = None
     """Standard deviation over runs, as printed."""
 
@@ -69,16 +69,16 @@ class PaperTable:
     number: str
     title: str
     tests: list[str]
-    """Its columns: tests, or suites for their averages."""
+    """Columns of the table: tests, or suites, which stand for the average of their tests."""
     tolerance: float
-    """Difference of the average, or of a single column, that passes for the same result."""
+    """Largest difference of the average, or of a single column, that counts as the same result."""
     rows: list[Row]
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hours:
-    """How long a recipe took the paper's authors."""
+    """Training time of a recipe as the paper reports it."""
 
     recipe: str
     hours: float
@@ -87,30 +87,30 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the paper says in words, or shows in a plot, of a recipe."""
+    """A claim of the paper about a recipe, in words or in a plot."""
 
     where: str
     row: str
     recipe: str
     says: str
     test: str = "sts"
-    """The task, or the suite, whose score, or average, of our runs stands beside it."""
+    """Task whose score in our runs is shown beside the claim, or suite whose average is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a paper reports."""
+    """Tables, hours and claims that a paper reports."""
 
     table: list[PaperTable]
     hours: list[Hours] = field(default_factory=list)
     claim: list[Claim] = field(default_factory=list)
     suites: dict[str, list[str]] = field(default_factory=dict)
-    """Suite -> the tests whose average it is."""
+    """Tests of each suite, which stands for their average."""
 
 
 @dataclass(frozen=True)
 class Noted:
-    """A cell, and what to know of its number."""
+    """A table cell with notes on its number."""
 
     text: str
     notes: tuple[str, ...]
@@ -120,7 +120,7 @@ _Runs = Mapping[str, list[tuple[str, Result]]]
 _Line = tuple[str | Noted, ...]
 _Header = tuple[str, ...]
 _Ours = list[list[_Line]]
-"""The lines of the runs of each row of a table; a row without runs has none."""
+"""Lines of our runs for each row of a table; a row without runs has none."""
 
 
 def main() -> None:
@@ -137,15 +137,15 @@ def main() -> None:
 
 
 def paper_page(expected: str | Path, run_folders: Iterable[str | Path], output: str | Path) -> Path:
-    """Write the page that says which rows were run, and sets these runs beside the paper's tables; return its path.
+    """Write the page that says which rows were run, and compares these runs with the paper's tables; return its path.
 
     Args:
-        expected: What the paper reports, such as `results/expected.toml`.
-        run_folders: Folders of runs; those that are not finished, or of no recipe, are left out.
-        output: The Markdown file to write; its folder is made.
+        expected: File of what the paper reports, such as `results/expected.toml`.
+        run_folders: Folders of runs; a run that is not finished, or not of an unchanged recipe, is left out.
+        output: Markdown file to write; its folder is created.
 
     Raises:
-        InputError: `expected` cannot be read, or the page not written.
+        InputError: `expected` cannot be read, or the page cannot be written.
     """
     paper, runs = read_expected(expected), _by_recipe(run_folders)
     ours = [[_our_lines(row, table, paper.suites, runs) for row in table.rows] for table in paper.table]
@@ -159,7 +159,7 @@ def paper_page(expected: str | Path, run_folders: Iterable[str | Path], output: 
 
 
 def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
-    """Recipe and, after it, `--parity` where it was given -> its finished runs, folder and record."""
+    """Return folder and record of finished runs, by recipe, to which `--parity` is appended if it was given."""
     runs: dict[str, list[tuple[str, Result]]] = {}
     for folder in {Path(folder).resolve(): folder for folder in run_folders}.values():
         try:
@@ -175,7 +175,7 @@ def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:
 
 
 def _status(tables: list[PaperTable], ours: list[_Ours]) -> str:
-    """Return how many rows of each table have been run, and how many of these agree; ours counts before as released."""
+    """Return how many rows of each table have been run and agree; a row with both lines is counted by `ours`."""
     states = [Counter(lines[0][-2].text if lines else "not run" for lines in each) for each in ours]
     cells = [[str(each[state]) for state in _STATES] for each in states]
     total = sum(states, Counter[str]())
@@ -212,14 +212,14 @@ def _has_average(table: PaperTable) -> bool:
 
 
 def _both_tables(header: _Header, run: list[_Line], header_not_run: _Header, not_run: list[_Line]) -> list[str]:
-    """Return the table of what was run and, folded up, that of what was not."""
+    """Return the table of rows that were run and, collapsed, the table of rows that were not."""
     shown = [*noted_table(header, run), ""] if run else []
     summary = f'<details markdown="1">\n<summary>{len(not_run)} not run</summary>'
     return shown + ([summary, "", *noted_table(header_not_run, not_run), "", "</details>"] if not_run else [])
 
 
 def _our_lines(row: Row, table: PaperTable, suites: Mapping[str, list[str]], runs: _Runs) -> list[_Line]:
-    """Return the lines of a row's runs, none where there are no runs."""
+    """Return the lines of a row's runs, none if there are no runs."""
     recipes = {test: row.recipe.replace("{test}", test) for test in table.tests}
     lines = []
     for way, option in _WAYS.items():
@@ -229,7 +229,7 @@ def _our_lines(row: Row, table: PaperTable, suites: Mapping[str, list[str]], run
 
 
 def _our_line(way: str, row: Row, table: PaperTable, suites: Mapping[str, list[str]], runs: _Runs) -> list[_Line]:
-    """Return the line of the runs of each column, none where they have no score."""
+    """Return the line with our score in each column, none if no run has a score."""
     found = {test: _scores_of(row, suites.get(test, [test]), each) for test, each in runs.items()}
     if not any(found.values()):
         return []
@@ -248,7 +248,7 @@ def _our_line(way: str, row: Row, table: PaperTable, suites: Mapping[str, list[s
 
 
 def _notes(form: str, tests: list[str], runs: list[tuple[str, Result]]) -> tuple[str, ...]:
-    """Where the runs' data are not the paper's; a start was not trained on any."""
+    """Return notes on how the runs' data differ from the paper's; for a base model, training data do not matter."""
     notes: dict[str, None] = {}
     for _, result in runs:
         trained = [] if form == "start" else notes_on_training(result)
@@ -261,19 +261,19 @@ def _noted(value: float | None, notes: tuple[str, ...]) -> Noted:
 
 
 def _deviation(row: Row, found: Mapping[str, list[float | None]]) -> str:
-    """Return the standard deviation over runs, in the tables of one column that print one."""
+    """Return the standard deviation over runs, if the paper prints one, as in tables of one column."""
     values = [value for value in next(iter(found.values())) if value is not None]
     return "" if row.deviation is None or len(values) < 2 else f" ± {statistics.stdev(values):.2f}"
 
 
 def _mean(values: list[float | None]) -> float | None:
-    """Return the mean over runs; None where one has no score, as a model that collapsed."""
+    """Return the mean over runs; None if a run has no score, as when its model collapsed."""
     measured = [value for value in values if value is not None]
     return statistics.mean(measured) if measured and len(measured) == len(values) else None
 
 
 def _scores_of(row: Row, tests: list[str], runs: list[tuple[str, Result]]) -> list[float | None]:
-    """Return what each run gives for a row and a column."""
+    """Return each run's score for a row and a column."""
     views = [_view(row, result) for _, result in runs]
     scores = [view["scores"].get(row.form, {}) for view in views if view is not None]
     return [mean_over(each, tests) for each in scores if any(test in each for test in tests)]
@@ -341,12 +341,12 @@ def noted_table(header: _Header, rows: Sequence[Sequence[str | Noted]]) -> list[
 
 
 def notes_on_training(result: Result) -> Iterator[str]:
-    """Return what the run was not trained on and the paper was."""
+    """Yield notes on text that the paper trained on and the run did not."""
     yield from filter(None, [missing_rows_line(training_data(result)[1])])
 
 
 def notes_on_tests(result: Result, tests: Sequence[str]) -> Iterator[str]:
-    """Which of these tests have other rows than the paper's."""
+    """Yield a note for each test whose rows are not the paper's."""
     for test in tests:
         source = result["data"]["tests"][test]["source"] if test in result["data"]["tests"] else ""
         if _STAND_IN in source:
@@ -357,7 +357,7 @@ def read_expected(path: str | Path) -> Expected:
     """Read what a paper reports.
 
     Raises:
-        InputError: No such file, not TOML, or a row without what it needs.
+        InputError: The file cannot be read, is not TOML, or has an incomplete or wrong row.
     """
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))

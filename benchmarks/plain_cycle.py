@@ -1,7 +1,8 @@
-"""One cycle of Trans-Encoder as a user of sentence-transformers writes it today: its trainers, its defaults.
+"""One cycle of Trans-Encoder as a user of sentence-transformers writes it today, with its trainers and defaults.
 
-Run by vs_sentence_transformers.py. Only what the method states is set: learning rates, batch sizes, epochs, lengths,
-warm-up, weight decay, an evaluation every 200 steps with the best weights kept. The rest is the library's.
+Run by vs_sentence_transformers.py. Only the settings that the method states are set: learning rates, batch sizes,
+epochs, lengths, warm-up, weight decay, an evaluation every 200 steps with the best weights kept. All others are the
+library's defaults.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from transencoder.models import resolve_model
 
 
 def main() -> None:
-    """Label with the start, train the cross-encoder, label with it, train the bi-encoder."""
+    """Label with the base model, train the cross-encoder, label with it, train the bi-encoder."""
     options = _options()
     usage = Usage()
     start = resolve_model(options.start)
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def label_with_bi(model: SentenceTransformer, pairs: Dataset) -> list[float]:
-    """Cosines, clipped to [0, 1]."""
+    """Return the cosine of each pair, clipped to [0, 1]."""
     model.max_seq_length = 32
     first = model.encode(pairs["sentence1"], convert_to_tensor=True)
     second = model.encode(pairs["sentence2"], convert_to_tensor=True)
@@ -59,7 +60,7 @@ def label_with_bi(model: SentenceTransformer, pairs: Dataset) -> list[float]:
 
 
 def train_cross(start: str, pairs: Dataset, dev: Dataset, options: argparse.Namespace) -> tuple[CrossEncoder, float]:
-    """Return the cross-encoder with the best dev metric, and that metric; trained on both orders."""
+    """Train a cross-encoder on both orders of each pair; return its best checkpoint on dev, and its metric."""
     set_seed(options.seed)
     model = CrossEncoder(start, num_labels=1, max_length=64)
     swapped = pairs.rename_columns({"sentence1": "sentence2", "sentence2": "sentence1"})
@@ -87,7 +88,7 @@ def train_cross(start: str, pairs: Dataset, dev: Dataset, options: argparse.Name
 def train_bi(
     start: str, pairs: Dataset, dev: Dataset, options: argparse.Namespace
 ) -> tuple[SentenceTransformer, float]:
-    """Return the bi-encoder with the best dev metric, and that metric."""
+    """Train a bi-encoder; return its best checkpoint on dev, and its metric."""
     model = SentenceTransformer(start)
     model.max_seq_length = 32
     trainer = SentenceTransformerTrainer(

@@ -1,12 +1,13 @@
-"""Instance queues in place against queues that are concatenated: peak memory and time of a training step.
+"""Instance queues that are updated in place against concatenated ones: peak memory and time of a training step.
 
     python benchmarks/queues.py                 # 16,384, 65,536 and 131,072 vectors of width 1024, batches of 128
     python benchmarks/queues.py --precision fp32
 
 A step is SCT's distillation loss (equation 4) on the first three layers of all-MiniLM-L6-v2 with a projector to the
-width: forward, backward, AdamW, in the precision that training takes on this machine. Each measurement is a process of
-its own; times are medians, in turn, one thread. The peak includes a checkpoint.
-The concatenated queues keep K + batch candidates a step, as the released code does: cat, similarities, softmax, slice.
+width of the queues: forward, backward and AdamW, in the precision that training uses on this machine. Measurements run
+one after the other, each in a process of its own with one thread. Times are medians; the peak includes a checkpoint.
+The concatenated queues have K + batch candidates in a step, as in the released code: concatenation, similarities,
+softmax, slice.
 """
 
 import argparse
@@ -38,14 +39,14 @@ TEMPERATURES = (0.05, 0.04)
 
 
 class Concatenated(torch.nn.Module):
-    """Both queues as tensors that are made anew in each step."""
+    """The loss with both queues as tensors that each step creates anew."""
 
     def __init__(self, width: int, size: int) -> None:
         super().__init__()
         self.queues = [normalize(torch.randn(size, width)) for _ in range(2)]
 
     def forward(self, online: Any, references: Any) -> torch.Tensor:
-        """Equation 4 by whole matrices."""
+        """Compute equation 4 with whole matrices."""
         temperature, reference_temperature = TEMPERATURES
         loss = torch.zeros(())
         for view, reference in enumerate(references):
@@ -91,7 +92,7 @@ def _in_process(options: argparse.Namespace, size: int, way: str, folder: str) -
 
 
 def _measure(options: argparse.Namespace) -> dict[str, float]:
-    """Seconds a step, those of the loss's comparison alone, and the process's peak memory."""
+    """Return the seconds of a step, those of the loss's comparison alone, and the process's peak memory in GB."""
     torch.manual_seed(0)
     (size,) = options.sizes
     model = SentenceTransformer(options.folder, device="cpu").train()
@@ -124,7 +125,7 @@ def _measure(options: argparse.Namespace) -> dict[str, float]:
 
 
 def _ratios(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the largest queue against the smallest, and both ways against each other at the largest."""
+    """Return ratios of the largest queue to the smallest, and of concatenated to in place at the largest size."""
     found = {(row["size"], row["way"]): row for row in rows}
     least, greatest = min(row["size"] for row in rows), max(row["size"] for row in rows)
     ours, theirs = found[greatest, "in place"], found[greatest, "concatenated"]

@@ -1,9 +1,10 @@
-"""The models that the papers' authors released, measured beside what they report; nothing is trained.
+"""Measure the models that the papers' authors released and compare with what they report; nothing is trained.
 
     python benchmarks/released.py
 
 Reads results/released.toml and writes results/released.md: for each model the command that measures it, the average of
-its tests and the authors'. A model that cannot be had, such as one with pickled weights alone, has the reason there.
+its tests as the authors report it, and as measured here. For a model that cannot be loaded, such as one with only
+pickled weights, the page has the reason.
 """
 
 import argparse
@@ -21,7 +22,7 @@ TESTS = "sts"
 
 
 def main() -> None:
-    """Measure what the file names, and write the page."""
+    """Measure the models that the file names, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--models", type=Path, default=RESULTS / "released.toml", help="which models, as TOML")
     parser.add_argument("--output", type=Path, default=RESULTS / "released.md", help="the page to write")
@@ -38,7 +39,7 @@ def command(model: dict[str, Any]) -> list[str]:
 
 
 def measured(model: dict[str, Any]) -> float | str:
-    """Return the average of a model's tests, or why there is none."""
+    """Return the average of a model's tests, or the reason why there is none."""
     words = [sys.executable, "-m", "transencoder", *command(model), "--quiet", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode == 0:

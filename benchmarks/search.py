@@ -1,12 +1,12 @@
-"""Search over real sentences: time to build, milliseconds a query with and without re-ranking, the same after a reload.
+"""Search over real sentences: time to build, time per query with and without re-ranking, equality after a reload.
 
     python benchmarks/search.py                                   # 80,000 sentences: half an hour on two idle cores
     python benchmarks/search.py --sentences 5000 --queries 50     # a trial
 
-Corpus and queries are different random sentences. The kinds of index are made of the same embeddings: floats compared
-one by one, floats in clusters (what `search build` makes of more than 100,000), bytes and bits; what each finds is set
-against the first. The cross-encoder that re-ranks is the bi-encoder with a new head: its scores mean nothing, its time
-does.
+Corpus and queries are different random sentences. The kinds of index hold the same embeddings: floats with exact
+search, floats in clusters (as `search build` makes for more than 100,000 sentences), bytes and bits. The results of
+each are compared with those of exact search. The cross-encoder that re-ranks is the bi-encoder with a new head: its
+scores are meaningless, but its time is real.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure(corpus: Dataset, queries: list[str], options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Everything about one corpus."""
+    """Build an index of the corpus, search it, and return all measurements."""
     embedder = load_embedder(options.model, device="cpu")
     started = time.perf_counter()
     build_index(corpus, embedder, folder / "index")
@@ -74,7 +74,7 @@ def measure(corpus: Dataset, queries: list[str], options: argparse.Namespace, fo
 
 
 def kinds(index: SearchIndex, queries: np.ndarray, folder: Path) -> dict[str, dict[str, Any]]:
-    """Each kind of index: bytes, time to make it and to search in it, and what it finds of the exact one's."""
+    """Return for each kind of index its bytes, its build and search times, and its share of the exact results."""
     embeddings = index.vectors.index.reconstruct_n(0, len(index.vectors))
     found: dict[str, dict[str, Any]] = {}
     exact: np.ndarray | None = None
@@ -88,7 +88,7 @@ def kinds(index: SearchIndex, queries: np.ndarray, folder: Path) -> dict[str, di
         made.save(folder / name)
         times = [_timed(lambda query=query, made=made: made.search(query[None], TOP_K)) for query in queries]
         _, rows = made.search(queries, TOP_K)
-        exact = rows if exact is None else exact  # the first kind's
+        exact = rows if exact is None else exact  # the first kind is exact
         found[name] = {
             "seconds": seconds,
             "bytes": sum(path.stat().st_size for path in (folder / name, made.lists) if path is not None),
@@ -111,7 +111,7 @@ def _made(embeddings: np.ndarray, precision: VectorPrecision, exact_up_to: int, 
 def _is_same_after_reload(
     folder: Path, index: SearchIndex, queries: list[str], few: list[str], scorer: CrossScorer
 ) -> bool:
-    """Rows and scores, to the last bit."""
+    """Return whether the reloaded index gives the same rows and scores, to the last bit."""
     again = open_index(folder, device="cpu")
 
     def everything(each: SearchIndex) -> list[list[Hit]]:
@@ -125,7 +125,7 @@ def _scorer(model: str, folder: Path) -> CrossScorer:
 
 
 def _median_ms(answer: Callable[[str], object], queries: Sequence[str]) -> float:
-    """One query after the other, the first once more to warm up."""
+    """Return the median ms of a query, one after the other; the first one also runs before, to warm up."""
     answer(queries[0])
     return 1000 * statistics.median(_timed(lambda query=query: answer(query)) for query in queries)
 

@@ -1,14 +1,16 @@
-"""Which label-free criterion stands in for a dev set: correlation with dev and regret, over runs that recorded both.
+"""Which label-free criterion can replace a dev set: correlation with dev and regret, over runs that recorded both.
 
     transencoder recipes run trans-encoder/twin-criteria-minilm-3     # and the others of this name
     python benchmarks/selection.py runs/trans-encoder/twin-criteria-*
 
-A choice is made among the checkpoints of one training, or of all trainings of a form in a run. Its regret is the
-best dev metric among them less that of the chosen one, in points. Whether to stop: what dev says of another cycle where
-a criterion says that it is better, and where not. `left out`: for each start the criterion that has the
-lowest mean regret on the runs of all other starts, and what it costs on this one's.
+A choice is made among the checkpoints of one training, or of all trainings of a form in a run. Its regret is the best
+dev metric among them minus that of the chosen one, in points. The tables on stopping show how dev changes in another
+cycle where a criterion says that the cycle is better, and where it does not. The `left out` tables show, for each base
+model, the criterion with the lowest mean regret on the runs of all other base models, and its regret on the runs of
+this one.
 
-Writes results/selection.json, .md and .png, and regrets.json for the package: its default, and what reports say of it.
+Writes results/selection.json, .md and .png, and the package's regrets.json, from which the package takes its default
+criterion and what reports say about it.
 """
 
 import argparse
@@ -57,7 +59,7 @@ class Choice:
 
     @property
     def regrets(self) -> dict[str, float]:
-        """Points of dev that each criterion costs, 0 or more; of the last checkpoint, and of any on average."""
+        """Regret of each criterion in points of dev, 0 or more, also of the last checkpoint and of any on average."""
         chosen = {name: self.dev[int(np.argmax(values))] for name, values in self.criteria.items()}
         chosen |= {LAST: self.dev[-1], MEAN: statistics.mean(self.dev)}
         return {name: max(self.dev) - value for name, value in chosen.items()}
@@ -91,7 +93,7 @@ def main() -> None:
 
 
 def choices_of(result: Result, run: str) -> Iterator[Choice]:
-    """Return the choices that a run offers: of each member each training's, and each form's over all cycles."""
+    """Yield the choices that a run offers: for each member those of each training, and of each form over all cycles."""
     members = result.get("members") or [result]
     for number, (member, config) in enumerate(zip(members, result["config"]["members"], strict=True), 1):
         name = f"{run}, member {number}" if len(members) > 1 else run
@@ -110,7 +112,7 @@ def _choices_of_member(cycles: list[Cycle], start: str, run: str) -> Iterator[Ch
 
 
 def table(choices: list[Choice]) -> list[str]:
-    """Return a line for each criterion, the lowest mean regret first."""
+    """Return a table with a line for each criterion, the lowest mean regret first."""
     rows = []
     for name in sorted(_common(choices), key=lambda name: _mean_regret(choices, name)):
         found = [choice.correlations[name] for choice in choices if name in choice.correlations]
@@ -121,14 +123,14 @@ def table(choices: list[Choice]) -> list[str]:
 
 
 def left_out_lines(choices: list[Choice]) -> list[str]:
-    """Return what choosing the criterion on the other starts' runs costs on each start's."""
+    """Return a table of the regret on each base model's runs, with the criterion chosen on the others' runs."""
     rows, mean = _left_out(choices)
     rows.append(("all", "", f"{mean:.2f}", f"{_mean_regret(choices, LAST):.2f}"))
     return markdown_table(("start left out", "criterion chosen on the others", "mean regret", LAST), rows)
 
 
 def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
-    """Return a line for each start, and the mean regret over all of their runs."""
+    """Return a line for each base model, and the mean regret over all of their runs."""
     rows, regrets = [], []
     for start in sorted({choice.start for choice in choices}):
         own = [choice for choice in choices if choice.start == start]
@@ -140,9 +142,9 @@ def _left_out(choices: list[Choice]) -> tuple[list[tuple[str, ...]], float]:
 
 
 def stopping_lines(trainings: list[Choice]) -> list[str]:
-    """Return what another cycle gave on dev where a criterion says that it is better, and where it says that it is not.
+    """Return a table of how dev changed in another cycle, where a criterion says that the cycle is better or is not.
 
-    Of each cycle the checkpoint is taken that the criterion likes best.
+    Each cycle is represented by the checkpoint that the criterion rates highest.
     """
     rows = []
     for name in (each for each in _common(trainings) if each not in (LAST, MEAN)):
@@ -158,12 +160,12 @@ def stopping_lines(trainings: list[Choice]) -> list[str]:
 
 
 def _gains(points: list[float]) -> tuple[str, str, str]:
-    """How many, how many above 0, the mean."""
+    """Return the number of points, the number above 0, and the mean."""
     return f"{len(points)}", f"{sum(each > 0 for each in points)}", f"{statistics.mean(points):+.2f}" if points else "–"
 
 
 def regrets(choices: list[Choice], n_runs: int, n_starts: int) -> dict[str, Any]:
-    """Mean regrets of choosing among all checkpoints of a run, by form and criterion, and of the last checkpoint."""
+    """Return mean regrets of choosing among all checkpoints of a run, by form, of criteria and the last checkpoint."""
     found: dict[str, Any] = {"runs": n_runs, "starts": n_starts}
     for form in FORMS:
         chosen = [choice for choice in choices if (choice.form, choice.scope) == (form, "run")]
@@ -175,7 +177,7 @@ def regrets(choices: list[Choice], n_runs: int, n_starts: int) -> dict[str, Any]
 
 
 def plot(choices: list[Choice], path: Path) -> None:
-    """Dev against each criterion, a colour for each run, both less their means in the training."""
+    """Plot dev against each criterion, both minus their means in the training, with a colour for each training."""
     names = list(dict.fromkeys(name for choice in choices for name in choice.criteria))
     figure = Figure(figsize=(3 * len(names), 6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -193,13 +195,13 @@ def plot(choices: list[Choice], path: Path) -> None:
 
 
 def _points(training: Any) -> list[tuple[float, dict[str, Any]]]:
-    """(dev, criteria) of each evaluation that has a dev metric."""
+    """Return (dev, criteria) of each evaluation that has a dev metric."""
     dev = {step: value for step, value in training["curve"] if value is not None}
     return [(dev[step], values) for step, values in training["criteria"] if step in dev]
 
 
 def _common(choices: list[Choice]) -> list[str]:
-    """Return what every run can be chosen by: some criteria need several members."""
+    """Return the criteria that all choices have, because some need several members."""
     return [name for name in choices[0].regrets if all(name in choice.regrets for choice in choices)]
 
 
@@ -212,7 +214,7 @@ def _varies(values: list[float]) -> bool:
 
 
 def _number(value: float | None) -> float:
-    """Return a criterion, the lowest number where it is undefined."""
+    """Return the value of a criterion, minus infinity if it is undefined."""
     return -np.inf if value is None else value
 
 

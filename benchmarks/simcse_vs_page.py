@@ -1,10 +1,11 @@
-"""SimCSE as the sentence-transformers page writes it (`fit` with MultipleNegativesRankingLoss) against ours.
+"""SimCSE as on the sentence-transformers docs page (`fit` with MultipleNegativesRankingLoss) against ours.
 
     python benchmarks/simcse_vs_page.py --repeats 3
 
-The same start, sentences, batch size, rate, warm-up and length; mean pooling, no projector, one epoch, the last
-weights, no dev set in between. Each run has a process of its own, the sides take turns, each repeat has its own
-seed. One judge then measures both models on STS-B's dev set in fp32. Nothing else should keep the CPUs busy.
+Both sides use the same base model, sentences, batch size, learning rate, warm-up and length, mean pooling, no
+projector, one epoch, the last weights, and no dev set during training. Each run has its own process, the sides take
+turns, and each repeat has its own seed. Both models are then evaluated in the same way on STS-B's dev set in fp32.
+Nothing else should keep the CPUs busy.
 """
 
 import argparse
@@ -31,7 +32,7 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "tokenizers", "dat
 
 
 def main() -> None:
-    """Run the sides in turn and write the record, or be one of them."""
+    """Run the sides in turn and write the record, or run the one side that `--side` names."""
     options = _options()
     if options.side is not None:
         {"page": train_page, "ours": train_ours}[options.side](options)
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def train_page(options: argparse.Namespace) -> None:
-    """Run the page's own lines, with the values of its script for a file of sentences."""
+    """Train with the code of the docs page, and the values of its script for a file of sentences."""
     from sentence_transformers import InputExample, SentenceTransformer, losses, models
     from torch.utils.data import DataLoader
     from transformers import set_seed
@@ -77,7 +78,7 @@ def train_page(options: argparse.Namespace) -> None:
 
 
 def train_ours(options: argparse.Namespace) -> None:
-    """Do the same by transencoder."""
+    """Train the same with transencoder."""
     from transencoder import SimCSE, train
 
     usage = Usage()
@@ -107,7 +108,7 @@ def train_ours(options: argparse.Namespace) -> None:
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians by side, page over ours, and the difference on dev."""
+    """Return medians by side, ratios of page to ours, and the difference on dev."""
     found: dict[str, Any] = {}
     for side in SIDES:
         own = [run for run in runs if run["side"] == side]
@@ -139,7 +140,7 @@ def _run(side: str, seed: int, output: Path, options: argparse.Namespace) -> dic
 
 
 def _judge(folder: Path) -> float:
-    """Spearman's correlation x 100 on STS-B's dev set, in fp32."""
+    """Return Spearman's correlation x 100 on STS-B's dev set, in fp32."""
     from sentence_transformers import SentenceTransformer
 
     from transencoder import BiScorer

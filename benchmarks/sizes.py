@@ -1,9 +1,10 @@
-"""Students and their teacher: STS average against parameters, and against sentences a second in four runtimes.
+"""Students and their teacher: STS average against parameters, and against sentences per second in five runtimes.
 
     python benchmarks/sizes.py teacher=minilm mse-3=runs/embedding-mse/twin-3-seed-1 ...     # needs the extra `export`
 
-A name may stand several times, for several seeds: scores are then means, the first is measured. Scores are those of the
-run's record; a model that is no run is scored now. Writes results/sizes.json, sizes.md and sizes.png.
+A name may be given several times, for several seeds: its score is then their mean, and the size and speed are those of
+the first model. Scores are read from the run's record; a model that is not a run is scored now. Writes
+results/sizes.json, sizes.md and sizes.png.
 """
 
 import argparse
@@ -33,7 +34,7 @@ RUNTIMES = ("fp32", "bf16", "onnxruntime", "openvino", "openvino bf16")
 REPEATS = 3
 
 _LINE = 0.7
-"""Points of STS that a name is high in the plot."""
+"""Height of a name in the plot, in points of STS."""
 
 
 def main() -> None:
@@ -78,7 +79,7 @@ def _sts(model: str) -> float:
 
 
 def _speeds(folders: dict[str, Path], sentences: list[str], threads: int) -> dict[str, dict[str, float]]:
-    """Model -> runtime -> sentences a second; all models of a runtime in turns."""
+    """Return sentences per second by model and runtime; the models of a runtime are measured in turns."""
     found: dict[str, dict[str, float]] = {name: {} for name in folders}
     models = {name: SentenceTransformer(str(folder), device="cpu") for name, folder in folders.items()}
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +120,7 @@ class _HalfPrecision:
 
 
 def table(record: dict[str, Any], about: dict[str, Any]) -> str:
-    """Models by quality."""
+    """Return the record as a Markdown table, the best model first."""
     lines = []
     for name, each in sorted(record.items(), key=lambda item: -statistics.mean(item[1]["sts"])):
         speeds = [each["sentences_a_second"].get(runtime) for runtime in RUNTIMES]
@@ -141,7 +142,7 @@ def table(record: dict[str, Any], about: dict[str, Any]) -> str:
 
 
 def plot(record: dict[str, Any], path: Path) -> None:
-    """STS average against parameters and against speed in fp32."""
+    """Plot the STS average against parameters and against speed in fp32."""
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
     for ax, title in zip(
@@ -153,7 +154,7 @@ def plot(record: dict[str, Any], path: Path) -> None:
             y = statistics.mean(each["sts"])
             color = "C3" if name == "teacher" else "C0"
             ax.plot(x, y, "o", color=color)
-            free = max(y, free + _LINE)  # names of points that lie close stand one above the other
+            free = max(y, free + _LINE)  # stacks the names of points that lie close together
             ax.annotate(f"{name}  ", (x, free), fontsize=7, ha="right", va="center", color=color)
         ax.set_xlim(0, 1.05 * ax.get_xlim()[1])
         ax.set_xlabel(title)

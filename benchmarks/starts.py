@@ -1,13 +1,13 @@
-"""Every starting method on the same 20,000 sentences, from two small models, with three seeds: STS before and after.
+"""Every encoder method on the same 20,000 sentences, from two small models, with three seeds: STS before and after.
 
     python benchmarks/starts.py --output runs/starts
 
-Starts: plm-mini (4 layers x 256, a plain masked language model), and all-MiniLM-L6-v2's bare first 3 layers: no
-pooling, no language-modelling head. Sentences: 1,250 stretches of 16 sentences of sentences/english-mixed in
-reading order, drawn with a seed from all its sources; a stretch is a document for DeCLUTR. Settings are those of
-small models, chosen on STS-B's dev set, which chooses checkpoints too. Each run is an ordinary run folder; a
-second call goes on where the first one stopped, and a run that is in results/starts.json and no more on the disk
-keeps its row. About 3 minutes a run on one core; Contrastive Tension with 7 negatives, 40.
+The base models are plm-mini (a plain masked language model, 4 layers of width 256), and the first 3 layers of
+all-MiniLM-L6-v2 without pooling or language-modelling head. The sentences are 1,250 stretches of 16 consecutive
+sentences of sentences/english-mixed, drawn with a seed from all its sources; a stretch is a document for DeCLUTR.
+Settings are those of small models, chosen on STS-B's dev set, which also selects checkpoints. Each run is an ordinary
+run folder. A second call continues where the first one stopped, and a run in results/starts.json keeps its row when its
+folder is gone. A run takes about 3 minutes on one core, and 40 for Contrastive Tension with 7 negatives.
 """
 
 import argparse
@@ -41,17 +41,17 @@ METHODS = (
     "dclr",
     "contrastive-tension",
 )
-"""In the order in which they run: helpers first, the longest last."""
+"""Methods in the order in which they run: helpers first, the longest last."""
 
 HELPERS = {("any", "dclr"): "simcse", ("minilm-3", "declutr"): "mlm", ("minilm-3", "diffcse"): "mlm"}
-"""(Start, method) -> the run that it needs before, whose minutes come on top."""
+"""Helper run that each (base model, method) needs first; its minutes come in addition."""
 
 STARTS_FROM_HELPER = (("minilm-3", "declutr"),)
-"""Where that run is the start too; the gain is over what that run started from."""
+"""(Base model, method) that starts from its helper's model; the gain is over the helper's own base model."""
 
 
 def main() -> None:
-    """Write the text and the second start, run what is asked for, and write the table of all finished runs."""
+    """Write the text and the second base model, run the requested methods, write the table of all finished runs."""
     options = _options()
     text = options.output / "text"
     if not (text / "documents.txt").exists():
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def write_text(source: Path, folder: Path) -> None:
-    """sentences.txt and documents.txt: the same sentences, one a line and one stretch a line."""
+    """Write the same sentences to sentences.txt, one a line, and to documents.txt, one stretch a line."""
     with gzip.open(source, "rt") as file:
         rows = [json.loads(line) for line in file]
     stretches = []
@@ -89,7 +89,7 @@ def write_text(source: Path, folder: Path) -> None:
 
 
 def write_first_layers(folder: Path) -> None:
-    """all-MiniLM-L6-v2's embeddings and first layers as a plain model: no pooling, no normalisation, no head."""
+    """Write all-MiniLM-L6-v2's embeddings and first layers as a plain model: no pooling, normalisation or head."""
     source = resolve_model(MINILM)
     model = AutoModel.from_pretrained(source)
     model.encoder.layer = model.encoder.layer[:MINILM_LAYERS]
@@ -99,7 +99,7 @@ def write_first_layers(folder: Path) -> None:
 
 
 def configs(name: str, start: Path, text: Path, output: Path, seed: int) -> dict[str, RunConfig]:
-    """Return the run of each method; those after `mlm` and `simcse` may take these runs' models as helpers."""
+    """Return the config of each method; those after `mlm` and `simcse` may use the models of these two as helpers."""
     has_head = name == "plm-mini"
 
     def run(method: str) -> str:
@@ -162,7 +162,7 @@ def _dev(config: RunConfig) -> dict[str, Any]:
 
 
 def summary(folder: Path, earlier: Path) -> dict[str, Any]:
-    """From the finished runs' records: of each start and method, averages over the tests and minutes, by seed."""
+    """Return each finished run's test averages and minutes, by base model, method and seed, added to `earlier`."""
     found: dict[str, Any] = json.loads(earlier.read_text()) if earlier.exists() else {}
     for path in sorted(folder.glob("*/*-*/result.json")):
         result = json.loads(path.read_text())
@@ -188,7 +188,7 @@ def _row(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def table(record: dict[str, Any]) -> str:
-    """Return the record as Markdown: the average of seven over seeds, before and after, and minutes of training."""
+    """Return the record as Markdown: averages of seven tests over seeds, before and after, and minutes of training."""
     lines = [
         "Average of the seven STS test sets. Before: the start at the length of the method's texts. Minutes: the "
         "median over seeds, of one core, mostly beside another job.",

@@ -1,10 +1,11 @@
-"""What a bi-encoder knows of pairs beyond its cosine: weighted tokens and late interaction, without any training.
+"""Measure what weighted tokens and late interaction add to a bi-encoder's cosine, without any training.
 
     python benchmarks/tokens.py minilm ../shared/models/plm-mini-simcse ../runs/domains/unsupervised/bi-encoder
 
-Scores the tests of the ten domains of domain_data.py, and up to 500 pairs of each of the 24 genres of STS 2012 to 2016:
-by cosine, by the cosine of a model that `transencoder weight` makes of the same texts, and by tokens, as
-`--bi-labels tokens` labels. Frequencies are those in the set's own texts. fp32, one thread; writes results/tokens.md.
+Scores the tests of the ten domains of domain_data.py, and up to 500 pairs of each of the 24 genres of STS 2012 to 2016,
+in three ways: by cosine, by the cosine of a model that `transencoder weight` makes with the same texts, and by tokens,
+as `--bi-labels tokens` does. Token frequencies are those in the set's own texts. Runs in fp32 with one thread, and
+writes results/tokens.md.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def sets_of(data: Path) -> Iterator[tuple[str, str, Dataset]]:
 
 
 def measured(folder: Path, pairs: Dataset, metric: str) -> tuple[float, float, float]:
-    """Return the metric by cosine, weighted and by tokens."""
+    """Return the metric of three scores: the cosine, the weighted model's cosine, and token scores."""
     texts = pairs.select_columns(_TEXTS)
     distinct = dict.fromkeys([*pairs["sentence1"], *pairs["sentence2"]])
     with tempfile.TemporaryDirectory() as scratch:
@@ -73,7 +74,7 @@ def measured(folder: Path, pairs: Dataset, metric: str) -> tuple[float, float, f
 
 
 def table(gains: dict[str, list[tuple[float, float, float]]], names: list[str]) -> str:
-    """Return a row for each set, and for means and worst sets: the cosine and the two gains of each model."""
+    """Return a table with a row for each set, and for means and worst sets: each model's cosine and two gains."""
     header = ["set"] + [f"{name}{kind}" for name in gains for kind in ("", ", weighted", ", tokens")]
     rows: list[list[str]] = []
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""TSDAE (Wang et al., Findings of EMNLP 2021) by sentence-transformers' trainer and loss. Used by domains.py."""
+"""TSDAE (Wang et al., Findings of EMNLP 2021) with sentence-transformers' trainer and loss. Used by domains.py."""
 
 import random
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
 
 DELETED = 0.6
-"""Share of the words that a sentence lacks (paper)."""
+"""Share of a sentence's words that are deleted (paper)."""
 
 
 def train_tsdae(sentences: Sequence[str], start: str, folder: Path, seed: int) -> SentenceTransformer:
-    """Train an encoder to give embeddings that a decoder, tied to it, restores whole sentences from.
+    """Train an encoder so that a decoder, tied to it, can restore whole sentences from its embeddings.
 
-    Rate and schedule are those of the paper; batches are of 16 in the place of 8, pooling is the base model's own.
+    Learning rate and schedule are the paper's; the batch size is 16 instead of 8, and pooling is the base model's.
     """
     model = SentenceTransformer(start)
     model.max_seq_length = 64

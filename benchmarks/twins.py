@@ -1,10 +1,10 @@
-"""The papers' ablations in small: a table over seeds and the dev curves, from the records of runs.
+"""The papers' ablations, small-scale: a table over seeds and the dev curves, from the records of runs.
 
     transencoder recipes run RECIPE                        # one that varies its seed
     python benchmarks/twins.py runs/trans-encoder/RECIPE-seed-*
     python benchmarks/twins.py --name students runs/*/twin-3-seed-*     # SCT's and its competitors'
 
-Adds the runs to results/twins.json, where those of earlier calls stay, and writes results/twins.md and twins.png.
+Adds the runs to results/twins.json, which keeps those of earlier calls, and writes results/twins.md and twins.png.
 """
 
 import argparse
@@ -26,11 +26,11 @@ FORMS = ("start", "bi", "cross")
 BINARY = ("qqp", "qnli", "mrpc")
 
 Record = dict[str, dict[str, dict[str, Any]]]
-"""Recipe -> what varies in it, the seed last -> the run's row."""
+"""Rows of runs, by recipe and then by the values that vary, the seed last."""
 
 
 def main() -> None:
-    """Add the runs to the record; write the table and the plot of all."""
+    """Add the runs to the record; write the table and the plot of all runs."""
     options = _options()
     record = kept_with(options.runs, options.results / f"{options.name}.json")
     binary = binary_table(record)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def kept_with(runs: Iterable[Path], file: Path) -> Record:
-    """Return the record in a file with these runs in it too, as written there."""
+    """Add these runs to the record in a file; return the record."""
     record: Record = json.loads(file.read_text()) if file.exists() else {}
     for folder in runs:
         result = read_result(folder)
@@ -54,12 +54,12 @@ def kept_with(runs: Iterable[Path], file: Path) -> Record:
 
 
 def short(recipe: str) -> str:
-    """Return a twin's name without its method, where that is Trans-Encoder."""
+    """Return a recipe's name, without its method if that is Trans-Encoder."""
     return recipe.removeprefix("trans-encoder/")
 
 
 def row(result: Result) -> dict[str, Any]:
-    """Return what is kept of a run: each member's scores, dev metrics and curves, what it cost and where it ran."""
+    """Return the row of a run: each member's scores, dev metrics and curves, its cost and its environment."""
     views = {"": result}
     if "members" in result:
         views = {f"member {i}": of_member(result, i) for i in range(1, len(result["members"]) + 1)}
@@ -79,7 +79,7 @@ def row(result: Result) -> dict[str, Any]:
 
 
 def table(record: Record) -> str:
-    """One line for each recipe, variation and member: mean and standard deviation over seeds."""
+    """Return a line for each recipe, variation and member: mean and standard deviation over seeds."""
     lines = []
     for recipe, runs in sorted(record.items()):
         for variation, group in _over_seeds(runs).items():
@@ -92,7 +92,7 @@ def table(record: Record) -> str:
 
 
 def binary_table(record: Record) -> str:
-    """Return the average of what is measured by rank correlation, and binary tasks' ROC-AUC, as in Tables 11 and 12."""
+    """Return the average rank correlation of graded tasks, and the ROC-AUC of binary ones, as in Tables 11 and 12."""
     lines = []
     for recipe, runs in sorted(record.items()):
         for variation, group in _over_seeds(runs).items():
@@ -108,7 +108,7 @@ def binary_table(record: Record) -> str:
 
 
 def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return what varies besides the seed -> the rows of all seeds."""
+    """Return the rows of all seeds, by the values that vary besides the seed."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for varied, each in runs.items():
         others = " ".join(part for part in varied.split(" ") if not part.startswith("seed="))
@@ -117,7 +117,7 @@ def _over_seeds(runs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any
 
 
 def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
-    """Metrics and the averages by each, then dev, of each form; the first seed's tests are those of all."""
+    """Return the metrics, each form's averages by metric and on dev, and the cost; all seeds have the same tests."""
     metrics, columns = dict(sorted(group[0]["tests"].items(), reverse=True)), []  # Spearman's, then ROC-AUC
     for form in FORMS:
         scores = [each["scores"][whose].get(form, {}) for each in group]
@@ -130,7 +130,7 @@ def _cells(group: list[dict[str, Any]], whose: str) -> tuple[str, ...]:
 
 
 def _spread(values: Iterable[float | None]) -> str:
-    """Mean and standard deviation; a dash where a run has no such number, as a model that collapsed."""
+    """Return mean and standard deviation; a dash if a run has no such number, as when its model collapsed."""
     every = list(values)
     found = [value for value in every if value is not None]
     if not found or len(found) < len(every):
@@ -140,7 +140,7 @@ def _spread(values: Iterable[float | None]) -> str:
 
 
 def plot(record: Record, path: Path) -> None:
-    """Dev metrics against steps: a panel for each recipe and form, a line for each run; its seeds have one colour."""
+    """Plot dev metrics by step: a panel for each recipe and form, a line for each run, one colour for all its seeds."""
     forms = [form for form in ("cross", "bi") if any(_lines(runs, form) for runs in record.values())]
     panels = [(recipe, form) for recipe in sorted(record) for form in forms]
     n_rows = -(-len(panels) // 2)
@@ -167,7 +167,7 @@ def plot(record: Record, path: Path) -> None:
 
 
 def _lines(runs: dict[str, dict[str, Any]], form: str) -> dict[str, list[tuple[list[int], list[float]]]]:
-    """Return what varies besides the seed, and whose -> steps and dev metrics of each seed; empty where none has it."""
+    """Return steps and dev metrics of each seed, by variation and member; those without any are left out."""
     kinds = {
         f"{variation} {whose}".strip(): [_line(each["curves"][whose], form) for each in group]
         for variation, group in _over_seeds(runs).items()

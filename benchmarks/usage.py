@@ -1,4 +1,4 @@
-"""What one side of a comparison reports about itself: seconds by stage and of imports, peak memory, a GPU's too."""
+"""Measurements that a side of a comparison reports: seconds by stage and of imports, peak memory, also of a GPU."""
 
 import json
 import os
@@ -14,9 +14,9 @@ import torch
 
 
 class Usage:
-    """A stopwatch by stage.
+    """A stopwatch with stages.
 
-    Create it after the imports: it notes how long the process has run until then.
+    Create it after the imports: it records how long the process has run until then.
     """
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class Usage:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time what happens inside."""
+        """Time the block as a stage."""
         started = time.perf_counter()
         yield
         self.stages[name] = time.perf_counter() - started
 
     def write(self, path: Path, **more: Any) -> None:
-        """Write the record; the cycle ends here."""
+        """Write the record. The total time ends here."""
         record = {
             "seconds": time.perf_counter() - self._started,
             "import_seconds": self.import_seconds,
@@ -44,11 +44,11 @@ class Usage:
 
 
 def peak_rss_bytes() -> int:
-    """Largest resident memory of this process so far."""
+    """Return the largest resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _seconds_since_start() -> float:
-    """Wall time since this process was started, from the time that the parent put into the environment."""
+    """Return the wall time since this process was started, from the time that the parent put into the environment."""
     return time.time() - float(os.environ["BENCHMARK_STARTED"])

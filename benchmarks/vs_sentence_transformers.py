@@ -2,10 +2,10 @@
 
     python benchmarks/vs_sentence_transformers.py --repeats 3
 
-Both sides label with the start, train a cross-encoder on both orders, label with it, train a bi-encoder, evaluate on
-the dev set of STS-B every 200 steps and at the end (ours at the end of every epoch too), and save both models. Each
-run has a process of its own; the sides take turns, and each repeat has its own seed. The variants that say where the
-difference comes from run once each. Nothing else should keep the CPUs busy.
+Both sides label with the base model, train a cross-encoder on both orders of each pair, label with it, train a
+bi-encoder, evaluate on the dev set of STS-B every 200 steps and at the end (ours at the end of every epoch too), and
+save both models. Each run has its own process; the sides take turns, and each repeat has its own seed. Variants that
+show where the difference comes from run once each. Nothing else should keep the CPUs busy.
 """
 
 import argparse
@@ -53,7 +53,7 @@ VARIANTS = (
 
 
 def main() -> None:
-    """Run the sides in turn, then the variants; the record on disk grows with every run."""
+    """Run the sides in turn, then the variants, and write the record after every run."""
     options = _options()
     order = [(side, i) for i in range(options.repeats) for side in (PLAIN, OURS)]
     order += [(side, i) for i in range(options.variant_repeats) for side in VARIANTS]
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measured(order: list[tuple[Side, int]], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Run each side with the seed of its repeat; yields the record after every run."""
+    """Run each side with the seed of its repeat; yield the record after every run."""
     options.results.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"settings": _settings(options), "environment": _environment(), "runs": []}
     with tempfile.TemporaryDirectory(prefix="transencoder-benchmark-") as name:
@@ -82,7 +82,7 @@ def measured(order: list[tuple[Side, int]], options: argparse.Namespace) -> Iter
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians by side and, once both sides have run, plain over ours and the difference on dev."""
+    """Return medians by side and, once both sides have run, ratios of plain to ours and the difference on dev."""
     names = dict.fromkeys(run["side"] for run in runs)
     sides = {name: _medians([run for run in runs if run["side"] == name]) for name in names}
     found: dict[str, Any] = {"sides": sides}
@@ -143,7 +143,7 @@ def _ratio_lines(found: dict[str, Any], environment: dict[str, Any]) -> list[str
 
 
 def _factor_lines(sides: dict[str, Any]) -> list[str]:
-    """Where the factor comes from: one change at a time."""
+    """Return lines on how much of the speed-up comes from each change alone."""
     steps = (
         ("tokens made once, one forward for both sides, each sentence scored once", PLAIN, VARIANTS[1]),
         ("batches of like length, in fp32", VARIANTS[1], VARIANTS[2]),
@@ -173,7 +173,7 @@ def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _run(side: Side, seed: int, output: Path, data: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One run of a side, then the judge on its models."""
+    """Run a side, then evaluate its models with judge.py."""
     output.mkdir()
     common = ["--pairs", str(data / "pairs.jsonl"), "--dev", str(data / "dev.jsonl"), "--output", str(output)]
     more = ["--start", options.start, "--bi-epochs", str(options.bi_epochs), "--seed", str(seed)]

@@ -1,10 +1,11 @@
-"""Two members in turn and side by side, one thread each: wall time, and whether the models are the same bytes.
+"""Train two members in turn and side by side, one thread each: wall time, and whether models are equal to the byte.
 
     python benchmarks/workers.py                # 2,000 pairs, one cycle: about 15 minutes on two idle cores
     python benchmarks/workers.py --pairs 200    # a trial
 
-Members: the first three layers of all-MiniLM-L6-v2 and plm-mini with its SimCSE start. A third run is side by side
-too: one worker is killed in the middle of its cross-encoder, and the same command goes on.
+The members are the first three layers of all-MiniLM-L6-v2, and plm-mini, whose bi-encoder starts from its SimCSE
+model. In a third run, also side by side, one worker is killed while it trains its cross-encoder, and the same command
+is run again.
 """
 
 import argparse
@@ -24,7 +25,7 @@ MODELS = Path(__file__).resolve().parents[2] / "shared" / "models"
 
 
 def main() -> None:
-    """Run all three and write the record."""
+    """Do all three runs and write the record."""
     options = _options()
     folder = Path(options.folder or tempfile.mkdtemp(prefix="transencoder-workers-"))
     minilm = folder / "minilm-3"

@@ -1,7 +1,8 @@
-"""Composes the demo's unlabelled pairs from its questions: `python tools/compose_demo.py`.
+"""Compose the demo's unlabelled pairs from its questions: `python tools/compose_demo.py`.
 
-The pairs are what a user without labels would have: a third ask for one thing, as when a search engine's hits
-are paired; a third are about one device or share words; a third are random. No label is written.
+The pairs are what a user without labels would have. In a third of them both questions ask for the same thing, as when
+hits of a search engine are paired; in a third they are about the same device or share words; a third are random. No
+label is written.
 """
 
 import random
@@ -23,7 +24,7 @@ def compose_pairs(questions: list[Question], n_pairs: int = 1500, seed: int = 20
 
     Args:
         questions: (intent, text) each; an intent starts with its device, as in `fridge-too-warm`.
-        n_pairs: How many; a sixth share a device, a sixth share words, a third each the other kinds.
+        n_pairs: Number of pairs: a third share an intent, a sixth a device, a sixth words, and a third are random.
         seed: The same seed gives the same pairs.
 
     Returns:

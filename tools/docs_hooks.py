@@ -1,7 +1,7 @@
-"""What the docs site has beside `docs/`, made while mkdocs builds it: settings, commands, recipes, results.
+"""Generate the docs pages that are not in `docs/` while mkdocs builds the site: settings, commands, recipes, results.
 
-Nothing here is typed again: settings come from the docstrings of the configs, commands from the parser, recipes from
-their files, results and the lab notebook from where they lie in the repository.
+No text is written twice: settings come from the docstrings of the configs, commands from the parser, recipes from
+their files, results and the lab notebook from their files in the repository.
 """
 
 import argparse
@@ -36,15 +36,15 @@ OUTSIDE = {
         for path in sorted((ROOT / "benchmarks" / "results").glob("*.md"))
     },
 }
-"""File of the repository -> its page of the site."""
+"""Page on the site for each file of the repository."""
 
 
 _WIDE = "---\nhide: [toc]\n---\n\n"
-"""Leaves out the column that lists a page's sections: tables of results need its width."""
+"""Page header that hides the table of contents, because tables of results need its width."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made here."""
+    """Add the generated pages."""
     pages = {page: _WIDE * ("results/" in path) + (ROOT / path).read_text("utf-8") for path, page in OUTSIDE.items()}
     pages |= {f"settings/{name}.md": _settings_page(name) for name in METHODS}
     pages["command-line.md"] = _commands_page()
@@ -56,14 +56,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Turn links that leave `docs/` to where the site has the file, and marks to what they stand for."""
+    """Point links that leave `docs/` to the site's pages, and replace marks by tables of methods and recipes."""
     markdown = re.sub(r"\]\((\.\./)?([^)#]+)", _link, markdown)
     markdown = markdown.replace("<!-- methods -->", _methods_table())
     return re.sub(r"<!-- recipes: (\S+) -->", lambda match: _recipes(match[1]), markdown)
 
 
 def _link(match: re.Match[str]) -> str:
-    """Return the link to where the site has a file: `../LOG.md` of a page in `docs/`, `results/paper.md` of the log."""
+    """Return the link to a file's page on the site, for links such as `../LOG.md` in `docs/` or `results/paper.md`."""
     return f"]({OUTSIDE.get(match[2], (match[1] or '') + match[2])}"
 
 
@@ -77,7 +77,7 @@ def _methods_table() -> str:
 
 
 def _recipes(method: str) -> str:
-    """Return the recipes of a method with the first line of each, folded up."""
+    """Return a collapsed list of a method's recipes with the first line of each."""
     found = {name: path for name, path in list_recipes().items() if name.startswith(f"{method}/")}
     lines = [f'??? note "{len(found)} recipes"', ""]
     for name, path in found.items():
@@ -113,7 +113,7 @@ says."""
 
 
 def _group(method: type, setting: Setting) -> str:
-    """Where a setting stands on its page: by the class that declares it."""
+    """Return the section of a setting on its page, by the class that declares the setting."""
     home = next(each for each in method.__mro__ if is_dataclass(each) and setting.name in get_annotations(each))
     return {RunConfig: _RUN, EncoderConfig: _START}.get(home, "The method")
 
@@ -147,7 +147,7 @@ def _default(setting: Setting) -> str:
 
 
 def _commands_page() -> str:
-    """Every command with its arguments; settings of methods have pages of their own."""
+    """Return the page of all commands with their arguments; settings of methods have pages of their own."""
     parts = ["# Command line", _COMMANDS_INTRO]
     for parser in _leaves(cli._parser()):
         name = parser.prog.removeprefix("transencoder ")
@@ -197,6 +197,6 @@ def _sentence(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a docstring's words as Markdown: only its code spans mean anything."""
+    """Return a docstring as Markdown in which everything but code spans is escaped."""
     mend: Callable[[str], str] = lambda part: re.sub(r"([*_\[\]|])", r"\\\1", escape(part, quote=False))  # noqa: E731
     return "`".join(part if number % 2 else mend(part) for number, part in enumerate(text.split("`")))

@@ -1,13 +1,13 @@
 """Compare what two commits compute: `python tools/golden.py BEFORE AFTER`.
 
-Both sides run the same tiny configurations, one of each pipeline, on this machine and in the same folder, so that
-stage keys can be equal too. Compared are: stages with their keys, every output's hash, results without times, recipes,
-what the commands print, their exit codes, all help texts. Then AFTER goes on with the run folders of BEFORE: nothing
-may be computed again. BEFORE and AFTER are git revisions, or a folder with a working tree, such as `.`. What a commit
-gave as BEFORE is kept in `build/golden/`, so that only AFTER runs the next time.
+Both sides run the same tiny configurations, one for each pipeline, on this machine and in the same folder, so that
+stage keys can be equal too. The tool compares stages with their keys, the hash of every output, results without times,
+recipes, what the commands print, their exit codes, and all help texts. Then AFTER continues with the run folders of
+BEFORE, and must compute nothing again. BEFORE is a git revision; AFTER is a git revision, or a folder with a working
+tree, such as `.`. The results of BEFORE are kept in `build/golden/` by commit, so that only AFTER runs the next time.
 
-Reports, model cards, pictures and messages may change their words: they are compared too, but a difference fails
-nothing, and is shown with `--reports` only.
+The wording of reports, model cards, pictures and messages may change. They are compared too, but a difference is not a
+failure, and is shown only with `--reports`.
 """
 
 import argparse
@@ -38,16 +38,16 @@ from golden_cases import CASES, WRONG, make_inputs
 ROOT = Path(__file__).resolve().parents[1]
 CASES_HASH = hashlib.sha256(Path(golden_cases.__file__).read_bytes()).hexdigest()[:8]
 STORE = ROOT / "build" / "golden" / CASES_HASH
-"""What was made with these cases: `inputs`, the folder `work` of both sides, and what each BEFORE gave, by commit."""
+"""Folder of what these cases make: `inputs`, the folder `work` of both sides, and the results of BEFORE by commit."""
 INPUTS, WORK, HUB = STORE / "inputs", STORE / "work", STORE / "hub"
 HELP = "help"
-"""The case of all help texts and of wrong commands."""
+"""Name of the case with all help texts and wrong commands."""
 
 COMMANDS, COMPUTED = "commands.json", "computed.json"
-"""Records of this tool: what each command did; the stages of finished runs that were computed again."""
+"""Records of this tool: exit code and output of each command; stages of finished runs that were computed again."""
 NOT_COMPARED = ("log.jsonl", "environment.json", ".lock")
 WORDS = (".html", ".md", ".png", ".svg")
-"""Files whose words may change."""
+"""Suffixes of files whose wording may change."""
 CHANGING = {
     "commit",
     "environment",
@@ -60,20 +60,20 @@ CHANGING = {
     "time",
     "versions",
 }
-"""Keys of records that hold no result; those that end in `seconds` do not either."""
+"""Keys of records that hold no result; keys that end in `seconds` are ignored too."""
 _TIMES = re.compile(r"\b\d+(\.\d+)? ?(s|ms|min|h|seconds?|minutes?|hours?)\b|\b\d+:\d\d(:\d\d)?\b")
 _CHANGING_WORDS = re.compile(r'\d{4}-\d\d-\d\d|\b[0-9a-f]{7,40}\b|(?<=<rect width=")[\d.]+')
-"""Dates, commits, and the bars that show times."""
+"""Pattern of dates, commits, and widths of bars that show times."""
 _PROGRESS = re.compile(r"[^\n\r]*%\|[^\n\r]*[\n\r]*")
 _STAGE = re.compile(r"(stages/[^/]+)-[0-9a-f]{12}/")
 
 Items = dict[str, str]
-"""What is compared: name -> text, or the hash of what is no text."""
+"""Items to compare by name: a text, or the hash of a file that is not text."""
 
 
 def main() -> int:
     """Compare two commits; return 0 where they are equal, else 1."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # worktrees are removed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # exits, so that worktrees are removed
     args = _arguments()
     names = args.only or [*CASES, HELP]
     if args.list:
@@ -116,7 +116,7 @@ class Server:
         )
 
     def run(self, command: str, folder: Path) -> dict[str, Any]:
-        """Return the exit code of a command and what it printed."""
+        """Run a command in a folder; return its exit code and what it printed."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps({"argv": shlex.split(command), "folder": str(folder)}) + "\n")
         self._process.stdin.flush()
@@ -129,7 +129,7 @@ class Server:
 
 
 def _run_side(revision: str, names: Sequence[str], target: Path, before: Path | None, jobs: int) -> None:
-    """Run cases with the code of a revision, those that train once more on what `before` left."""
+    """Run cases with the code of a revision; run those that train once more on the run folders of `before`."""
     if not names:
         return
     shutil.rmtree(HUB, ignore_errors=True)
@@ -152,7 +152,7 @@ def _run_side(revision: str, names: Sequence[str], target: Path, before: Path | 
 
 
 def _run_case(name: str, server: Server, target: Path, begun: Path | None = None) -> None:
-    """Run a case's commands in its folder, which is empty or holds what they left before, and move it to `target`."""
+    """Run a case's commands in its folder, which is empty or a copy of `begun`, and move the folder to `target`."""
     work = WORK / name
     shutil.rmtree(work, ignore_errors=True)
     if begun is None:
@@ -174,7 +174,7 @@ def _run_case(name: str, server: Server, target: Path, begun: Path | None = None
 
 
 def _help_commands(server: Server, work: Path, path: str = "") -> Iterator[str]:
-    """Yield `... --help` of a command and of those below it, which its help lists."""
+    """Yield `... --help` for a command and for the subcommands that its help lists."""
     command = f"{path} --help".strip()
     yield command
     listed = re.search(
@@ -185,7 +185,7 @@ def _help_commands(server: Server, work: Path, path: str = "") -> Iterator[str]:
 
 
 def _computed(log: Path, n_lines: int) -> Iterator[str]:
-    """Yield the stages that were begun after so many lines of a log."""
+    """Yield the stages that were started after the first `n_lines` lines of a log."""
     for line in log.read_text("utf-8").splitlines()[n_lines:]:
         entry = json.loads(line)
         if entry["event"] == "stage_started":
@@ -193,7 +193,7 @@ def _computed(log: Path, n_lines: int) -> Iterator[str]:
 
 
 def _compare(names: Sequence[str], before: Path, after: Path, *, shows_words: bool) -> int:
-    """Print a table of what is equal and how the rest differs; return 1 where a difference counts."""
+    """Print how the sides differ and a table of how much is equal; return 1 if a difference counts, else 0."""
     differences: list[str] = []
     lines = [f"{'case':28}{'stages':>10}{'files':>10}{'commands':>10}{'words':>10}"]
     for name in names:
@@ -203,7 +203,7 @@ def _compare(names: Sequence[str], before: Path, after: Path, *, shows_words: bo
         for title, old, new in pairs:
             expected, found = collect(old), collect(new)
             if title != name:
-                expected[f"stages: {COMPUTED}"] = "[]"  # no stage of a finished run is computed again
+                expected[f"stages: {COMPUTED}"] = "[]"  # no stage of a finished run may be computed again
                 expected, found = (
                     {item: each[item] for item in each if item.startswith(("stages", "files"))}
                     for each in (expected, found)
@@ -216,7 +216,7 @@ def _compare(names: Sequence[str], before: Path, after: Path, *, shows_words: bo
 
 
 def collect(folder: Path) -> Items:
-    """Return what a case left that is compared: `stages: ...`, `files: ...`, `commands: ...` and `words: ...`."""
+    """Return the items of a case to compare, named `stages: ...`, `files: ...`, `commands: ...` and `words: ...`."""
     items: Items = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = _STAGE.sub(r"\1/", path.relative_to(folder).as_posix())
@@ -230,7 +230,7 @@ def collect(folder: Path) -> Items:
 
 
 def content(path: Path) -> str:
-    """Return a file as a text that is the same for the same results."""
+    """Return a text, or a hash, of a file that is the same for the same results."""
     if path.suffix == ".json":
         return json.dumps(without_times(json.loads(path.read_bytes())), indent=1, sort_keys=True)
     if path.suffix in (".md", ".toml", ".tsv", ".txt", ".html"):
@@ -264,7 +264,7 @@ def difference(before: Items, after: Items, title: str, *, shows_words: bool) ->
 
 
 def _counts(before: Items, after: Items) -> Iterator[str]:
-    """Yield `equal/all` for each kind of items."""
+    """Yield `equal/all` for each kind of item."""
     items = before.keys() | after.keys()
     every = Counter(item.partition(":")[0] for item in items)
     equal = Counter(item.partition(":")[0] for item in items if before.get(item) == after.get(item))
@@ -272,7 +272,7 @@ def _counts(before: Items, after: Items) -> Iterator[str]:
 
 
 def _commands(record: Mapping[str, Any], *, says_progress: bool) -> Items:
-    """Return what commands did; what they say of their progress are words."""
+    """Return the items of commands; their messages on progress are `words`, which may change."""
     items: Items = {}
     for command, did in record.items():
         printed, said = did["stdout"], _PROGRESS.sub("", did["stderr"])
@@ -292,7 +292,7 @@ def _resumed(name: str) -> str:
 
 @contextmanager
 def _checkout(revision: str) -> Iterator[Path]:
-    """Yield a folder with the code of a revision, a worktree beside this repository; a folder is taken as it is."""
+    """Yield a worktree with the code of a revision, beside this repository; a folder with code is yielded as it is."""
     if Path(revision, "src", "transencoder").is_dir():
         yield Path(revision).resolve()
         return
@@ -305,7 +305,7 @@ def _checkout(revision: str) -> Iterator[Path]:
 
 
 def _identity(revision: str) -> str:
-    """Return the name of the folder for what a revision gave."""
+    """Return the name of the folder for the results of a revision."""
     return _git("rev-parse", "--short=12", "--verify", f"{revision}^{{commit}}")
 
 

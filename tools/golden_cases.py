@@ -1,4 +1,4 @@
-"""What `golden.py` runs: tiny configurations, one of each pipeline, wrong commands, and the models and data of all."""
+"""Cases of `golden.py`: tiny configurations, one for each pipeline, wrong commands, and their models and data."""
 
 import random
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Case:
 
     commands: tuple[str, ...]
     resumes: bool = False
-    """Whether the commands train: run again on finished run folders, they must compute nothing."""
+    """Whether the commands train; when run again on finished run folders, they must then compute nothing."""
 
 
 def _trains(*commands: str) -> Case:
@@ -146,7 +146,7 @@ _N_TOPICS = 12
 
 
 def make_inputs(folder: Path) -> None:
-    """Write the random models and the data; a sentence's topics are its words, of which each topic has three."""
+    """Write the random models and the data. Each word of a sentence stands for a topic; each topic has three words."""
     folder.mkdir(parents=True)
     rng = random.Random(0)
     pairs = [_pair(rng, row % 5) for row in range(200)]
@@ -183,7 +183,7 @@ def _pair(rng: random.Random, n_shared: int) -> tuple[str, str, int]:
 
 
 def _make_models(folder: Path) -> None:
-    """Write two masked language models, a bi-encoder on each, the second one twice as wide."""
+    """Write two masked language models, the second twice as wide as the first, and a bi-encoder on each."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer

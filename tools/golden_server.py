@@ -1,6 +1,7 @@
 """The process in which `golden.py` runs a side's commands: libraries are imported once, and each command is a fork.
 
-One JSON line in, `{"argv": [...], "folder": "..."}`; one out, `{"code": 0, "stdout": "...", "stderr": "..."}`.
+For each line of JSON on its input, `{"argv": [...], "folder": "..."}`, it prints one line:
+`{"code": 0, "stdout": "...", "stderr": "..."}`.
 """
 
 import json
@@ -35,7 +36,7 @@ def _answer(argv: list[str], folder: str) -> dict[str, Any]:
 
 
 def _become(argv: list[str], folder: str, printed: IO[bytes], said: IO[bytes]) -> None:
-    """Be the command, in its folder; never return."""
+    """Run the command in its folder, then exit; never return."""
     code = 1
     try:
         for number, file in enumerate((open(os.devnull, "rb"), printed, said)):
@@ -59,7 +60,7 @@ def _text(file: IO[bytes]) -> str:
 
 
 if __name__ == "__main__":
-    checked = Path(sys.argv[1]).resolve()  # the code that was asked for, not what is installed
+    checked = Path(sys.argv[1]).resolve()  # the requested code, not an installed package
     import transencoder
 
     if not Path(transencoder.__file__).resolve().is_relative_to(checked):

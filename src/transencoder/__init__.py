@@ -52,11 +52,11 @@ _HOMES = {
     "score": "inference",
     "train": "training",
 }
-"""Public name -> the module that has it; all others are in `methods`."""
+"""Module of each public name; all other names are in `methods`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: importing sentence-transformers takes seconds."""
+    """Import a public name when it is first used, because importing sentence-transformers takes seconds."""
     home = import_module(f"transencoder.{_HOMES.get(name, 'methods')}")
     if name not in _HOMES:
         methods = ["METHODS", *(method.__name__ for method in home.METHODS.values())]

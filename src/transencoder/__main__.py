@@ -1,4 +1,4 @@
-"""`python -m transencoder`: the command line."""
+"""Entry point of `python -m transencoder`, the command line."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Training batches: pairs of like length together, read from tokens that were made once."""
+"""Training batches: pairs of similar length together, read from cached tokens."""
 
 import math
 from collections.abc import Iterator
@@ -14,20 +14,20 @@ from transencoder.tokens import SentenceTokens, Tokens
 
 
 class LengthBucketSampler(BatchSampler):
-    """Batches of rows of like length, in an order that depends on seed and epoch only.
+    """Sampler of batches of rows with similar length, in an order that depends on seed and epoch only.
 
     Each epoch is a random permutation cut into windows; a window is sorted by length, cut into batches, and its batches
     are shuffled.
 
-    Under several processes each takes every n-th batch. All must take as many, and full ones, or they wait for each
-    other for ever; so the epoch is filled up with rows from its own beginning.
+    With several processes, each takes every n-th batch. All need the same number of batches, and full ones, or they
+    wait for each other forever; so the epoch is filled up with rows from its own beginning.
 
     Args:
-        lengths: uint16 (n,), tokens of each row.
-        batch_size: Rows a batch.
-        window_batches: Batches a window; 1 gives plain random batches.
-        seed: With the epoch, it decides the order.
-        n_processes: Processes that share the batches.
+        lengths: Number of tokens of each row, uint16 (n,).
+        batch_size: Rows per batch.
+        window_batches: Batches per window; 1 gives plain random batches.
+        seed: Seed that, with the epoch, determines the order.
+        n_processes: Number of processes that share the batches.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LengthBucketSampler(BatchSampler):
         self.drop_last = False
 
     def set_epoch(self, epoch: int) -> None:
-        """Take which epoch comes from the trainer; the same epoch gives the same batches, also after a resume."""
+        """Set the epoch, which the trainer does; the same epoch gives the same batches, also after a resume."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -65,12 +65,13 @@ class LengthBucketSampler(BatchSampler):
 
 
 class BiCollator:
-    """Rows of pairs -> the features of both sides, or of more, and the labels.
+    """Collator that turns rows of pairs into the features of both sides, or of more, and the labels.
 
     Args:
-        sides: The tokens of the distinct sentences of all sides, which are padded to one width, or of one side each.
-        teacher_embeddings: float32 (distinct sentences, dim), of the sentences of all sides; those of a row are then
-            its label, float32 (batch, sides, dim), or (batch, dim) where there is one side, as
+        sides: Tokens of the distinct sentences: one entry for all sides, which are then padded to one width, or one
+            entry per side.
+        teacher_embeddings: Embeddings of the sentences of all sides, float32 (distinct sentences, dim). A row's label
+            then consists of its embeddings: float32 (batch, sides, dim), or (batch, dim) if there is one side, as
             sentence-transformers' losses take them.
     """
 
@@ -82,7 +83,7 @@ class BiCollator:
         self.token_ids = [side.tokens.ids for side in sides]
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Make the batch as sentence-transformers' trainer wants it: `sentence1_input_ids` and so on, and `label`."""
+        """Build a batch as sentence-transformers' trainer takes it: `sentence1_input_ids` and so on, and `label`."""
         rows = np.array([example["row"] for example in examples])
         batch: dict[str, Any] = {}
         n_before = 0
@@ -102,10 +103,10 @@ class BiCollator:
 
 
 class CrossCollator:
-    """Rows of pairs -> the features of joined pairs, and the labels. Rows from n on are the pairs turned round.
+    """Collator that turns rows into the features of joined pairs, and the labels. Rows from n on are the swapped pairs.
 
     Args:
-        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
+        tables: Tokens of n pairs in their own order and, for symmetric tasks, swapped.
     """
 
     valid_label_columns = ("label",)
@@ -115,20 +116,21 @@ class CrossCollator:
         self.token_ids = [table.ids for table in tables]
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, Any]:
-        """Make the batch as sentence-transformers' trainer wants it: `pair_input_ids` and so on, and `label`."""
+        """Build a batch as sentence-transformers' trainer takes it: `pair_input_ids` and so on, and `label`."""
         _, features = joined_rows(self.tables, examples)
         return {f"pair_{name}": values for name, values in features.items()} | {"label": _labels(examples)}
 
 
 def training_rows(n_rows: int, targets: np.ndarray, rows: np.ndarray | None = None) -> Dataset:
-    """Return what a trainer iterates over: `row` for the collators, its pair's target as `label`; 4 bytes each.
+    """Return the rows a trainer iterates over: `row` for the collators, its pair's target as `label`, 4 bytes each.
 
-    Not `Dataset.from_dict`: it copies both columns, and hashes a pickle of them for a fingerprint that nothing reads.
+    `Dataset.from_dict` is not used: it copies both columns, and hashes a pickle of them for a fingerprint that nothing
+    reads.
 
     Args:
-        n_rows: Rows of all tables, a multiple of the pairs.
-        targets: float32 (n,), one a pair, or (n, m).
-        rows: Which of them; None: all.
+        n_rows: Number of rows of all tables, a multiple of the number of pairs.
+        targets: Targets, float32 (n,), one per pair, or (n, m).
+        rows: Rows to return; None: all.
     """
     labels = np.concatenate([np.asarray(targets, np.float32)] * (n_rows // len(targets)))
     if rows is None:
@@ -145,8 +147,8 @@ def joined_rows(tables: list[Tokens], examples: list[dict[str, Any]]) -> tuple[n
     """Return the rows of a batch, int (batch,), and their features, padded to the longest.
 
     Args:
-        tables: The tokens of n pairs as they stand and, perhaps, turned round: rows from n on are in the second.
-        examples: Each with its `row`.
+        tables: Tokens of n pairs in their own order and, optionally, swapped: rows from n on are in the second table.
+        examples: Examples of the batch, each with its `row`.
     """
     rows = np.array([example["row"] for example in examples])
     which, own = np.divmod(rows, len(tables[0]))

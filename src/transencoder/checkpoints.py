@@ -1,4 +1,4 @@
-"""Checkpoints inside a fit: each holds the best weights so far, and counts only when its marker says it is complete."""
+"""Checkpoints inside a fit: each holds the best weights so far, and counts only if its marker says it is complete."""
 
 import logging
 import math
@@ -32,25 +32,25 @@ _MARKER = "complete.json"
 _BEST = "best.safetensors"
 _LOSS = "loss.safetensors"
 _ENCODER = "model."
-"""How names of the encoder begin in the state of every loss of sentence-transformers."""
+"""Prefix of the encoder's parameters in the state of every loss of sentence-transformers."""
 _FOLLOWER = "follower."
-"""And of a copy in ours that has no gradient but moves: it follows the encoder."""
+"""Prefix, in our losses, of a copy of the encoder that has no gradient but changes, as it follows the encoder."""
 
 _LEAST_SECONDS = 60.0
 _TIMES_ITS_SECONDS = 50.0
-"""Between two checkpoints lies a minute, and fifty times what the last one took: of a base-size model on a fast GPU one
-takes as long as two hundred steps."""
+"""Minimum time between two checkpoints: a minute, and 50 times the duration of the last one. For a base-size model on a
+fast GPU, a checkpoint takes as long as 200 steps."""
 
 _STEPS_BETWEEN_QUESTIONS = 10
-"""Several processes ask the first one whether it is time as often as this."""
+"""Number of steps after which several processes ask the first one whether a checkpoint is due."""
 
 
 _FORMAT = 3
-"""Of markers. Checkpoints of another are those of a version that trains with other bytes."""
+"""Format of markers. Checkpoints of another format are from a version whose training gives other bytes."""
 
 
 class _Marker(TypedDict):
-    """What is relied on of a marker."""
+    """Fields of a marker that are relied on."""
 
     format: int
     best: int | float | None
@@ -61,7 +61,7 @@ class _Marker(TypedDict):
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the last checkpoint in `folder` that is whole; all others are deleted, damaged ones with a warning."""
+    """Return the last complete checkpoint in `folder`, and delete all others, damaged ones with a warning."""
     newest = next(filter(_is_whole, sorted(folder.glob("checkpoint-*"), key=_step, reverse=True)), None)
     _delete_all_but(newest, folder)
     return newest
@@ -93,12 +93,15 @@ def _delete_all_but(kept: Path | None, folder: Path) -> None:
 
 
 class KeepBest(TrainerCallback):
-    """Keeps the weights with the highest dev metric in memory, and in every checkpoint, and says when one is due.
+    """A callback that keeps the weights with the highest dev metric, and says when a checkpoint is due.
+
+    The weights are kept in memory and in every checkpoint.
 
     Args:
         model: The encoder that is trained.
-        folder: Where the trainer writes its checkpoints.
-        loss: The loss, whose own state, such as a projector's, the trainer would not save; `loss.model` is the encoder.
+        folder: Folder to which the trainer writes its checkpoints.
+        loss: The loss. Its own state, such as a projector's, is saved here, as the trainer would not save it;
+            `loss.model` is the encoder.
         patience_epochs: The training ends once the best weights are this many epochs old. None: it runs to its end.
     """
 
@@ -112,7 +115,7 @@ class KeepBest(TrainerCallback):
     ) -> None:
         self.model = model
         self.candidates = [model]
-        """What may be kept: the model, and candidates that its loss trains."""
+        """Encoders whose weights may be kept: the model, and candidates that its loss trains."""
         self.folder = folder
         self.loss = loss
         self.patience_epochs = patience_epochs
@@ -123,11 +126,11 @@ class KeepBest(TrainerCallback):
         self._weights: dict[str, torch.Tensor] | None = None
         self._saved_at = time.monotonic()
         self._save_seconds = 0.0
-        """What the last checkpoint took."""
+        """Duration of the last checkpoint."""
         self._save_began = self._saved_at
 
     def restore(self, checkpoint: Path | None) -> None:
-        """Take up what a checkpoint says."""
+        """Restore the state from a checkpoint, if there is one."""
         if checkpoint is None:
             return
         record = read_checked_json(checkpoint / _MARKER)
@@ -140,14 +143,14 @@ class KeepBest(TrainerCallback):
             _load_own_state(self.loss, checkpoint / _LOSS)
 
     def load_best(self) -> None:
-        """Put the best weights into the model; the last ones stay when there was no dev metric."""
+        """Load the best weights into the model. Without a dev metric the last weights stay."""
         if self._weights is not None:
             self.model.load_state_dict(self._weights)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Add an evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
+        """Request an evaluation at each epoch's end (paper, section 4), before the checkpoint of the same step.
 
-        Not in `on_epoch_end`: a run that resumed from that checkpoint would never make it up.
+        This is not in `on_epoch_end`, because a run that resumed from that checkpoint would skip the evaluation.
         """
         if args.save_strategy == SaveStrategy.NO:
             control.should_save = self._is_due(state.global_step)
@@ -174,23 +177,23 @@ class KeepBest(TrainerCallback):
                 *(state.global_step, state.max_steps, self.best_step),
             )
             control.should_training_stop = True
-            control.should_save = False  # resumed from here it would train one step more
+            control.should_save = False  # a run resumed from here would train one step more
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Complete the checkpoint that was just written, then drop the one before."""
+        """Complete the checkpoint that was just written, then delete the one before."""
         distributed.barrier()  # every rank writes its part: the state of its random numbers
         self._complete(state)
         self._saved_at = time.monotonic()
         self._save_seconds = self._saved_at - self._save_began
 
     def _is_over(self, state: TrainerState) -> bool:
-        """Tell whether patience is at an end; without a defined metric it never is."""
+        """Check whether patience has run out; without a defined metric it never does."""
         if self.best is None or self.patience_epochs is None or state.global_step == state.max_steps:
             return False
         return state.global_step - self.best_step >= self.patience_epochs * _epoch_steps(state)
 
     def _is_due(self, step: int) -> bool:
-        """Tell whether it is time for a checkpoint; the first process decides for all."""
+        """Check whether a checkpoint is due; the first process decides for all."""
         is_due = time.monotonic() - self._saved_at > max(_LEAST_SECONDS, _TIMES_ITS_SECONDS * self._save_seconds)
         if distributed.world_size() == 1:
             return is_due
@@ -224,16 +227,17 @@ def _epoch_steps(state: TrainerState) -> int:
 
 
 def own_parameters(loss: torch.nn.Module) -> Iterator[torch.nn.Parameter]:
-    """Return what a loss trains besides its encoder."""
+    """Yield the parameters that a loss trains besides those of its encoder."""
     for name, parameter in loss.named_parameters():
         if not name.startswith(_ENCODER) and parameter.requires_grad:
             yield parameter
 
 
 def own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return parameters and buffers of a loss that are neither its encoder's, tied to it or not, nor frozen for good.
+    """Return a loss's own parameters and buffers.
 
-    They are not copied, a gigabyte of queues least of all, unless two share memory, which safetensors does not save.
+    Left out are those of its encoder, those tied to the encoder's, and those that are frozen for good. Tensors are not
+    copied, because queues can take a gigabyte, unless two share memory, which safetensors does not save.
     """
     parameters = dict(loss.named_parameters(remove_duplicate=False))  # tied weights have two names in the state
     encoders = {id(parameter) for name, parameter in parameters.items() if name.startswith(_ENCODER)}
@@ -249,7 +253,7 @@ def own_state(loss: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _load_own_state(loss: torch.nn.Module, path: Path) -> None:
-    """Put saved tensors in the place of the loss's, one at a time."""
+    """Copy saved tensors into the loss's own, one at a time."""
     state = loss.state_dict()
     with safe_open(path, "pt") as saved:
         for name in saved.keys():  # noqa: SIM118, it is no dict

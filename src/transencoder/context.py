@@ -1,4 +1,4 @@
-"""What the stages of a run work with: its config and data, the models in it, and who computes."""
+"""Context of a run's stages: the config, the data, the models, and the executor that computes the stages."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from transencoder.tokens import Encoder, TokenCache
 ConfigT = TypeVar("ConfigT")
 
 _PAIR_TOKENS = 32
-"""Tokens of a pair, about; half of a small model's parameters are its vocabulary's."""
+"""Approximate number of tokens of a pair; half of a small model's parameters are those of its vocabulary."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A data set, and the key by which stages know its content."""
+    """A data set, and the key that identifies its content in stages."""
 
     data: Dataset
     key: str
@@ -57,44 +57,44 @@ class Scored(LabelledSet):
 
     @property
     def key(self) -> str:
-        """Of the data and of how it is measured."""
+        """Key of the data and of how it is measured."""
         more = [] if self.classes is None else [fingerprint(self.classes["train"]), fingerprint(self.classes["dev"])]
         return " ".join([self.metric, self.record["fingerprint"], *more])
 
 
 @dataclass(frozen=True)
 class Gold:
-    """Which training pairs have gold scores."""
+    """Gold scores of some of the training pairs."""
 
     scores: np.ndarray
-    """float32 (n pairs,), in [0, 1]; NaN where there is none."""
+    """Gold scores, float32 (n pairs,), in [0, 1]; NaN for a pair that has none."""
     key: str
 
 
 @dataclass(frozen=True)
 class GivenScores:
-    """A teacher's scores of the training pairs that the user gave."""
+    """Scores of the training pairs that the user gives as a teacher."""
 
     scores: np.ndarray
-    """float32 (n pairs,), in any range."""
+    """Scores, float32 (n pairs,), in any range."""
     key: str
-    """A hash of them."""
+    """Hash of the scores."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Everything a run reads."""
+    """All data that a run reads."""
 
     training: Dataset
-    """Pairs, `sentence1` and `sentence2`, with `label` where they are labelled; or sentences or documents, `text`."""
+    """Training text: pairs (`sentence1`, `sentence2`, and `label` if labelled), or sentences or documents (`text`)."""
     record: DataRecord
-    """Of the training text."""
+    """Record of the training text."""
     kind: Literal["pairs"] | Texts
-    """What the training text's rows are."""
+    """Kind of the rows of the training text."""
     dev: Scored | None
     tests: list[Scored]
     gold: Gold | None = None
-    """Of the training pairs, where the user gave some."""
+    """Gold scores of training pairs, if the user gave any."""
 
     @property
     def rows(self) -> Rows:
@@ -102,14 +102,14 @@ class Data:
         return Rows(self.training, self.record["fingerprint"])
 
     def as_record(self) -> RunData:
-        """Return the data sets for result.json."""
+        """Return the records of the data sets for result.json."""
         labelled = {"dev": self.dev.record if self.dev else None, "tests": {t.name: t.record for t in self.tests}}
         return {self.kind: self.record} | labelled  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model on disk and what it is: a base model, or what a stage made."""
+    """A model on disk, which is a base model or was made by a stage, and its properties."""
 
     form: Form
     folder: Path
@@ -117,48 +117,48 @@ class Model:
     """Fingerprint of a base model, key of a stage."""
     name: str
     cycle: int = 0
-    """0: a base model."""
+    """Cycle that trained it, from 1; 0 for a base model."""
     fitted: dict[str, Any] | None = None
-    """The fit's record: best, best_step, curve, n_steps, seconds."""
+    """Record of the fit: best, best_step, curve, n_steps, seconds; None for a base model."""
     seconds: float = 0.0
     pooling: Pooling | None = None
-    """Of a base model; None: its own."""
+    """Pooling of a base model; None: its own."""
     prompts: Prompts = OWN_PROMPTS
-    """Of a bi-encoder."""
+    """Prompts of a bi-encoder."""
     member: int = 0
-    """Whose it is: position among the run's members."""
+    """Position, among the run's members, of the member that it belongs to."""
     chosen_by: str | None = "dev"
-    """What chose its checkpoint: dev, or a criterion that needs no labels; None: nothing, it is the last one."""
+    """Metric that chose its checkpoint: dev, or a criterion that needs no labels; None: the last one was kept."""
     n_parameters: int = 0
     max_length: int | None = None
-    """Tokens that it reads where it is used after the run: as many as its base model; None: as it was saved."""
+    """Tokens that it reads when it is used after the run, as many as its base model; None: as it was saved."""
     only_teaches: bool = False
-    """Whether it is no member's: it then reads texts as it does elsewhere."""
+    """Whether it is a teacher that is not a member; such a model keeps its own maximal length."""
     card: Mapping[str, Any] = field(default_factory=dict)
-    """The head of the base model's card: licence and language are its too."""
+    """Metadata of the base model's card; the licence and the language also hold for this model."""
 
     @property
     def reading(self) -> dict[str, Any]:
-        """What decides how it reads texts besides its folder, for a stage's key."""
+        """Settings that, besides its folder, decide how it reads texts, for a stage's key."""
         return {"pooling": self.pooling} | self.prompts.outcome
 
     @property
     def dev(self) -> float | None:
-        """Best dev metric, where there is a dev set."""
+        """Best dev metric; None if there is no dev set."""
         return self.best if self.chosen_by == "dev" else None
 
     @property
     def best(self) -> float | None:
-        """The highest value of what chose its checkpoint, where anything did."""
+        """Highest dev metric or criterion, by which its checkpoint was chosen; None if nothing chose it."""
         return self.fitted["best"] if self.fitted else None
 
     @property
     def criteria(self) -> dict[str, float | None]:
-        """What held-out pairs say of it without labels, by criterion; empty where none are held out."""
+        """Criteria by name, computed on held-out pairs without labels; empty if no pairs are held out."""
         return {} if not self.fitted else dict(self.others("criterion_")).get(self.fitted["best_step"], {})
 
     def others(self, prefix: str) -> list[tuple[int, dict[str, float | None]]]:
-        """Return (step, metrics besides dev) of each evaluation that recorded some of a kind."""
+        """Return (step, metrics by name after the prefix) of each evaluation that recorded metrics with a prefix."""
         found = self.fitted.get("others", []) if self.fitted else []
         named = [
             (step, {name.removeprefix(prefix): v for name, v in each.items() if name.startswith(prefix)})
@@ -209,10 +209,10 @@ def trained_model(record: StageRecord, base: Model, *, cycle: int = 1) -> Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Where and with what a stage is computed; nothing in it changes what comes out."""
+    """Folders, device and cache with which a stage is computed; none of them changes the result."""
 
     folder: Path
-    """The stage's."""
+    """Folder of the stage."""
     run_folder: Path
     device: str
     cache: TokenCache
@@ -220,7 +220,7 @@ class Work:
     """Trackers that trainings report to."""
 
     def load(self, model: Model, max_length: int | None = None) -> Encoder:
-        """Load a base model or a trained one, with another maximal length than its own where one is given."""
+        """Load a base model or a trained one; `max_length` replaces its own maximal length."""
         if model.cycle or model.only_teaches:
             return load_trained(model.folder, self.device, max_length=max_length)
         return load_bi(
@@ -230,12 +230,12 @@ class Work:
     def scorer_of(
         self, model: Model, max_length: int | None, precision: Precision, *, both_orders: bool = False
     ) -> Scorer:
-        """Load a model, with the prompts that it has here, and return its scorer."""
+        """Load a model, and return its scorer with the prompts that the run uses for it."""
         loaded = self.load(model, max_length)
         return self.scorer(loaded, precision, prompts=model.prompts, both_orders=both_orders)
 
     def token_scorer_of(self, model: Model, max_length: int | None, precision: Precision) -> TokenScorer:
-        """Load a bi-encoder, with the prompts that it has here, and return its token scorer."""
+        """Load a bi-encoder, and return its token scorer with the prompts that the run uses for it."""
         loaded, prompts = self.load(model, max_length), model.prompts
         assert isinstance(loaded, SentenceTransformer), "only bi-encoders are read so"
         return TokenScorer(
@@ -245,7 +245,7 @@ class Work:
     def scorer(
         self, model: Encoder, precision: Precision, *, prompts: Prompts = OWN_PROMPTS, both_orders: bool = False
     ) -> Scorer:
-        """Return the scorer of a model in memory; prompts are a bi-encoder's, both orders a cross-encoder's."""
+        """Return the scorer of a loaded model; `prompts` is for bi-encoders, `both_orders` for cross-encoders."""
         if isinstance(model, SentenceTransformer):
             return BiScorer(
                 model, precision=precision, cache=self.cache, prompt=prompts.query, document_prompt=prompts.document
@@ -257,26 +257,26 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Training(Stage[Work]):
-    """A stage that trains a model, and keeps it with the fit's record."""
+    """Stage that trains a model, and saves it with the record of the fit."""
 
     fit: FitConfig = setting(lambda fit: fit.outcome)
     seed: int
-    """The run's."""
+    """Seed of the run."""
     precision: Precision
     n_processes: int = field(default_factory=distributed.world_size)
 
     @property
     @abstractmethod
     def n_trained(self) -> int:
-        """Rows that are trained on, those in both orders counted twice."""
+        """Number of rows that are trained on; a row in both orders counts twice."""
 
     @property
     def n_steps(self) -> int:
-        """Optimiser steps."""
+        """Number of optimiser steps."""
         return steps_in_all(self.n_trained, self.fit, both_orders=False)
 
     def session(self, work: Work) -> Session:
-        """Return how the training runs."""
+        """Return the session of the training, with its folders and its seed."""
         return Session(
             folder=work.folder / "checkpoints",
             seed=stage_seed(self.seed, self.name),
@@ -288,13 +288,13 @@ class Training(Stage[Work]):
         )
 
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
-        """Save the model."""
+        """Save the model, and return the record of the fit."""
         model, fitted = computed
         save(model, work.folder / "model")
         return asdict(fitted)
 
     def training_cost(self, n_parameters: int, n_scored: int = 0, n_checkpoints: int = 1) -> Cost:
-        """Return the cost of the training, of evaluations, of the model and of checkpoints with Adam's moments."""
+        """Return the cost of the training, the evaluations, the model, and the checkpoints with Adam's moments."""
         return Cost(
             operations=operations(n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored),
             disk_bytes=4 * n_parameters * (1 + self.n_steps // (self.fit.save_steps or self.n_steps + 1)),
@@ -302,46 +302,46 @@ class Training(Stage[Work]):
         )
 
     def n_scored(self, dev: Scored | None) -> int:
-        """Return the pairs in all dev evaluations."""
+        """Return the number of pairs in all dev evaluations."""
         return 0 if dev is None else (self.n_steps // self.fit.eval_steps + (self.fit.epochs or 1)) * len(dev.pairs)
 
 
 @dataclass
 class Context(Generic[ConfigT]):
-    """What a run is built with."""
+    """Context that the stages of a run are built with."""
 
     config: ConfigT
-    """With its device and precision, every default filled in."""
+    """Config with its device, its precision and every default filled in."""
     executor: Executor
-    """Who computes the stages."""
+    """Executor that computes the stages."""
     data: Data
     made: dict[str, StageRecord] = field(default_factory=dict)
-    """The stages so far, by name."""
+    """Records of the stages so far, by name."""
     max_length: int | None = field(kw_only=True)
     """Tokens that base models read of a text; trained models have their own length."""
     labels_both_orders: bool | None = field(default=None, kw_only=True)
-    """Whether cross-encoders score both orders when they label and are measured; None: there are none."""
+    """Whether cross-encoders score both orders when they label and are measured; None: there are no cross-encoders."""
 
     @property
     def is_plan(self) -> bool:
-        """Whether nothing is computed, only planned: results are then empty."""
+        """Whether the run is only planned: nothing is computed, and results are empty."""
         return isinstance(self.executor, Planner)
 
     def make(self, stage: Stage[Work]) -> StageRecord:
-        """Return the record of a stage, which is computed where it is not done."""
+        """Return the record of a stage; compute the stage if it is not done."""
         return self.make_all([stage])[0]
 
     def make_all(self, stages: Sequence[Stage[Work]]) -> list[StageRecord]:
-        """Return the records of stages that do not depend on each other, which may be computed side by side."""
+        """Return the records of stages that do not depend on each other, and may be computed in parallel."""
         records = self.executor.make(stages)
         self.made |= {record.name: record for record in records}
         return records
 
 
 def operations(n_parameters: float, n_trained: float, n_scored: float = 0) -> float:
-    """Return the floating-point operations to train on pairs, those of all steps, and to score pairs.
+    """Return the floating-point operations to train on pairs, counted over all steps, and to score pairs.
 
-    Scoring takes 2 for each token and parameter but those of the vocabulary's table; training three times that.
+    Scoring takes 2 for each token and parameter outside the vocabulary's table; training takes three times that.
     """
     return n_parameters * _PAIR_TOKENS * (3 * n_trained + n_scored)
 
@@ -353,5 +353,5 @@ def metrics_of(scorer: Scorer, dev: Scored | None, tests: Sequence[Scored]) -> d
 
 
 def as_references(records: Mapping[str, Sequence[StageRecord]]) -> dict[str, list[np.ndarray]]:
-    """Return the scores that stages keep, float32 (n,) each, by who gave them."""
+    """Return the scores that stages have saved, float32 (n,) each, by the name of the models that gave them."""
     return {name: [np.load(each.folder / "scores.npy") for each in theirs] for name, theirs in records.items()}

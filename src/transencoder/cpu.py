@@ -1,8 +1,8 @@
-"""On CPUs less beside matrix products: fewer casts to bf16 and back, cheaper random numbers.
+"""Speed-ups on CPUs outside of matrix products: fewer casts to bf16 and back, cheaper random numbers.
 
-Measured on all-MiniLM-L6-v2 in bf16 with AMX, one thread. Training, against freed memory kept and dropout of 16 bits
-alone: steps of a cross-encoder 1.2 times as fast, of a bi-encoder 1.2 times; torch.compile took longer, 33 seconds
-beforehand apart. Inference, against autocast alone: 1.3 times.
+Measured on all-MiniLM-L6-v2 in bf16 with AMX, on one thread. Training steps are 1.2 times as fast for a cross-encoder
+and 1.2 times for a bi-encoder, compared with only keeping freed memory and using 16-bit dropout. torch.compile was
+slower, even without its 33 seconds of compilation. Inference is 1.3 times as fast as with autocast alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,23 +21,23 @@ from transformers.masking_utils import sdpa_mask
 from transencoder.devices import freed_memory_kept, has_bf16
 
 _SHORT = 128
-"""Tokens up to which attention is done by plain products. Faster at 15 and 30 tokens; longer ones were not measured."""
+"""Maximum number of tokens for plain attention. It is faster at 15 and 30 tokens; longer texts were not measured."""
 
 _STEPS = 1 << 16
-"""Values that 16 random bits can have."""
+"""Number of values that 16 random bits can have."""
 
 _ATTENTION = "transencoder"
 
 _in_use = Lock()
-"""Held by the thread whose models have other functions meanwhile."""
+"""Lock held by the thread whose model currently runs with replaced functions."""
 
 _POST_NORM = ("bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
-"""Kinds of transformers whose layers end in a layer norm, the last one of the last layer behind all others."""
+"""Types of transformers whose layers end with a layer norm, and whose last layer norm is that of the last layer."""
 
 
 @contextmanager
 def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Train a module, such as a loss with its encoders, on a CPU faster within it; elsewhere nothing changes."""
+    """Speed up the training of a module, such as a loss with its encoders, inside the block, if it is on a CPU."""
     with ExitStack() as stack:
         if device.type == "cpu":
             stack.enter_context(freed_memory_kept())
@@ -54,10 +54,10 @@ def fast_training(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def fast_inference(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Run a module under bf16 autocast on a CPU faster within it, in which its weights stay as they are.
+    """Speed up a module under bf16 autocast on a CPU inside the block. Its weights must not change there.
 
-    Elsewhere nothing changes; of several threads one is faster at a time. Memory holds the weights of linear layers in
-    bf16 too, half of their size.
+    On other devices and in other precisions nothing changes. Only one thread at a time is sped up. Memory additionally
+    holds the weights of linear layers in bf16, half of their size.
     """
     is_fast = device.type == "cpu" and _is_in_bf16() and has_bf16(device) and _in_use.acquire(blocking=False)
     if not is_fast:
@@ -71,7 +71,7 @@ def fast_inference(module: nn.Module, device: torch.device) -> Iterator[None]:
 
 
 def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
-    """Return the transformers in a module, not those inside others."""
+    """Return the transformers in a module, except those inside other transformers."""
     if isinstance(module, PreTrainedModel):
         return [module]
     return [*dict.fromkeys(found for child in module.children() for found in transformers_in(child))]
@@ -79,7 +79,7 @@ def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
 
 @contextmanager
 def _computed(layers: Sequence[nn.Module], forward: Callable[[Any, Tensor], Tensor]) -> Iterator[None]:
-    """Have layers compute their outputs by a function of layer and input."""
+    """Replace the layers' `forward` by a function of layer and input inside the block."""
     before = [vars(layer).get("forward") for layer in layers]
     for layer in layers:
         layer.forward = partial(forward, layer)
@@ -94,7 +94,7 @@ def _computed(layers: Sequence[nn.Module], forward: Callable[[Any, Tensor], Tens
 
 @contextmanager
 def _plain_attention(transformer: PreTrainedModel) -> Iterator[None]:
-    """Compute attention by `_attention` in the place of torch's."""
+    """Replace torch's attention by `_attention` inside the block."""
     if transformer.config._attn_implementation != "sdpa":
         yield
         return
@@ -118,10 +118,11 @@ def _attention(
     scaling: float | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention, (batch, heads, tokens, width) each, by plain products where short texts see all their tokens.
+    """Compute attention with plain matrix products if texts are short and each token attends to all others.
 
-    torch's fused kernel takes twice the time backwards at 15 tokens; with dropout torch has none, draws a whole number
-    for each weight, and computes in fp32.
+    Query, key and value are (batch, heads, tokens, width) each. Other inputs go to torch's attention. torch's fused
+    kernel takes twice the time in the backward pass at 15 tokens; with dropout torch has no fused kernel, draws an
+    integer for each weight, and computes in fp32.
     """
     if not _is_plain(module, query, key, value, attention_mask, more):
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **more)
@@ -136,7 +137,7 @@ def _is_plain(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, more: dict[str, Any]
 ) -> bool:
     is_causal = more.get("is_causal")
-    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal  # as transformers has it
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal  # as in transformers
     return (
         module.training
         and query.shape == key.shape == value.shape
@@ -148,10 +149,11 @@ def _is_plain(
 
 @contextmanager
 def _narrow_streams(module: nn.Module) -> Iterator[None]:
-    """Under autocast, have transformers' layer norms give its numbers, so that nothing behind them is cast to them.
+    """Under bf16 autocast, let transformers' layer norms return bf16, so that nothing after them needs a cast.
 
-    The last one of each gives what its weights are in: embeddings are made of it. Only where the numbers between layers
-    come from layer norms: elsewhere sums over all layers would be rounded at each.
+    The last layer norm of each transformer returns the type of its weights, because embeddings are computed from it.
+    Only transformers whose hidden states come from layer norms are changed: in others the sum over all layers would be
+    rounded at each layer.
     """
 
     def narrow(_: nn.Module, __: Any, output: Tensor) -> Tensor:
@@ -178,10 +180,10 @@ def _dropout(layer: nn.Dropout, values: Tensor) -> Tensor:
 
 
 def dropped(values: Tensor, p: float) -> Tensor:
-    """Return the values, each zero with probability `p` or scaled so that the mean stays.
+    """Apply dropout: set each value to zero with probability `p`, and scale the others so that the mean stays.
 
-    With 16 random bits for each, so that `p` is rounded to a multiple of 2^-16; `torch.nn.functional.dropout` draws a
-    whole number for each, on one core.
+    Each value takes 16 random bits, so `p` is rounded to a multiple of 2^-16; `torch.nn.functional.dropout` draws an
+    integer for each value, on one core.
     """
     n_dropped = min(round(p * _STEPS), _STEPS - 1)
     if not n_dropped:
@@ -201,7 +203,7 @@ def _is_in_bf16() -> bool:
 
 @contextmanager
 def _cast_once(layers: Sequence[nn.Linear]) -> Iterator[None]:
-    """Compute linear layers by products that add the bias, of weights that the first of them casts to bf16."""
+    """Compute linear layers with `_product` inside the block, and cast their weights to bf16 once, at first use."""
     cast: dict[nn.Linear, tuple[Tensor, Tensor]] = {}
 
     def forward(layer: nn.Linear, inputs: Tensor) -> Tensor:
@@ -224,13 +226,13 @@ def _linear(layer: nn.Linear, inputs: Tensor) -> Tensor:
 
 
 def _product(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Compute a linear layer; torch's own in bf16 writes the bias to all rows first, and adds the product to them."""
+    """Compute a linear layer. torch's own in bf16 first writes the bias to all rows, then adds the product to them."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(inputs, weight, bias, "none", [], "")
     return product
 
 
 class _Product(torch.autograd.Function):
-    """`_product`, differentiable."""
+    """Differentiable version of `_product`."""
 
     @staticmethod
     def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What computes, and in which numbers: bf16 where it pays."""
+"""Devices and number formats: bf16 where it is faster."""
 
 import ctypes
 import platform
@@ -11,18 +11,18 @@ import torch
 from transencoder.configs import Precision
 from transencoder.errors import InputError, reason_of
 
-# Options of glibc's mallopt. Its defaults adapt to what a process frees; once an option is set they no longer do, so
-# that afterwards the ends of their ranges are set.
+# Options of glibc's mallopt. The default thresholds adapt to what a process frees, but no longer do so once an option
+# is set. `_GIVE_BACK` therefore sets them to the ends of their ranges.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _KEEP = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 2**31 - 1}
 _GIVE_BACK = {_M_MMAP_MAX: 65536, _M_MMAP_THRESHOLD: 32 << 20, _M_TRIM_THRESHOLD: 64 << 20}
 
 
 def checked_device(name: str) -> str:
-    """Return the device, where torch knows it and this machine has it.
+    """Return the name of a device, after a check that torch knows it and this machine has it.
 
     Raises:
-        InputError: It does not.
+        InputError: The device cannot be used.
     """
     try:
         device = torch.device(name)
@@ -37,7 +37,7 @@ def checked_device(name: str) -> str:
 
 
 def has_bf16(device: torch.device | str) -> bool:
-    """Tell whether bf16 pays on this device: a GPU that has it, or a CPU with AVX512-BF16 or AMX."""
+    """Check whether bf16 is faster on this device: a GPU that supports it, or a CPU with AVX512-BF16 or AMX."""
     device = torch.device(device)
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -47,25 +47,25 @@ def has_bf16(device: torch.device | str) -> bool:
 
 
 def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
-    """Tell whether `precision` means bf16 on this device."""
+    """Check whether `precision` means bf16 on this device."""
     return precision == "bf16" or (precision == "auto" and has_bf16(device))
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Compute in bf16 autocast within it, or as without it."""
+    """Return a context of bf16 autocast if `precision` means bf16 on this device, else a context without effect."""
     return torch.autocast(device.type, torch.bfloat16) if uses_bf16(device, precision) else nullcontext()
 
 
 @contextmanager
 def quick_products(is_quick: bool) -> Iterator[None]:
-    """Multiply fp32 matrices as bf16 on CPUs that have it, as TF32 on GPUs, and sum in fp32, within it.
+    """Multiply fp32 matrices as bf16 on CPUs that support it, as TF32 on GPUs, with sums in fp32, in this context.
 
-    For what stands outside autocast: a loss's projectors and its similarities to a queue. Their results are not rounded
-    as autocast's are: cosines of width 384 are off by 1e-4, the worst of a million by 7e-4, and a product of 256 x 384
-    by 384 x 4096 takes 1.3 ms on one core with AMX, in fp32 6.3.
+    It serves computations outside autocast: a loss's projectors and its similarities to a queue. The results are not
+    rounded as those of autocast are: cosines of width 384 are off by 1e-4, the worst of a million by 7e-4. A product of
+    256 x 384 by 384 x 4096 takes 1.3 ms on one core with AMX, and 6.3 ms in fp32.
 
     Args:
-        is_quick: Whether they are; else nothing changes.
+        is_quick: Whether to do so; if false, nothing changes.
     """
     before = torch.get_float32_matmul_precision()
     if is_quick:
@@ -77,14 +77,14 @@ def quick_products(is_quick: bool) -> Iterator[None]:
 
 
 def give_back_freed_memory() -> None:
-    """Have glibc return all free pages to the system: after scoring it holds on to tens of megabytes."""
+    """Make glibc return all free pages to the system: after scoring it would keep tens of megabytes."""
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Have glibc reuse large blocks instead of giving them back and faulting them in again at every step."""
+    """Make glibc reuse large blocks, rather than return them to the system and fault them in again at every step."""
     if platform.libc_ver()[0] != "glibc":
         yield
         return

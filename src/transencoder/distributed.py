@@ -1,4 +1,4 @@
-"""Ranks under torchrun or accelerate launch; one process otherwise."""
+"""Communication between ranks under torchrun or accelerate launch; without these there is one rank."""
 
 import atexit
 import os
@@ -21,13 +21,13 @@ _WAITS = timedelta(days=2)
 
 
 def start() -> None:
-    """Join the process group, until the process ends, when the launcher started several; nothing otherwise."""
+    """Join the process group until the process ends, if the launcher started several processes; else do nothing."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         kind = "nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(kind, timeout=_WAITS)  # while the first makes an index, others wait
+        dist.init_process_group(kind, timeout=_WAITS)  # others wait while the first builds an index
         if torch.cuda.is_available():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        atexit.register(_leave)  # its threads may abort an interpreter that ends around them
+        atexit.register(_leave)  # its threads may abort an interpreter that exits while they run
 
 
 def _leave() -> None:
@@ -52,7 +52,7 @@ def barrier() -> None:
 
 
 def broadcast(value: T) -> T:
-    """Return rank 0's value, on every rank."""
+    """Return the value of rank 0 on every rank."""
     if not dist.is_initialized():
         return value
     box = [value]
@@ -61,10 +61,10 @@ def broadcast(value: T) -> T:
 
 
 def from_first(action: Callable[[], T]) -> T:
-    """Run an action on rank 0 alone; every rank returns its value.
+    """Run an action on rank 0 alone, and return its value on every rank.
 
     Raises:
-        RunError: On the other ranks, where it failed on rank 0, which raises the error itself.
+        RunError: On the other ranks, if the action failed on rank 0, which raises the error itself.
     """
     value, failure = None, None
     if rank() == 0:
@@ -81,12 +81,12 @@ def from_first(action: Callable[[], T]) -> T:
 
 
 def own_rows(n_rows: int) -> slice:
-    """Return which of n rows are this rank's; of fewer rows than ranks some have none."""
+    """Return the slice of n rows that belongs to this rank; with fewer rows than ranks it may be empty."""
     return slice(rank() * n_rows // world_size(), (rank() + 1) * n_rows // world_size())
 
 
 def gather(value: T) -> list[T]:
-    """Return every rank's value in the order of ranks, on every rank."""
+    """Return the values of all ranks, in the order of ranks, on every rank."""
     values = [value] * world_size()
     if dist.is_initialized():
         dist.all_gather_object(values, value)
@@ -95,10 +95,10 @@ def gather(value: T) -> list[T]:
 
 @contextmanager
 def shared_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Give a scratch folder of the first rank to all of them; see `scratch_folder` for `parent`.
+    """Yield a scratch folder made by rank 0, the same one on every rank; see `scratch_folder` for `parent`.
 
     Raises:
-        RunError: Another rank does not see it.
+        RunError: Another rank does not see the folder.
     """
     with scratch_folder(parent) if rank() == 0 else nullcontext() as own:
         folder = broadcast(own)
@@ -110,13 +110,13 @@ def shared_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def concatenate(part: np.ndarray) -> np.ndarray:
-    """Join every rank's part in the order of ranks, on every rank."""
+    """Concatenate the parts of all ranks, in the order of ranks, on every rank."""
     parts = gather(part)
     return part if len(parts) == 1 else np.concatenate(parts)
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Give every rank the mean of all ranks' gradients of parameters that no DDP wrapper sees, such as a loss's."""
+    """Average the gradients of parameters that no DDP wrapper sees, such as those of a loss, over all ranks."""
     if not dist.is_initialized():
         return
 

@@ -1,4 +1,4 @@
-"""The errors a user can meet, and how messages show values.
+"""Errors that a user can meet, and functions that format values in messages.
 
 A message says what is wrong, with the value; what is allowed; what to do.
 """
@@ -8,16 +8,16 @@ import re
 from pathlib import PurePath
 
 ABSENT = "–"
-"""Where there is no number."""
+"""Text shown where there is no number."""
 
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, marks that turn the order of the text around them, and what is no character at all."""
+"""Control characters, marks that change the direction of text, and code points that are not characters."""
 
 
 class TransencoderError(Exception):
-    """Base of all errors that are the user's to solve; the command line prints them without a traceback.
+    """Base class of all errors that the user can solve; the command line prints them without a traceback.
 
-    Of a message that is too long to read, because it shows long values, the middle is left out.
+    If a message is too long to read, because it shows long values, its middle is left out.
     """
 
     def __init__(self, message: str) -> None:
@@ -33,25 +33,25 @@ class RunError(TransencoderError):
 
 
 class RunInUseError(RunError):
-    """Another process works on the run folder."""
+    """Run folder that another process works on."""
 
 
 def visible(text: str) -> str:
-    r"""Return a text in which what does not show, or acts on a terminal, stands as `\x1b`; tabs and line ends stay."""
+    r"""Escape characters that are invisible or control a terminal, as in `\x1b`; tabs and line ends stay."""
     return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 _COMPUTED = tuple("=+-@\t\r")
-"""What spreadsheets compute begins with one of these."""
+"""First characters of the texts that spreadsheets compute as formulas."""
 
 
 def spreadsheet_cell(value: object) -> object:
-    """Return a value as a CSV holds it for spreadsheets: an apostrophe before texts that they would compute."""
+    """Return a value for a CSV that spreadsheets read: an apostrophe is put before texts that they would compute."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_COMPUTED) else value
 
 
 def from_spreadsheet_cell(cell: object) -> object:
-    """Return what `spreadsheet_cell` was given."""
+    """Return the value that `spreadsheet_cell` was given."""
     is_marked = isinstance(cell, str) and cell[:1] == "'" and cell[1:].startswith(_COMPUTED)
     return str(cell)[1:] if is_marked else cell
 
@@ -77,7 +77,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return `1 field`, `3 fields`, with thousands marked."""
+    """Return a count with its noun, such as `1 field` or `3 fields`, with commas between thousands."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -89,7 +89,7 @@ def number(value: float | None) -> str:
 
 
 def shown_source(source: str) -> str:
-    """Return a data set's or model's id as it is; of a path outside the current folder only the last two parts."""
+    """Return the id of a data set or model as it is, and a path outside the current folder as its last two parts."""
     path = PurePath(source)
     if path.is_absolute() or ".." in path.parts or len(path.parts) > 3:
         return "/".join(part for part in path.parts[-2:] if part not in (path.anchor, ".."))

@@ -1,8 +1,8 @@
-"""Scorers measured on labelled sets.
+"""Evaluation of scorers on labelled sets.
 
-The "all" setting: one number over a task's whole concatenated file, never a mean over its subsets. Only a
+The setting is "all": one number over a task's whole concatenated file, never a mean over its subsets. Only a
 scorer's `score` is used, so a bi-encoder, a cross-encoder and a mean of several are measured alike. The
-paper's released code measures its ensembles otherwise (the best of four similarities, or a mean of AUCs).
+paper's released code measures its ensembles differently (the best of four similarities, or a mean of AUCs).
 """
 
 import logging
@@ -26,20 +26,21 @@ from transencoder.tasks import Role, Task, expand, load, load_classes
 logger = logging.getLogger(__name__)
 
 _STRENGTHS = (1e-2, 1e-3, 1e-4, 1e-5)
-"""Of a classifier's regularisation, SentEval's for SICK-E: twice the squared norm's weight beside the mean loss."""
+"""Strengths of a classifier's regularisation that are tried, as in SentEval for SICK-E: twice the weight of the squared
+norm that is added to the mean loss."""
 _MAX_ITERATIONS = 1000
 
 
 @dataclass(frozen=True)
 class LabelledSet:
-    """What a scorer is measured on, and how."""
+    """Pairs with gold scores that a scorer is measured on, and the metric."""
 
     pairs: Dataset
-    """With the gold `score`."""
+    """Pairs with the gold `score`."""
     metric: str
     """A key of `METRICS` or `RANKING_METRICS`, or `accuracy`."""
     classes: Mapping[Role, Dataset] | None = None
-    """Where a classifier is measured: what it is trained, chosen and measured on."""
+    """Data that a classifier is trained, chosen and measured on, where a classifier is measured."""
 
 
 def evaluate_tasks(
@@ -51,14 +52,14 @@ def evaluate_tasks(
     cache_folder: str | Path | None = None,
     token: str | None = None,
 ) -> dict[str, float]:
-    """Score the test set of each task once and give its metric.
+    """Score the test set of each task once and return the metrics.
 
     Args:
-        scorer: Gives one score a pair.
+        scorer: Scorer that gives one score per pair.
         tasks: Names of tasks or suites.
-        metric: A key of `METRICS` or `RANKING_METRICS`, for tasks that are not of classes; None: each task's own.
-        data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
-        cache_folder: Where the hub's files and the Arrow files are kept.
+        metric: A key of `METRICS` or `RANKING_METRICS`, for tasks without classes; None: each task's own.
+        data_folder: Folder in the hub's layout; None: the folder in `TRANSENCODER_DATA`, or else the hub.
+        cache_folder: Folder in which the hub's files and the Arrow files are kept.
         token: Hub token.
 
     Returns:
@@ -79,7 +80,7 @@ def load_sets(
     cache_folder: str | Path | None = None,
     token: str | None = None,
 ) -> dict[str, LabelledSet]:
-    """Load what `evaluate_tasks`, whose arguments these are, measures on: task name -> labelled set.
+    """Load the labelled sets that `evaluate_tasks` measures on, by task name; the arguments are the same.
 
     Raises:
         InputError: unknown task, or data that cannot be read.
@@ -96,19 +97,19 @@ def load_sets(
 
 
 def measure(scorer: Scorer, labelled: LabelledSet) -> float:
-    """Measure a scorer on a labelled set: the metric times 100. Raises what `evaluate` does."""
+    """Return a scorer's metric on a labelled set, times 100. Raises the same errors as `evaluate`."""
     if labelled.classes is not None:
         return evaluate_classes(scorer, labelled.classes)
     return evaluate(scorer, labelled.pairs, labelled.metric)
 
 
 def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> float:
-    """Measure a scorer on scored pairs.
+    """Measure a scorer on pairs with gold scores.
 
     Args:
-        scorer: Gives one score a pair.
-        dataset: Columns `sentence1`, `sentence2` and the gold `score`; for a ranking metric `query` too, a number or
-            text that pairs of one query share, without which these are the pairs of equal `sentence1`.
+        scorer: Scorer that gives one score per pair.
+        dataset: Columns `sentence1`, `sentence2` and the gold `score`. A ranking metric also takes `query`, a number or
+            text that the pairs of one query share; without it, pairs with equal `sentence1` are of one query.
         metric: A key of `METRICS` or `RANKING_METRICS`.
 
     Returns:
@@ -130,18 +131,18 @@ def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> floa
 
 
 def agreement(dataset: Dataset, scores: ArrayLike, metric: str) -> float:
-    """Measure scores that are there already.
+    """Compute the metric of given scores.
 
     Args:
         dataset: As in `evaluate`.
-        scores: One finite number a pair, shape (n,).
+        scores: One finite number per pair, shape (n,).
         metric: As in `evaluate`.
 
     Returns:
         The metric times 100, unrounded.
 
     Raises:
-        InputError: gold or scores that the metric cannot be of.
+        InputError: gold or scores that the metric does not accept.
     """
     gold, queries = gold_of(dataset, metric)
     return METRICS[metric](gold, scores) if queries is None else ranking(metric, gold, scores, queries)
@@ -156,10 +157,10 @@ def gold_of(dataset: Dataset, metric: str) -> tuple[NDArray[np.float64], NDArray
 
 
 def average(scores: Mapping[str, float]) -> float:
-    """Return the plain mean over tasks, as the papers' tables have it; NaN where one of them is.
+    """Return the plain mean over tasks, as in the papers' tables; NaN where one of the scores is NaN.
 
     Raises:
-        InputError: no score at all.
+        InputError: there is no score.
     """
     if not scores:
         raise InputError("there is no score to average; name at least one task")
@@ -167,21 +168,21 @@ def average(scores: Mapping[str, float]) -> float:
 
 
 def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
-    """Measure a classifier on a bi-encoder's embeddings, a logistic regression on [u, v, |u - v|, u * v].
+    """Train and measure a classifier on a bi-encoder's embeddings: a logistic regression on [u, v, |u - v|, u * v].
 
-    Conneau and Kiela (SentEval, 2018). The strength of regularisation is the one that does best on dev; the encoder is
-    not trained. SentEval leaves u and v out for SICK-E, has one strength, 1e-9, for SNLI, trains by Adam, and ends
-    early. Memory: 32 bytes for each row and dimension, 16 while the classifier is trained.
+    Conneau and Kiela (SentEval, 2018). The strength of regularisation is the best one on dev; the encoder is not
+    trained. SentEval differs: it leaves u and v out for SICK-E, has one strength, 1e-9, for SNLI, trains with Adam, and
+    stops early. Memory: 32 bytes per row and dimension, and 16 while the classifier is trained.
 
     Args:
-        scorer: A `BiScorer`, or what keeps the scores of one.
-        sets: `train`, `dev` and `test`: columns `sentence1`, `sentence2` and the class `score`.
+        scorer: A `BiScorer`, or a `KeptScores` of one.
+        sets: Data sets `train`, `dev` and `test` with columns `sentence1`, `sentence2` and the class `score`.
 
     Returns:
         Accuracy on test times 100, in [0, 100]; NaN, with a logged warning, where the scorer has no embeddings.
 
     Raises:
-        InputError: Training rows of one class only.
+        InputError: The training rows are all of one class.
     """
     scorer = scorer.scorer if isinstance(scorer, KeptScores) else scorer
     if not isinstance(scorer, BiScorer):

@@ -1,4 +1,4 @@
-"""Models outside this package: ONNX and OpenVINO files, what reads them on a CPU, and the hub."""
+"""Export of models: ONNX and OpenVINO files, classes that run them on a CPU, and upload to the hub."""
 
 import importlib
 import logging
@@ -32,7 +32,7 @@ Target = Literal["onnx", "openvino"]
 Runtime = Literal["onnxruntime", "openvino"]
 
 TOLERANCE = 1e-4
-"""Of scores; in fp32 the runtimes differ from PyTorch by about 1e-6."""
+"""Largest difference of scores that is allowed; in fp32 the runtimes differ from PyTorch by about 1e-6."""
 
 _FILES: dict[Target, tuple[str, Runtime]] = {
     "onnx": ("model.onnx", "onnxruntime"),
@@ -40,38 +40,38 @@ _FILES: dict[Target, tuple[str, Runtime]] = {
 }
 _N_CHECKED = 32
 _BATCH = 32
-"""As `SentenceTransformer.encode`."""
+"""Batch size, as in `SentenceTransformer.encode`."""
 _CARD = "README.md"
 
 _Run = Callable[[dict[str, np.ndarray]], np.ndarray]
-"""A model's output for features by the names of its inputs."""
+"""Function that computes a model's output from its inputs, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How far an exported model is from the one in PyTorch."""
+    """Agreement of an exported model with the model in PyTorch."""
 
     n_pairs: int
-    """Pairs of texts that both scored."""
+    """Number of pairs of texts that both models scored."""
     longest: int
-    """Tokens of the longest input; the shortest has a token of text."""
+    """Number of tokens of the longest input; the shortest has one token of text."""
     max_difference: float
-    """Greatest difference of two scores: cosines of a bi-encoder, what `predict` gives of a cross-encoder."""
+    """Largest difference of two scores: cosines of a bi-encoder, outputs of `predict` of a cross-encoder."""
 
 
 @progress.shown()
 def export_model(folder: str | Path, to: Target, output: str | Path) -> Agreement:
-    """Write a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
+    """Export a model for another runtime, with its tokenizer and `export.json`, after comparing scores.
 
-    The pairs compared are random words of the model's own vocabulary, from one token to its greatest length.
+    The compared pairs are random words of the model's own vocabulary, from one token to its maximum length.
 
     Args:
-        folder: The model, a bi-encoder or a cross-encoder of one output.
-        to: `onnx`: model.onnx; `openvino`: model.xml and model.bin.
+        folder: Folder of the model, a bi-encoder or a cross-encoder with one output.
+        to: Format to write; `onnx`: model.onnx; `openvino`: model.xml and model.bin.
         output: The folder to write, which must be new.
 
     Raises:
-        InputError: The packages are not installed, the folder is there, or scores differ by more than 1e-4.
+        InputError: The packages are not installed, the output folder exists, or scores differ by more than 1e-4.
     """
     folder, output = Path(folder), Path(output)
     if to not in _FILES:
@@ -104,11 +104,11 @@ def export_model(folder: str | Path, to: Target, output: str | Path) -> Agreemen
 def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> None:
     """Write a model as one ONNX file: a bi-encoder with pooling and normalisation, a cross-encoder with its activation.
 
-    Its inputs are those of the model's tokenizer, int64 (batch, tokens); batch and tokens may be any. Its output is
+    Its inputs are those of the model's tokenizer, int64 (batch, tokens), where both sizes may vary. Its output is
     `sentence_embedding`, float32 (batch, dim), or `scores`, float32 (batch,).
 
     Args:
-        model: On a CPU, in fp32; a cross-encoder with one output.
+        model: Model on a CPU, in fp32; a cross-encoder must have one output.
         file: The file to write.
 
     Raises:
@@ -137,7 +137,7 @@ def export_onnx(model: SentenceTransformer | CrossEncoder, file: str | Path) -> 
 
 
 class _Forward(nn.Module):
-    """A model as a function of tensors: embeddings, or scores as its `predict` gives them."""
+    """A model as a function of tensors, which returns embeddings, or scores as `predict` returns them."""
 
     def __init__(self, model: SentenceTransformer | CrossEncoder) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class _Forward(nn.Module):
 
 @contextmanager
 def _without_remarks() -> Iterator[None]:
-    """Silence the exporter, which warns of its own parts and of packages that nothing here needs."""
+    """Silence the exporter, which warns of its own internals and of packages that are not needed here."""
     exporter = logging.getLogger("torch.onnx")
     level = exporter.level
     exporter.setLevel(logging.ERROR)
@@ -180,7 +180,7 @@ def _compare(model: SentenceTransformer | CrossEncoder, file: Path, runtime: Run
     pairs, longest = _random_pairs(model)
     exported = (ExportedScorer if isinstance(model, CrossEncoder) else ExportedEncoder)(model, file, runtime)
     difference = float(np.abs(_scores(exported, pairs) - _scores(model, pairs)).max())
-    if not difference <= TOLERANCE:  # NaN too
+    if not difference <= TOLERANCE:  # also true for NaN
         raise InputError(
             f"the exported model's scores differ from PyTorch's by up to {difference:.2g}, {TOLERANCE:g} is allowed: "
             "it is not written. Is the model damaged, or has it parts that follow the prompt?"
@@ -189,7 +189,7 @@ def _compare(model: SentenceTransformer | CrossEncoder, file: Path, runtime: Run
 
 
 def _random_pairs(model: SentenceTransformer | CrossEncoder) -> tuple[list[tuple[str, str]], int]:
-    """Draw pairs of random words, of all lengths that the model reads; return them and the greatest length."""
+    """Draw pairs of random words, of lengths up to the model's maximum; return the pairs and the greatest length."""
     rng, tokenizer = np.random.default_rng(0), model.tokenizer
     longest = min(int(model.max_seq_length or 512), 512)
     words = np.setdiff1d(np.arange(len(tokenizer)), tokenizer.all_special_ids)
@@ -204,7 +204,7 @@ def _random_pairs(model: SentenceTransformer | CrossEncoder) -> tuple[list[tuple
 def _scores(
     model: "SentenceTransformer | CrossEncoder | ExportedEncoder | ExportedScorer", pairs: list[tuple[str, str]]
 ) -> np.ndarray:
-    """Score pairs by a model, or by what was exported of it."""
+    """Score pairs with a model, or with its exported version."""
     if isinstance(model, SentenceTransformer | ExportedEncoder):
         first, second = (torch.from_numpy(np.asarray(model.encode(list(side)))) for side in zip(*pairs, strict=True))
         return pairwise_cos_sim(first, second).numpy()
@@ -212,7 +212,7 @@ def _scores(
 
 
 class _Exported:
-    """A model that another runtime computes, in batches of 32 inputs of like length."""
+    """A model that runs in another runtime, in batches of 32 inputs of similar length."""
 
     def __init__(
         self,
@@ -242,14 +242,14 @@ class _Exported:
 
 
 class ExportedEncoder(_Exported):
-    """An exported bi-encoder with `encode`: batches of 32 texts of like length.
+    """An exported bi-encoder with `encode`, in batches of 32 texts of similar length.
 
     Args:
         model: The model that was exported; its tokenizer and default prompt are used, its weights are not.
-        file: The ONNX file, or for openvino its own .xml.
-        runtime: What computes, on the CPU.
-        precision: `bf16` for openvino, where the processor has it; its own choice without.
-        threads: None: as many as the runtime likes.
+        file: The ONNX file, or the .xml file of OpenVINO.
+        runtime: Runtime that runs the model, on the CPU.
+        precision: `fp32`, or `bf16` for openvino; where the processor has no bf16, openvino chooses the precision.
+        threads: Number of threads; None: the runtime's choice.
 
     Raises:
         InputError: The runtime is not installed.
@@ -265,7 +265,10 @@ class ExportedEncoder(_Exported):
 
 
 class ExportedScorer(_Exported):
-    """An exported cross-encoder with `predict`: batches of 32 pairs of like length; arguments as `ExportedEncoder`."""
+    """An exported cross-encoder with `predict`, in batches of 32 pairs of similar length.
+
+    The arguments are those of `ExportedEncoder`.
+    """
 
     def predict(self, pairs: list[tuple[str, str]]) -> np.ndarray:
         """Score pairs: float32 (n,), in their order."""
@@ -303,21 +306,21 @@ def push(
     branch: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Upload a model's folder as it is, its card included, by sentence-transformers' `push_to_hub`.
+    """Upload a model's folder as it is, including its card, with sentence-transformers' `push_to_hub`.
 
     Args:
-        folder: A bi-encoder or a cross-encoder.
+        folder: Folder of a bi-encoder or a cross-encoder.
         repo_id: `name` or `owner/name`.
-        is_private: Make the repository private, where it is new.
-        is_update: Add a commit to a repository that is there; else it must be new.
+        is_private: Whether to make the repository private, where it is new.
+        is_update: Whether to add a commit to an existing repository; otherwise the repository must be new.
         branch: Branch to push to; None: the main one.
         token: Hub token; None: the one you are logged in with.
 
     Returns:
-        The commit's address.
+        URL of the commit.
 
     Raises:
-        InputError: The folder holds no such model, the id is none, or the hub refuses.
+        InputError: The folder holds no such model, the id is invalid, or the hub refuses the upload.
     """
     try:
         validate_repo_id(repo_id)

@@ -1,4 +1,4 @@
-"""Files and folders that are whole or not there, whenever the process is killed or the power fails."""
+"""Files and folders that are either complete or absent, even if the process is killed or the power fails."""
 
 import fcntl
 import os
@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".tmp-"
-"""How the names of unfinished files and folders begin."""
+"""Prefix of the names of unfinished files and folders."""
 
 _SCRATCH = f"{TEMPORARY}transencoder-"
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a name to write a file under; at the end the file is moved to its path, after an error it is removed."""
+    """Yield a temporary path to write to; at the end move the file to `path`, after an error remove it."""
     with scratch_folder(path.parent) as folder:
         draft = folder / path.name
         yield draft
@@ -27,14 +27,14 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path, *, replaces: bool = False) -> Iterator[Path]:
-    """Give a new folder to write to; at the end it is moved to its path, after an error it is removed.
+    """Yield a new folder to write to; at the end move it to `path`, after an error remove it.
 
     Args:
-        path: Where the folder goes; those above it are made.
-        replaces: Whether it takes the place of a folder that is there.
+        path: Final path of the folder; missing parent folders are created.
+        replaces: Whether to replace an existing folder.
 
     Raises:
-        OSError: At the end, where the path holds something else than an empty folder and nothing is replaced.
+        OSError: At the end, if the path holds something other than an empty folder and `replaces` is false.
     """
     make_folder(path.parent)
     with scratch_folder(path.parent) as folder:
@@ -46,12 +46,12 @@ def whole_folder(path: Path, *, replaces: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(parent: Path | None = None) -> Iterator[Path]:
-    """Give a folder of this process alone, which is removed at the end, as are those that killed processes left.
+    """Yield a folder for this process alone, removed at the end; also remove the folders that killed processes left.
 
-    Each is locked while its process lives. Where a file system has no locks, those of killed processes stay.
+    Each folder is locked while its process lives. On a file system without locks, those of killed processes stay.
 
     Args:
-        parent: Where the folder is made. None: where the system keeps temporary files.
+        parent: Folder to create it in. None: the system's folder for temporary files.
     """
     parent = Path(tempfile.gettempdir()) if parent is None else parent
     remove_abandoned(parent)
@@ -68,7 +68,7 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=parent))
         try:
             descriptor = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:  # taken for abandoned before it was locked
+        except FileNotFoundError:  # removed as abandoned before it was locked
             continue
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -78,7 +78,7 @@ def _locked_folder(parent: Path) -> tuple[Path, int]:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Remove the scratch folders that no process holds; those that are held, or another user's, stay."""
+    """Remove the scratch folders that no process has locked; locked ones and those of other users stay."""
     for folder in parent.glob(f"{_SCRATCH}*"):
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -90,12 +90,12 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def move_into_place(draft: Path, path: Path, *, aside: Path | None = None) -> None:
-    """Bring a file, or a folder with all that is in it, to the disk, then give it its name in one step.
+    """Flush a file, or a folder with all that is in it, to disk, then move it to its path in one step.
 
     Args:
-        draft: What is moved.
-        path: Where it goes.
-        aside: Where what has that name goes first, if anything does.
+        draft: File or folder to move.
+        path: Final path.
+        aside: Path that a file or folder which exists at `path` is moved to first.
     """
     if draft.is_dir():
         for parent, _, names in os.walk(draft):
@@ -112,7 +112,7 @@ def move_into_place(draft: Path, path: Path, *, aside: Path | None = None) -> No
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, where they are not there; then their names are on the disk."""
+    """Create a folder and its parents, if they are missing, and flush their names to disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def make_folder(folder: Path) -> None:
 
 
 def reserve(path: Path, n_bytes: int) -> None:
-    """Make a file of so many bytes, or enlarge one, its space taken now: a full disk later would end the process."""
+    """Create or enlarge a file to `n_bytes` and reserve its disk space: a full disk would later end the process."""
     with path.open("ab") as file:
         if sys.platform == "linux" and n_bytes:
             os.posix_fallocate(file.fileno(), 0, n_bytes)
@@ -129,7 +129,7 @@ def reserve(path: Path, n_bytes: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's content, or a folder's list of names, to the disk."""
+    """Flush a file's content, or a folder's list of names, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -138,7 +138,7 @@ def sync(path: Path) -> None:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, or a file in its place, in one step: a kill leaves no part of it under its name."""
+    """Remove a folder, or a file in its place, in one step: a killed process leaves no part of it under its name."""
     doomed = folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}")
     try:
         os.replace(folder, doomed)
@@ -149,7 +149,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove what killed processes left directly in a folder under temporary names."""
+    """Remove the files and folders with temporary names that killed processes left directly in a folder."""
     for path in folder.glob(f"{TEMPORARY}*"):
         _remove(path)
 

@@ -1,4 +1,4 @@
-"""What people hold in Python, as what readers take: the name of a file or data set, or a `datasets.Dataset`.
+"""Conversion of Python objects to what readers take: the name of a file or data set, or a `datasets.Dataset`.
 
 Cost: a list or table is copied once into Arrow; a generator is run to its end.
 """
@@ -27,11 +27,14 @@ _ALLOWED = (
 
 _FORMATS = ("tsv", "csv", "jsonl", "parquet", "txt")
 SUFFIXES = [f".{file_format}{packed}" for file_format in _FORMATS for packed in ("", ".gz", ".zst")]
-ALLOWED_FILES = f"Allowed are .{', .'.join(_FORMATS)} (.txt for sentences only), each also with .gz or .zst"
+ALLOWED_FILES = (
+    f"Allowed are .{', .'.join(_FORMATS)} (.txt for sentences, or for pairs separated by `||`), each also with .gz or "
+    ".zst"
+)
 
 
 def no_such_file(name: str, data_folder: Path | None) -> InputError:
-    """Return the error of a name that can only be a file's, and of which there is none."""
+    """Return the error for a name that can only be a file and does not exist."""
     where = f" and not in the data folder {data_folder}" if data_folder else ""
     return InputError(
         f"{name}: no such file (looked in {Path.cwd()}{where}). {ALLOWED_FILES}, or a hub id such as mteb/sts12-sts. "
@@ -40,10 +43,10 @@ def no_such_file(name: str, data_folder: Path | None) -> InputError:
 
 
 def check_file(name: str, data_folder: str | None = None) -> None:
-    """Refuse a name that can only be a file's, and of which there is none, here or in the data folder.
+    """Check that a name that can only be a file exists, here or in the data folder.
 
     Raises:
-        InputError: There is none.
+        InputError: There is no such file.
     """
     stated = data_folder or os.environ.get("TRANSENCODER_DATA")
     folder = Path(stated).expanduser() if stated else None
@@ -54,16 +57,16 @@ def check_file(name: str, data_folder: str | None = None) -> None:
 
 
 def as_source(value: Any, name: str = "the source") -> str | Dataset:
-    """Return the name of a file or data set as text, or the rows that are held as a Dataset.
+    """Return the name of a file or data set as a string, or rows in memory as a Dataset.
 
     Args:
-        value: A text or path is a name. A list, tuple, Series or generator of texts becomes the column `text`; of
-            tuples `sentence1`, `sentence2` and, with a third item, `score`; of dicts their columns. A DataFrame, an
-            Arrow table or a dict of lists keeps its columns.
-        name: How messages name it, such as `sentences`.
+        value: A string or path is a name. A list, tuple, Series or generator of texts becomes the column `text`; one of
+            tuples becomes `sentence1`, `sentence2` and, with a third item, `score`; one of dicts becomes their columns.
+            A DataFrame, an Arrow table or a dict of lists keeps its columns.
+        name: Name of the value in messages, such as `sentences`.
 
     Raises:
-        InputError: Anything else, no rows, or rows that do not fit together.
+        InputError: The value is anything else, has no rows, or has rows that do not fit together.
     """
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
@@ -137,7 +140,7 @@ def _of_tuples(rows: list[Any], width: int, name: str) -> Dataset:
 
 
 def _checked(rows: Iterable[Any], kind: Any, name: str) -> list[Any]:
-    """Return the rows as a list, all of one kind; None passes, for the readers to refuse or skip."""
+    """Return the rows as a list, after checking that all are of one kind; None passes: readers refuse or skip it."""
     found = [None if isinstance(row, float) and math.isnan(row) else row for row in rows]  # pandas writes nan for None
     for number, row in enumerate(found, 1):
         if row is not None and not isinstance(row, kind):

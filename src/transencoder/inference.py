@@ -1,4 +1,4 @@
-"""Models put to use in one call: pairs scored, and a model measured on labelled pairs or tasks."""
+"""Use of a model in one call: score pairs, and evaluate it on labelled pairs or tasks."""
 
 import os
 from typing import Any
@@ -31,7 +31,7 @@ def score(model: Model, pairs: Any, **options: Any) -> np.ndarray:
         options: As for `load_scorer`.
 
     Returns:
-        float32 (n,), in the order of the pairs; higher means more alike.
+        Scores, float32 (n,), in the order of the pairs; higher means more similar.
 
     Raises:
         InputError: Model or pairs cannot be used.
@@ -52,7 +52,7 @@ def evaluate(model: Model, data: Any, *, metric: str = "spearman", **options: An
         options: As for `load_scorer`.
 
     Returns:
-        The metric times 100; of tasks, the name of each -> its metric times 100.
+        The metric times 100; for tasks, a dict from the name of each to its metric times 100.
 
     Raises:
         InputError: Model or data cannot be used, or there are no gold scores.
@@ -84,28 +84,30 @@ def load_scorer(
     cache: TokenCache | None = None,
     shown_as: str | None = None,
 ) -> Scorer:
-    """Return what scores pairs with a model.
+    """Load a model and return a scorer of pairs.
+
+    The options `device`, `attn_implementation`, `max_length` and `pooling` apply to models given by name.
 
     Args:
-        model: By name or in memory; a scorer is returned as it is.
-        revision: Of a hub id.
-        device: Of a model by name, such as `cpu` or `cuda:0`; None: the best there is.
-        attn_implementation: Of a model by name: sdpa, eager, or flash_attention_2; None: its own.
-        precision: `auto` takes bf16 where the hardware has it.
-        max_length: Of a model by name: tokens after which texts are cut; None: the model's own.
-        pooling: Of a bi-encoder by name; None: its own, mean for a plain checkpoint.
-        prompt: Put before every text; None: the model's default prompt, if any.
-        prompt_name: The same, by its name among the model's prompts.
-        document_prompt: Put before every second text instead, of queries with documents.
-        document_prompt_name: The same, by its name among the model's prompts.
+        model: Name of a model, or a model in memory; a scorer is returned unchanged.
+        revision: Revision of a hub id.
+        device: Device to compute on, such as `cpu` or `cuda:0`; None: the best one available.
+        attn_implementation: Implementation of attention: sdpa, eager, or flash_attention_2; None: the model's own.
+        precision: Precision of the computation; `auto`: bf16 where the hardware supports it.
+        max_length: Number of tokens after which texts are cut; None: the model's own.
+        pooling: Pooling method of a bi-encoder; None: the model's own, mean for a plain checkpoint.
+        prompt: Text put before every text; None: the model's default prompt, if any.
+        prompt_name: Name of the prompt among the model's saved prompts, instead of its text.
+        document_prompt: Text put before every second text instead, if pairs are queries with documents.
+        document_prompt_name: Name of the document prompt among the model's saved prompts, instead of its text.
         both_orders: Average a cross-encoder's scores of both orders of a pair.
         token: Hub token.
-        cache_folder: For hub downloads.
-        cache: Of tokens.
-        shown_as: How messages name the model.
+        cache_folder: Folder for hub downloads.
+        cache: Cache of token ids.
+        shown_as: Name of the model in messages.
 
     Raises:
-        InputError: The model cannot be used, or an option is not for it.
+        InputError: The model cannot be used, or an option does not apply to it.
     """
     if isinstance(model, Scorer):
         return model

@@ -1,4 +1,4 @@
-"""Teachers x pairs -> pseudo-labels: each teacher's raw scores, the policy that maps them to targets, their mean."""
+"""Pseudo-labels of pairs: each teacher's raw scores, the policy that maps them to targets, and the targets' mean."""
 
 import json
 import logging
@@ -25,53 +25,53 @@ _CHUNK = 1 << 13
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
-    """A scorer that labels, and who it is."""
+    """A scorer that labels pairs, with its name, fingerprint and weight."""
 
     name: str
     """Column and record name, such as `cross-encoder` or `start`."""
     scorer: Scorer
-    """What scores the pairs."""
+    """Scorer of the pairs."""
     fingerprint: str = ""
-    """Which weights these are: a stage key or a folder's hash."""
+    """Identifier of the scorer's weights: a stage key or a folder's hash."""
     weight: float = 1.0
     """Share in the mean; normalised over the teachers."""
 
 
 class Provenance(TypedDict):
-    """Where one teacher's part of the labels comes from, as JSON."""
+    """Origin of one teacher's part of the labels, as JSON."""
 
     teacher: str
-    """Its name."""
+    """Name of the teacher."""
     fingerprint: str
-    """Which weights it had: a stage key or a folder's hash."""
+    """Identifier of the teacher's weights: a stage key or a folder's hash."""
     weight: float
-    """Its share in the mean, in (0, 1]."""
+    """Share of the teacher in the mean, in (0, 1]."""
     policy: str
-    """How its raw scores became targets."""
+    """Policy that mapped its raw scores to targets."""
     raw_min: float
     raw_max: float
     raw_mean: float
     raw_std: float
-    """Of its raw scores, over n."""
+    """Standard deviation of its raw scores, with n as the divisor."""
     n_outside: int
-    """Raw scores outside [0, 1]."""
+    """Number of raw scores outside [0, 1]."""
 
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """One target a pair, with everything it was made from."""
+    """One target per pair, with everything it was made from."""
 
     targets: np.ndarray
     """float32 (n,), in [0, 1] unless the policy is `raw`."""
     raw: dict[str, np.ndarray]
     """Each teacher's raw scores, float32 (n,)."""
     provenance: list[Provenance]
-    """One record a teacher."""
+    """One record per teacher."""
 
     def write(self, path: Path, pairs: Dataset) -> None:
         """Write `sentence1, sentence2, label` as Parquet, which any sentence-transformers trainer takes as it is.
 
-        The provenance stands in the file's metadata under `transencoder`; the raw scores are `write_raw`'s.
+        The provenance is in the file's metadata under `transencoder`; `write_raw` writes the raw scores.
         """
         about = {"transencoder": json.dumps(self.provenance)}
         texts = [("sentence1", pa.string()), ("sentence2", pa.string())]
@@ -83,17 +83,17 @@ class PseudoLabels:
                 writer.write_table(pa.table(columns, schema=schema))
 
     def write_raw(self, path: Path) -> None:
-        """Write each teacher's raw scores as a column of its name: Parquet, row for row as the labels."""
+        """Write each teacher's raw scores as a Parquet column with its name, in the same row order as the labels."""
         pq.write_table(pa.table(self.raw), path)
 
 
 def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "clip") -> PseudoLabels:
-    """Label pairs: every teacher scores them, the policy maps its scores, the weighted mean is the target.
+    """Label pairs: every teacher scores them, the policy maps its scores to targets, which are averaged by weight.
 
     Under torchrun each rank scores its share. Trans-Encoder section 2.2 (one teacher) and 2.4 (the mean of several).
 
     Args:
-        teachers: Who labels.
+        teachers: Teachers that label, one or more.
         pairs: n pairs with `sentence1` and `sentence2`.
         policy: How a teacher's raw scores become targets; see `POLICIES`.
 
@@ -101,7 +101,7 @@ def label(teachers: Sequence[Teacher], pairs: Dataset, policy: LabelPolicy = "cl
         Targets, raw scores and provenance.
 
     Raises:
-        InputError: No teacher, two of one name, a weight that is not positive, or no pairs.
+        InputError: No teacher, two with the same name, a weight that is not positive, or no pairs.
     """
     names = [teacher.name for teacher in teachers]
     if not names or len(set(names)) < len(names):
@@ -119,13 +119,13 @@ def combine(
     weights: Mapping[str, float],
     fingerprints: Mapping[str, str],
 ) -> PseudoLabels:
-    """Combine raw scores that were made before into labels; see `label`.
+    """Combine raw scores that were computed before into labels; see `label`.
 
     Args:
         raw: Each teacher's scores, float32 (n,).
         policies: How each teacher's raw scores become targets.
         weights: Each teacher's share in the mean, above 0; normalised.
-        fingerprints: Each teacher's, for the record.
+        fingerprints: Each teacher's fingerprint, for the provenance.
 
     Raises:
         InputError: A weight that is not positive, or no scores.
@@ -138,11 +138,11 @@ def combine(
     for name, scores in raw.items():
         share = weights[name] / total
         part = POLICIES[policies[name]](scores)
-        for i in range(0, n_pairs, _CHUNK):  # no third array of all pairs
+        for i in range(0, n_pairs, _CHUNK):  # in chunks, to avoid a third array of all pairs
             targets[i : i + _CHUNK] += np.float32(share) * part[i : i + _CHUNK]
         records.append(_provenance(name, fingerprints[name], share, policies[name], scores))
     if "raw" not in policies.values():
-        np.clip(targets, 0.0, 1.0, out=targets)  # shares that add up to 1 may not do so in float32
+        np.clip(targets, 0.0, 1.0, out=targets)  # shares that add up to 1 may exceed it in float32
     n_outside = int(((targets < 0) | (targets > 1)).sum())
     if n_outside:
         names = ", ".join(dict.fromkeys(policies.values()))
@@ -158,25 +158,25 @@ def _check(weights: Mapping[str, float], n_pairs: int) -> None:
 
 
 def clip(scores: np.ndarray) -> np.ndarray:
-    """Set scores below 0 to 0 and above 1 to 1; our default."""
+    """Clip scores to [0, 1]; our default."""
     clipped: np.ndarray = np.clip(scores, 0.0, 1.0)
     return clipped
 
 
 def raw(scores: np.ndarray) -> np.ndarray:
-    """Leave scores as they are (released code); a cross-entropy of cosines below 0 has no lower bound."""
+    """Return scores unchanged, as the released code does; with cosines below 0, a cross-entropy has no lower bound."""
     return scores
 
 
 def affine(scores: np.ndarray) -> np.ndarray:
-    """Stretch scores linearly so that the smallest is 0 and the largest 1; all equal: 0.5."""
+    """Scale scores linearly so that the smallest is 0 and the largest 1; 0.5 where all are equal."""
     low, high = scores.min(), scores.max()
     stretched: np.ndarray = (scores - low) / (high - low) if high > low else np.full_like(scores, 0.5)
     return stretched
 
 
 def quantile(scores: np.ndarray) -> np.ndarray:
-    """Take each score's rank among all, (rank - 1/2) / n, ties sharing theirs: uniform on (0, 1)."""
+    """Replace each score by its quantile, (rank - 1/2) / n, with mean ranks for ties: uniform on (0, 1)."""
     ranks: np.ndarray = rankdata(scores)
     return ((ranks - 0.5) / len(scores)).astype(np.float32)
 

@@ -1,8 +1,9 @@
-"""Agreement of scores with gold, times 100, and bootstrap intervals: what another draw of the same number would give.
+"""Agreement of scores with gold, times 100, and bootstrap intervals: the range to expect in samples of the same size.
 
-Spearman's rank correlation, the area under the ROC curve, and how well scores rank each query's candidates: there each
-query counts alike, however many candidates it has. One without a positive or without a negative candidate cannot be
-ranked well or badly and is left out, as sentence-transformers and mteb do.
+The metrics are Spearman's rank correlation, the area under the ROC curve, and ranking metrics of each query's
+candidates. In ranking metrics each query has the same weight, however many candidates it has. A query without a
+positive or without a negative candidate cannot be ranked well or badly and is left out, as in sentence-transformers
+and mteb.
 """
 
 import logging
@@ -87,7 +88,7 @@ def ranking(metric: str, gold: ArrayLike, scores: ArrayLike, queries: Iterable[H
         metric: A key of `RANKING_METRICS`.
         gold: 0 or 1, shape (n,).
         scores: A model's scores on any scale, shape (n,).
-        queries: What tells the queries apart, one a pair: numbers or texts.
+        queries: Query of each pair, as a number or a text.
 
     Returns:
         The mean times 100, in [0, 100].
@@ -110,11 +111,11 @@ def ranking(metric: str, gold: ArrayLike, scores: ArrayLike, queries: Iterable[H
 def _query_values(
     metric: str, gold: NDArray[np.float64], scores: NDArray[np.float64], numbers: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Compute each query's own value, in [0, 1], of those with positive and negative candidates; see `ranking`."""
+    """Compute the metric of each query that has positive and negative candidates, in [0, 1]; see `ranking`."""
     labels = np.unique(gold)
     if not np.isin(labels, [0.0, 1.0]).all():
         raise InputError(f"a ranking needs gold labels 0 (negative) and 1 (positive); got {_labels(labels)}")
-    order = np.argsort(numbers, kind="stable")  # equal queries need not stand together
+    order = np.argsort(numbers, kind="stable")  # the pairs of a query need not be adjacent
     groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     ranked = [rows for rows in groups if gold[rows].min() != gold[rows].max()]
     if not ranked:
@@ -134,28 +135,28 @@ def n_ranked(gold: NDArray[np.float64], queries: Iterable[Hashable]) -> int:
 
 
 def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:
-    """Give each query a number, from 0, by first appearance, shape (n,)."""
+    """Give each query a number, from 0, in the order in which the queries first appear, shape (n,)."""
     numbers: dict[Hashable, int] = {}
     return np.fromiter((numbers.setdefault(query, len(numbers)) for query in queries), np.intp)
 
 
 def _reciprocal_rank(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
-    """Compute 1 / rank of the best positive, 0 beyond the tenth rank, as sentence-transformers has it.
+    """Compute 1 / rank of the best positive, 0 beyond the tenth rank, as in sentence-transformers.
 
-    A negative of the same score ranks before the positive: a model that scores all alike gains nothing by the
-    order of the data.
+    A negative with the same score ranks before the positive, so that a model whose scores are all equal gains nothing
+    from the order of the data.
     """
     rank = 1 + int(np.count_nonzero(scores[~is_positive] >= scores[is_positive].max()))
     return 1.0 / rank if rank <= _LAST_RANK else 0.0
 
 
 def _gain(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
-    """Compute nDCG@10 as sentence-transformers has it; tied candidates share their mean gain."""
+    """Compute nDCG@10 as in sentence-transformers; tied candidates share their mean gain."""
     return float(ndcg_score([is_positive], [scores], k=_LAST_RANK))
 
 
 def _recall(is_positive: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
-    """Compute the share of positives among the first ten; of equal scores the negatives rank first."""
+    """Compute the share of the positives that are among the first ten; of equal scores the negatives rank first."""
     first = np.lexsort((is_positive, -scores))[:_LAST_RANK]
     return float(np.count_nonzero(is_positive[first]) / np.count_nonzero(is_positive))
 
@@ -166,11 +167,11 @@ RANKING_METRICS: dict[str, Callable[[NDArray[np.bool_], NDArray[np.float64]], fl
     "ndcg_at_10": _gain,
     "recall_at_10": _recall,
 }
-"""Value of one query by the metric's name: which of its candidates are positive, and their scores."""
+"""Ranking metrics of one query, by name. Their arguments: which candidates are positive, and the candidates' scores."""
 
 
 def checked(gold: ArrayLike, scores: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return gold and scores as arrays, (n,).
+    """Check gold and scores, and return them as arrays, (n,).
 
     Raises:
         InputError: different shapes, or a value that is not finite.
@@ -196,7 +197,7 @@ def _labels(labels: NDArray[np.float64]) -> str:
 
 
 def row_intervals(draws: Draws, models: Sequence[str]) -> IntervalRecord:
-    """Compute intervals of k models and of their gains over the first; those that are undefined are left out."""
+    """Compute intervals of k models and of their gains over the first model; undefined intervals are left out."""
     scores = {model: interval(drawn) for model, drawn in zip(models, draws, strict=True)}
     gains = {model: interval(drawn - draws[0]) for model, drawn in zip(models[1:], draws[1:], strict=True)}
     return {
@@ -206,12 +207,12 @@ def row_intervals(draws: Draws, models: Sequence[str]) -> IntervalRecord:
 
 
 def includes_zero(gain: Interval) -> bool:
-    """Tell whether another draw might well have given no gain."""
+    """Check whether a gain's interval includes 0: another sample might well give no gain."""
     return gain[0] <= 0.0 <= gain[1]
 
 
 def interval(draws: NDArray[np.float64]) -> Interval | None:
-    """Compute the interval of one number's draws, (resamples,); None where most of them are undefined."""
+    """Compute the interval of one metric's draws, (resamples,); None where most of them are undefined."""
     defined = draws[np.isfinite(draws)]
     if len(defined) < len(draws) / 2:
         return None
@@ -230,19 +231,19 @@ def metric_draws(
 ) -> Draws | None:
     """Measure several models on the same resamples of a test's pairs, or of its queries where it is a ranking.
 
-    About 0.05 ms a thousand pairs, model and resample.
+    This takes about 0.05 ms per thousand pairs, per model and resample.
 
     Args:
         metric: A key of `METRICS` or `RANKING_METRICS`.
-        gold: Gold scores as the metric takes them, (n,).
-        scores: Of k models, finite, on any scales, (k, n).
-        queries: Where it is a ranking: what tells the queries apart, one a pair.
-        name: The test's name: each test has resamples of its own.
+        gold: Gold scores that the metric accepts, (n,).
+        scores: Scores of k models, finite, on any scales, (k, n).
+        queries: Query of each pair, for a ranking metric.
+        name: Name of the test; each test has its own resamples.
         seed: The run's seed.
 
     Returns:
-        Metrics times 100, (k, N_RESAMPLES), NaN where undefined; None for another metric, or fewer than two pairs
-        or ranked queries.
+        Metrics times 100, (k, N_RESAMPLES), NaN where undefined; None for any other metric, and for fewer than two
+        pairs or ranked queries.
     """
     n_units, statistic = _statistic(metric, gold, scores, queries)
     if statistic is None or n_units < 2:
@@ -268,7 +269,7 @@ def metric_draws(
 def _statistic(
     metric: str, gold: NDArray[np.float64], scores: NDArray[np.float64], queries: Iterable[Hashable] | None
 ) -> tuple[int, Callable[[NDArray[np.int64]], Draws] | None]:
-    """Return how many units there are to resample, and what turns chosen ones, (resamples, units), into metrics."""
+    """Return the number of units to resample, and a function from drawn units, (resamples, units), to metrics."""
     if metric in RANKING_METRICS and queries is not None:
         numbers = numbered(queries)
         values = np.array([_query_values(metric, gold, each, numbers) for each in scores])
@@ -284,7 +285,7 @@ def _statistic(
 
 
 def _codes(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Replace each value by its place among the distinct ones, (n,): all that ranks depend on."""
+    """Replace each value by its position among the sorted distinct values, (n,): ranks depend on nothing else."""
     codes: NDArray[np.int64] = np.unique(values, return_inverse=True)[1]
     return codes
 
@@ -311,7 +312,7 @@ def _roc_auc(is_positive: NDArray[np.bool_], scores: Sequence[NDArray[np.int64]]
 
 
 def _centred_ranks(codes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Rank within each row, ties sharing theirs, less the mean, (resamples, n); without sorting anything."""
+    """Compute ranks within each row, with mean ranks for ties, minus the mean, (resamples, n); without sorting."""
     n_rows, n_codes = len(codes), int(codes.max()) + 1
     places = codes + n_codes * np.arange(n_rows)[:, None]
     counts = np.bincount(places.ravel(), minlength=n_rows * n_codes).reshape(n_rows, n_codes).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Models as the user names them, and the prompts that they read before texts. No heavy imports, no network."""
+"""Names of models as the user gives them, and prompts put before texts. No heavy imports, no network."""
 
 import hashlib
 import importlib.util
@@ -24,19 +24,19 @@ MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 _BARE_ID = re.compile(r"\w[\w.-]*(@.*)?")
-"""Without an owner, and with a revision if need be."""
+"""Pattern of a hub id without an owner, with or without a revision."""
 
 QUERY_PROMPTS = ("query",)
-"""What `SentenceTransformer.encode_query` looks for."""
+"""Names of the prompts that `SentenceTransformer.encode_query` looks for."""
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-"""What `SentenceTransformer.encode_document` looks for."""
+"""Names of the prompts that `SentenceTransformer.encode_document` looks for."""
 
 
 def resolve_model(name: str) -> str:
-    """Find where a model is.
+    """Resolve a model's name to a folder or a hub id.
 
     Args:
-        name: a folder, in which `~` and `$VAR` are expanded; a hub id, with its owner or as `hub_id` takes it; or
+        name: a folder, in which `~` and `$VAR` are expanded; a hub id, whose owner `hub_id` adds if it is missing; or
             `minilm`: all-MiniLM-L6-v2 from the package of the `demo` extra, its weights checked against their
             SHA-256, else its hub id. A local folder called `minilm` is written `./minilm`.
 
@@ -59,9 +59,9 @@ def resolve_model(name: str) -> str:
 
 
 def hub_id(name: str) -> str:
-    """Return a hub id with its owner, which sentence-transformers is where none is named, as in that library.
+    """Return a hub id with its owner. Without one, the owner is `sentence-transformers`, as in that library.
 
-    The first models of transformers, such as `bert-base-uncased`, have none. A revision stays.
+    The first models of transformers, such as `bert-base-uncased`, have no owner. A revision is kept.
     """
     if name == MINILM:
         return MINILM_HUB_ID
@@ -74,7 +74,7 @@ def hub_id(name: str) -> str:
 
 
 def _packaged_minilm() -> str | None:
-    """Return the package's model folder; the package is found, not imported: its import loads torch."""
+    """Return the package's model folder. The package is located but not imported: its import loads torch."""
     package = importlib.util.find_spec(MINILM_PACKAGE)
     if package is None or not package.submodule_search_locations:
         return None
@@ -97,25 +97,28 @@ def _sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Prompts:
-    """What a bi-encoder reads before the two texts of a pair."""
+    """Prompts that a bi-encoder reads before the two texts of a pair."""
 
     query: str | None = None
-    """Before the first; None: the model's default prompt, if it has one."""
+    """Prompt before the first text; None: the model's default prompt, if it has one."""
     document: str | None = None
-    """Before the second; None: the same."""
+    """Prompt before the second text; None: the same."""
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What decides how texts are read, for a stage's key: a field that came later, so older stages keep theirs."""
+        """The prompts for a stage's key; empty if none is set, so that stages from before prompts keep their keys."""
         return {} if self == OWN_PROMPTS else {"prompts": asdict(self)}
 
     def sides(self, model: "SentenceTransformer") -> tuple[str | None, str | None]:
-        """Return the prompts of the first and of the second text for a model; None where it reads them as they are."""
+        """Return the prompts of the first and of the second text for a model; None where a text has no prompt."""
         query = default_prompt(model) if self.query is None else self.query
         return query, query if self.document is None else self.document
 
     def give_to(self, model: "SentenceTransformer") -> None:
-        """Make them what `encode_query` and `encode_document` use; the default prompt is one for both, or its own."""
+        """Set the prompts for the model's `encode_query` and `encode_document`.
+
+        They become the default prompt only if they are equal, or if the first is the model's default prompt already.
+        """
         if self == OWN_PROMPTS:
             return
         query, document = self.sides(model)
@@ -124,7 +127,7 @@ class Prompts:
 
 
 OWN_PROMPTS = Prompts()
-"""The model's default prompt before both."""
+"""Prompts that put the model's default prompt before both texts."""
 
 
 def default_prompt(model: "SentenceTransformer | CrossEncoder") -> str | None:
@@ -136,7 +139,7 @@ def named_prompt(model: "SentenceTransformer | CrossEncoder", name: str) -> str:
     """Return one of the prompts that the model was saved with.
 
     Raises:
-        InputError: It has none of that name.
+        InputError: The model has no prompt of that name.
     """
     if name not in model.prompts:
         raise InputError(
@@ -147,12 +150,12 @@ def named_prompt(model: "SentenceTransformer | CrossEncoder", name: str) -> str:
 
 
 def warn_of_unused_prompts(folder: Path, name: str, prompts: Prompts) -> None:
-    """Warn where a model has prompts for queries and documents that none of its texts will have.
+    """Warn if a model has prompts for queries and documents but is used without any.
 
     Args:
-        folder: The model.
-        name: The model as the user named it.
-        prompts: What its texts will have.
+        folder: Folder of the model.
+        name: Name of the model as the user gave it.
+        prompts: Prompts that the model is used with.
     """
     path = folder / "config_sentence_transformers.json"
     saved = json.loads(path.read_text()) if path.exists() else {}

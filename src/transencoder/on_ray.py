@@ -1,7 +1,8 @@
-"""Parts made by a Ray cluster: actors, one for each GPU or else for each CPU, make the shards that they are given.
+"""Parts computed by a Ray cluster: actors, one per GPU or else per CPU, compute the shards that they are given.
 
-A shard whose actor is lost, with its node, is given to another. All nodes see the same files. Ray's own data pipelines
-would do the same: what is passed between stages there lies in files here. Whole calls are tasks.
+If an actor is lost with its node, its shard is given to another actor. All nodes must see the same files. Ray's own
+data pipelines would serve the same purpose, but pass data between stages, where this module uses files. Whole calls run
+as tasks.
 """
 
 import logging
@@ -18,24 +19,25 @@ from transencoder.shards import Parts, Shard
 logger = logging.getLogger(__name__)
 
 Make = Callable[[Shard], None]
-"""Makes the part of a shard."""
+"""Function that computes the part of a shard."""
 
 _LOSSES = 3
-"""So often may each actor, on average, and each task be lost: more is no accident."""
+"""Number of times that each actor, on average, and each task may be lost: more losses are no accident."""
 
 _LOOK_SECONDS = 0.5
 
 
 def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
-    """Make the parts that are not there.
+    """Compute the parts that are missing.
 
     Args:
-        parts: They say which shards there are.
-        maker: Is called once in each actor, with the arguments, and returns what makes parts. All are picklable.
-        arguments: What `maker` is called with.
+        parts: Parts, which determine the shards.
+        maker: Function that is called once in each actor, with `arguments`, and returns the function that computes
+            parts. Both `maker` and `arguments` must be picklable.
+        arguments: Arguments of `maker`.
 
     Raises:
-        InputError: Ray is not installed, or a maker refuses what it is given.
+        InputError: Ray is not installed, or `maker` refuses its arguments.
         RunError: Actors are lost again and again.
     """
     with _cluster() as (ray, n_units, unit):
@@ -48,19 +50,19 @@ def make_all(parts: Parts, maker: Callable[..., Make], *arguments: Any) -> None:
 def call_all(
     call: Callable[..., Any], arguments: Sequence[Sequence[Any]], may_start: Callable[[int], bool]
 ) -> list[Any]:
-    """Return what a call gives for each of several arguments, in their order; each is a task, on a GPU or else a CPU.
+    """Call a function once for each of `arguments`, each as a task on a GPU or else a CPU; return the results in order.
 
-    A task that is lost with its node is started again: the call has to go on from what it left. What one task raises is
-    raised here, and the others are cancelled.
+    A task that is lost with its node is started again: the function has to resume from what it left. An error in one
+    task is raised here, and the others are cancelled.
 
     Args:
-        call: Picklable, as are its arguments and what it returns.
-        arguments: Of each task.
-        may_start: Is asked, again and again, whether the task of a number may start by now. Where none may and none
-            runs, the next one starts.
+        call: Function to call. It must be picklable, as must its arguments and its result.
+        arguments: Arguments of each task.
+        may_start: Function that is called repeatedly and tells whether the task of a given number may start now. If
+            none may and none is running, the next one starts.
 
     Raises:
-        TransencoderError: As the call raised it; Ray is not installed; or a task is lost again and again.
+        TransencoderError: The function raised it, Ray is not installed, or a task is lost again and again.
     """
     with _cluster() as (ray, _, unit):
         task = ray.remote(_call).options(max_retries=_LOSSES, **unit)
@@ -82,13 +84,13 @@ def call_all(
 
 
 def _call(folder: str, call: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    os.chdir(folder)  # names are relative to it
+    os.chdir(folder)  # paths are relative to it
     return call(*arguments)
 
 
 @contextmanager
 def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
-    """Give Ray, connected; how many GPUs it has or, where it has none, CPUs; and what an actor or a task asks for."""
+    """Yield Ray, connected; its number of GPUs or, without any, of CPUs; and the resources of one actor or task."""
     try:
         import ray
     except ImportError as error:
@@ -97,7 +99,7 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
         raise InputError("--engine ray under torchrun: Ray starts processes of its own; leave torchrun or --engine out")
     is_ours = not ray.is_initialized()
     if is_ours:
-        # Without an address Ray looks for the last cluster of this machine, minutes long where that one was killed.
+        # Without an address Ray looks for the last cluster of this machine, which takes minutes if that was killed.
         address = os.environ.get("RAY_ADDRESS") or "local"
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     try:
@@ -113,10 +115,10 @@ def _cluster() -> Iterator[tuple[Any, int, dict[str, int]]]:
 
 
 def _got(reference: Any) -> Any:
-    """Return what an actor or a task returned.
+    """Return the result of an actor's method or of a task.
 
     Raises:
-        TransencoderError: As it was raised there.
+        TransencoderError: The method or the task raised it.
         RunError: The task is lost again and again.
         RayActorError: The actor is lost.
     """
@@ -135,39 +137,39 @@ def _got(reference: Any) -> Any:
 
 
 class _Actor:
-    """One process of the cluster."""
+    """A worker process of the cluster."""
 
     def __init__(self, maker: Callable[..., Make], arguments: tuple[Any, ...], folder: str) -> None:
         self.given = maker, arguments, folder
         self.maker: Make | None = None
 
     def load(self) -> None:
-        """Load what makes parts."""
+        """Load the function that computes parts."""
         maker, arguments, folder = self.given
-        os.chdir(folder)  # names are relative to it
+        os.chdir(folder)  # paths are relative to it
         self.maker = maker(*arguments)
 
     def make(self, number: int, n: int) -> None:
-        """Make a part."""
+        """Compute the part of shard `number` of `n`."""
         assert self.maker is not None, "loaded first"
         self.maker(Shard(number, n))
 
 
 class _Actors:
-    """The actors, and what each is doing.
+    """The actors, and the current work of each.
 
     Args:
-        start: Starts an actor.
-        shards: What they are to make.
+        start: Function that starts an actor.
+        shards: Shards to compute.
     """
 
     def __init__(self, start: Callable[[], Any], shards: Sequence[Shard]) -> None:
         self.start = start
         self.waiting = [*shards]
         self.busy: dict[Any, tuple[Any, Shard | None]] = {}
-        """What an actor will return -> the actor, and the shard that it makes; None: it loads."""
+        """Pending result of each busy actor -> the actor, and the shard that it computes; None: it is loading."""
         self.idle: list[Any] = []
-        """Actors that wait: for a shard that another loses."""
+        """Actors without work, which take over the shards of lost actors."""
         self.n_lost = 0
         self.last_loss: Exception | None = None
 
@@ -177,7 +179,7 @@ class _Actors:
         self.busy[actor.load.remote()] = actor, None
 
     def wait_for_one(self) -> Shard | None:
-        """Wait until an actor is done or lost, give the next shard out, and return what was made."""
+        """Wait until an actor is done or lost, give out the next shard, and return the finished shard, if any."""
         import ray
         from ray.exceptions import RayActorError
 
@@ -199,7 +201,7 @@ class _Actors:
         return shard
 
     def _occupy(self, actor: Any) -> None:
-        """Give an actor the next shard."""
+        """Give an actor the next shard; without one it becomes idle."""
         if not self.waiting:
             self.idle.append(actor)
             return
@@ -208,7 +210,7 @@ class _Actors:
 
 
 def _share_out(shards: Sequence[Shard], start: Callable[[], Any], n_actors: int) -> None:
-    """Give each actor a shard, and another when it is done, until all are made."""
+    """Give each actor a shard, and another one when it is done, until all are computed."""
     actors = _Actors(start, shards)
     for _ in range(n_actors):
         actors.add()

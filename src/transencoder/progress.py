@@ -1,4 +1,4 @@
-"""Progress of long work, told to whoever shows it: the command line, else the functions of the Python API."""
+"""Progress of long work, reported to the part that shows it: the command line, or else functions of the Python API."""
 
 import logging
 import os
@@ -14,34 +14,34 @@ _SECONDS_BETWEEN_LINES = 30.0
 _SECONDS_OF_REUSE = 0.5
 
 Advance = Callable[[int], None]
-"""Is called with how many more items are done."""
+"""Function that is called with the number of items done since the last call."""
 
 Show = Callable[[str, int], AbstractContextManager[Advance]]
-"""Shows a piece of work from its start to its end: its description, and how many items it has."""
+"""Function that shows a piece of work from start to end, given its description and its number of items."""
 
 
 def task(description: str, total: int) -> AbstractContextManager[Advance]:
-    """Tell the progress of a piece of work.
+    """Report the progress of a piece of work.
 
     `with progress.task("label pairs", total=n) as advance: ... advance(k)`
 
     Args:
         description: What is done, such as `label pairs`.
-        total: How many items there are, at least 0.
+        total: Number of items, at least 0.
 
     Returns:
-        A context whose value is called with how many more items are done.
+        A context manager whose value is called with the number of items done since the last call.
     """
     return (_current.get() or _silent)(description, total)
 
 
 def blocks(description: str, total: int, size: int) -> Iterator[slice]:
-    """Cut rows into blocks, and tell the progress of a loop over them.
+    """Cut rows into blocks, and report the progress of a loop over them.
 
     Args:
-        description: What is done with them.
-        total: How many rows there are.
-        size: Rows of a block; the last may have fewer.
+        description: What is done with the rows.
+        total: Number of rows.
+        size: Number of rows in a block; the last block may have fewer.
     """
     with task(description, total) as advance:
         for start in range(0, total, size):
@@ -51,10 +51,10 @@ def blocks(description: str, total: int, size: int) -> Iterator[slice]:
 
 
 class Run:
-    """A run of several stages, whose place and time left are shown with all work inside it.
+    """A run of several stages; the present stage and the time left are shown with all work inside it.
 
     Args:
-        costs: Key of each stage that will be asked for -> its cost, in any unit.
+        costs: Cost of each stage that will be requested, by its key, in any unit.
     """
 
     def __init__(self, costs: Mapping[str, float]) -> None:
@@ -65,7 +65,7 @@ class Run:
 
     @contextmanager
     def stage(self, key: str, name: str) -> Iterator[None]:
-        """Make a stage the present one; a stage that takes no time was done before, and says nothing of the others."""
+        """Make a stage the present one; one that takes no time was reused, and does not count for the time left."""
         number = self._n_stages - len(self._ahead) + 1
         self._name = f"stage {number} of {self._n_stages}, {name}" if key in self._ahead else name
         self._begun = time.monotonic()
@@ -79,27 +79,28 @@ class Run:
             self._computed, self._seconds = self._computed + cost, self._seconds + seconds
 
     def __str__(self) -> str:
-        """Return the present stage and, once some are computed, the time that is left of the whole run, if any."""
+        """Return the present stage and, once stages have been computed, the time left of the whole run, if any."""
         if not self._computed:
             return self._name
         expected = self._seconds * sum(self._ahead.values()) / self._computed
         left = expected - (time.monotonic() - self._begun)
-        return f"{self._name}; {duration(left)} of the run left" if left > 0 else self._name  # else expected too soon
+        # not above 0 where the stage takes longer than expected
+        return f"{self._name}; {duration(left)} of the run left" if left > 0 else self._name
 
 
 def placed(description: str) -> str:
-    """Return a description with where in its run the work is, and what was told of it last, such as the loss."""
+    """Return a description with the present stage of the run and the last text given to `tell`, such as the loss."""
     return "; ".join(filter(None, (description, str(_run.get() or ""), _told.get())))
 
 
 def tell(text: str) -> None:
-    """Show a few words with the present work until others are told."""
+    """Show a short text with the present work, until the next call replaces it."""
     _told.set(text)
 
 
 @contextmanager
 def use(show: Show) -> Iterator[None]:
-    """Show all progress told inside this context with `show`."""
+    """Show all progress reported inside this context with `show`."""
     token = _current.set(show)
     try:
         yield
@@ -108,7 +109,7 @@ def use(show: Show) -> Iterator[None]:
 
 
 def hidden() -> AbstractContextManager[None]:
-    """Show no progress told inside this context: of parts of a piece of work that tells its own."""
+    """Hide progress reported inside this context, such as that of parts of work that reports its own progress."""
     return use(_silent)
 
 
@@ -116,7 +117,7 @@ def hidden() -> AbstractContextManager[None]:
 def shown() -> Iterator[None]:
     """Show progress on stderr, as bars on a terminal or in a notebook, else as lines; hide other libraries' bars.
 
-    Of nested calls the outermost decides, and so does the command line.
+    It has no effect inside another call or under the command line, which decide how progress is shown.
     """
     if _current.get() is not None:
         yield
@@ -137,7 +138,7 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def lines(description: str, total: int) -> Iterator[Advance]:
-    """Log how far the work is every 30 seconds, with the time left: for output that is kept in a file."""
+    """Log the progress and the time left every 30 seconds, for output that is kept in a file."""
     with _told_lines(description, total, logger.info) as advance:
         yield advance
 
@@ -160,7 +161,7 @@ def _told_lines(description: str, total: int, say: Callable[[str], object]) -> I
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit a reader would choose."""
+    """Format a duration in seconds, minutes or hours, depending on its length."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     if seconds < 3600:
@@ -194,4 +195,4 @@ def _silent(description: str, total: int) -> Iterator[Advance]:
 _run: ContextVar[Run | None] = ContextVar("run", default=None)
 _told: ContextVar[str] = ContextVar("told", default="")
 _current: ContextVar[Show | None] = ContextVar("progress", default=None)
-"""None: nobody has said yet."""
+"""Function that shows progress; None: not set yet."""

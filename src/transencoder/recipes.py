@@ -1,4 +1,4 @@
-"""Recipes: TOML files that hold one run's whole config, one per row of a paper's table; and values put into them."""
+"""Recipes: TOML files that hold one run's whole config, one per row of a paper's table; and overrides of values."""
 
 import itertools
 import json
@@ -18,20 +18,20 @@ from transencoder.settings import ROWS_MARK, Setting, check_choice, dotted_names
 Config = TypeVar("Config")
 
 UNSET = "none"
-"""What is typed to unset a field that may be None, or to empty a list."""
+"""Word to type to unset a field that may be None, or to empty a list."""
 
 _READERS: dict[type, Any] = {int: int, float: float, bool: {"true": True, "false": False}.__getitem__}
 
 _MOST_DOTS = 200
-"""In a line of TOML: more are no names or numbers."""
+"""Maximum number of dots in a line of TOML; names and numbers have fewer."""
 
 _FOLDERS = (Path(__file__).parent / "_recipes", Path(__file__).parents[2] / "recipes")
-"""Of an installed wheel, and of the source tree."""
+"""Folders of recipes in an installed wheel, and in the source tree."""
 
 
 @dataclass(frozen=True)
 class Truncated:
-    """A model that has some of another's layers."""
+    """A model that has some of another model's layers."""
 
     model: str
     layers: list[int]
@@ -39,19 +39,19 @@ class Truncated:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a recipe's file says, not yet checked."""
+    """The content of a recipe file, not yet checked."""
 
     method: str
     table: dict[str, Any]
     """Fields of the method's config."""
     vary: dict[str, list[str]]
-    """Setting -> values, as they are typed: the recipe is one run for each combination; mostly empty."""
+    """Setting -> values, as typed: the recipe is one run for each combination; usually empty."""
     after: list[str]
-    """Recipes that run before it, whose folders it may start from."""
+    """Recipes that must run before this one, whose folders it may start from."""
     parity: dict[str, str]
-    """Setting -> value, as it is typed, of the paper's released code where it is not what the paper says."""
+    """Setting -> value, as typed, of the paper's released code where that differs from the paper."""
     truncate: dict[str, Truncated]
-    """Folder -> the smaller model that is written there before it runs, where there is none yet."""
+    """Folder -> the smaller model to write there before the run, if it is not there yet."""
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
@@ -63,10 +63,12 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
         overrides: `name=value` each, such as `bi.epochs=3`; they win over the file.
 
     Returns:
-        The config; what the recipe leaves out has its default. Of a recipe that varies settings, what its runs share.
+        The config, with defaults for what the recipe leaves out. If the recipe varies settings, only what its runs
+        share is set.
 
     Raises:
-        InputError: No such file, not TOML, an unknown method or setting, or a value that does not fit.
+        InputError: The file does not exist or is not TOML, the method or a setting is unknown, or a value is not
+            allowed.
     """
     recipe = read_recipe(path)
     for override in overrides:
@@ -75,12 +77,12 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def variants(vary: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the runs that varied settings make: each combination's name, fit for a folder, and its overrides.
+    """Return the runs of varied settings: the name of each combination, usable for a folder, and its overrides.
 
     `{"seed": ["1", "2"]}` gives `seed-1` and `seed-2`.
 
     Raises:
-        InputError: Two combinations have one name.
+        InputError: Two combinations have the same name.
     """
     runs: dict[str, list[str]] = {}
     for values in itertools.product(*vary.values()):
@@ -92,10 +94,11 @@ def variants(vary: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read a recipe, its values not yet checked.
+    """Read a recipe without checking its values.
 
     Raises:
-        InputError: No such file, not TOML, an unknown method, or a table of the recipe's own that is not of its form.
+        InputError: The file does not exist or is not TOML, the method is unknown, or a table such as `vary` or `after`
+            has the wrong form.
     """
     try:
         table = _parsed(Path(path).read_text("utf-8-sig"))
@@ -119,10 +122,12 @@ def read_recipe(path: str | Path) -> Recipe:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse TOML; the parser needs time by the square of a dotted name's parts, and a stack by the depth of arrays.
+    """Parse TOML that the parser can handle.
+
+    The parser's time grows with the square of a dotted name's parts, and its stack with the depth of arrays.
 
     Raises:
-        ValueError: It is not TOML, or not what a recipe would hold.
+        ValueError: The text is not TOML, or has more dots or deeper arrays than any recipe.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > _MOST_DOTS:
@@ -134,10 +139,10 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
-    """Return a recipe and, before it, those that it comes after, and theirs; `waiting` are those that come after it.
+    """Return a recipe, preceded by all recipes that must run before it; `waiting` are those that run after it.
 
     Raises:
-        InputError: One is not to be had, or waits for itself.
+        InputError: A recipe does not exist, or comes after itself.
     """
     if path in waiting:
         raise InputError(f"{path} comes after itself; mend its after = [...]")
@@ -146,7 +151,7 @@ def chained(path: Path, waiting: Sequence[Path] = ()) -> list[Path]:
 
 
 def parity_of(recipe: Recipe) -> dict[str, str]:
-    """Return the settings of a recipe's table `parity`, and its start as made with the tables of recipes before it."""
+    """Return a recipe's `parity` settings, with a `start` from a recipe before it replaced by that one's parity run."""
     settings = dict(recipe.parity)
     start = recipe.table.get("start")
     for before in (read_recipe(find_recipe(name)) for name in recipe.after):
@@ -208,7 +213,7 @@ def find_recipe(name: str) -> Path:
     """Return the file of a recipe: a path that exists, or the name of one that comes with the project.
 
     Raises:
-        InputError: There is neither, or several recipes have that name.
+        InputError: There is no such file or recipe, or several recipes have that name.
     """
     recipes = list_recipes()
     if Path(name).is_file():
@@ -223,11 +228,11 @@ def find_recipe(name: str) -> Path:
 
 
 def build(config_class: type[Config], table: Mapping[str, Any], origin: str) -> Config:
-    """Make a config of a table of plain values; error messages begin with `origin`, the file's name, if any.
+    """Build a config from a table of plain values; error messages begin with `origin`, the file's name, if any.
 
     Raises:
-        InputError: An unknown field, a value of another type, a required field that is absent, or values that
-            the config itself refuses.
+        InputError: A field is unknown, a value has another type, a required field is missing, or the config itself
+            refuses the values.
     """
     try:
         return _built(config_class, table, "", settings_of(config_class), dotted_names(config_class))
@@ -278,7 +283,7 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
         return float(value)
     if isinstance(value, str) and value in setting.words:
         return value
-    is_exact = type(value) is setting.kind  # True is no whole number here
+    is_exact = type(value) is setting.kind  # True does not count as a whole number
     if not is_exact:
         raise refusal(setting, value, name)
     check_choice(setting, value, name)
@@ -293,10 +298,10 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
 def put(table: dict[str, Any], config_class: type, override: str) -> None:
     """Put `name=value` into a config's table of plain values, such as `bi.epochs=3` or `members.1.pooling=cls`.
 
-    The value is TOML, or a bare word, which is a text; `none` unsets.
+    The value is TOML, or a bare word, which is a string; `none` unsets the setting.
 
     Raises:
-        InputError: There is no `=`, no such setting, or the value is of another type.
+        InputError: There is no `=`, the setting does not exist, or the value has another type.
     """
     name, equals, text = (part.strip() for part in override.partition("="))
     if not equals:
@@ -313,12 +318,12 @@ def put(table: dict[str, Any], config_class: type, override: str) -> None:
 
 
 def value_from_text(setting: Setting, text: str | Sequence[str], name: str) -> Any:
-    """Turn what was typed after a flag into a plain value; None where it unsets the field.
+    """Convert the text typed after a flag to a plain value; None unsets the field.
 
-    Numbers of a list may have commas between them, or spaces: `0,2,5` or `0 2 5`.
+    Numbers of a list may be separated by commas or spaces: `0,2,5` or `0 2 5`.
 
     Raises:
-        InputError: The text is no value of the setting's type.
+        InputError: The text is not a value of the setting's type.
     """
     if not setting.is_list:
         return None if setting.is_optional and text == UNSET else _scalar(setting, str(text), name)
@@ -341,7 +346,7 @@ def _scalar(setting: Setting, text: str, name: str) -> Any:
 
 
 def store(table: dict[str, Any], name: str, value: Any) -> None:
-    """Put a value into a table; None takes out what is there."""
+    """Store a value in a table; None removes the entry."""
     if value is None:
         table.pop(name, None)
     else:
@@ -349,7 +354,7 @@ def store(table: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[str, Any], Setting]:
-    """Return the table that holds a dotted name's last part, made where it is absent, and that part's setting."""
+    """Return the table that holds a dotted name's last part, created if missing, and the setting of that part."""
     first, *rest = name.split(".")
     settings = settings_of(config_class)
     parent, last = settings.get(first), name
@@ -368,7 +373,7 @@ def _place(table: dict[str, Any], config_class: type, name: str) -> tuple[dict[s
 
 
 def _numbered(tables: Any, number: str, name: str) -> Any:
-    """Return the table of that number, from 1; the next number makes a new one."""
+    """Return the table with this number, counted from 1; the next number creates a new one."""
     n_tables = len(tables) if isinstance(tables, list) else 0
     if not isinstance(tables, list) or number not in map(str, range(1, n_tables + 2)):
         raise InputError(

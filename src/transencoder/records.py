@@ -1,6 +1,6 @@
-"""The types of a run's records, first of all of result.json, and the names of what its stages keep: data, no logic.
+"""Types of a run's records, above all of result.json, and names of the files that its stages keep: data, no logic.
 
-What a run may lack (a dev set, test sets, an analysis) is None, empty or absent there and never invented.
+Whatever a run lacks (a dev set, test sets, an analysis) is None, empty or absent in its record, and never invented.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -14,119 +14,119 @@ FORM_TITLES: dict[Form, str] = {
 }
 
 IN_A_CYCLE: tuple[Form, ...] = ("cross", "bi")
-"""The forms that learn labels, in the order in which a cycle trains them."""
+"""Forms that learn labels, in the order in which a cycle trains them."""
 
 AVERAGE = "average"
-"""How the name of a row begins that is the mean of several."""
+"""Beginning of the name of a row that is the average of several tests."""
 
 DEV = "dev"
-"""Name of the dev set where it stands among tests: in rows, and in the stages' files."""
+"""Name of the dev set where it is listed like a test: in table rows, and in the stages' files."""
 
 GRADES = "your grades"
 """Name of the test that a person makes by grading a run's pairs."""
 
 HELD_ROWS = "rows given in Python"
-"""How a record names rows that were in no file, their number before it."""
+"""Name, in records, of rows that did not come from a file; in the config, their number stands before it."""
 
 GOLD = "gold"
-"""The stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
+"""Name of the stage that keeps the tests' gold scores: `<test>.npz` with `gold` and, for rankings, `queries`."""
 
 SAMPLE = "sample"
-"""The stage that keeps what the start and the kept models say of some training pairs."""
+"""Name of the stage that keeps the scores of some training pairs by the base model and the kept models."""
 
 SAMPLE_FILE = "sample.parquet"
-"""`row`, `sentence1`, `sentence2`, and a column of scores for `start` and for each form."""
+"""File with the columns `row`, `sentence1`, `sentence2`, and a column of scores for `start` and for each form."""
 
 NEIGHBOURS = "neighbours"
-"""The stage that keeps the nearest texts of some training texts, before and after."""
+"""Name of the stage that keeps the nearest texts of some training texts, before and after training."""
 
 NEIGHBOURS_FILE = "neighbours.json"
-"""A `NeighboursRecord`."""
+"""File with a `NeighboursRecord`."""
 
 PLOTS = "plots"
-"""The folder of a run's PNGs, beside its report."""
+"""Folder of a run's PNG plots, beside its report."""
 
 
 class TextStatistics(TypedDict):
-    """What `text_statistics` counts; lengths are in characters (Unicode code points)."""
+    """Counts of `text_statistics`; lengths are in characters (Unicode code points)."""
 
     rows: int
     texts: int
-    """Rows times texts of a row."""
+    """Number of texts: rows times texts per row."""
     distinct_texts: int
     most_repeated: int
-    """How often the most frequent text occurs."""
+    """Number of times that the most frequent text occurs."""
     repeated_rows: int
-    """Rows that repeat an earlier one, text for text."""
+    """Number of rows that repeat an earlier row, text for text."""
     same_text_rows: int
-    """Rows of several texts that are all the same."""
+    """Number of rows with several texts that are all the same."""
     characters: int
     longest: int
     median_length: float
     length_edges: list[int]
-    """Bounds of the histogram's n bins, n + 1 of them; each bin goes up to, not including, the next bound."""
+    """Bounds of the histogram's n bins: n + 1 values. Each bin goes up to, but not including, the next bound."""
     length_counts: list[int]
-    """Texts in each bin; the last one has all longer texts too."""
+    """Number of texts in each bin; the last bin includes all longer texts too."""
     letters: dict[str, int]
-    """Name of a Unicode script -> its characters in the text, most frequent first."""
+    """Number of characters of each Unicode script, by the script's name, most frequent first."""
     other_characters: int
-    """Digits, punctuation, spaces, symbols: what belongs to no single script."""
+    """Number of digits, punctuation marks, spaces and symbols, which belong to no single script."""
 
 
 class NeighboursRecord(TypedDict):
-    """What the bi-encoder changed."""
+    """Nearest texts of some training texts, by the base model and by the bi-encoder."""
 
     texts: int
-    """Different ones, among which neighbours were looked for."""
+    """Number of distinct texts, among which neighbours were searched."""
     changed: int
-    """Those whose nearest other text is not the base model's."""
+    """Number of texts whose nearest other text by the bi-encoder is not the base model's."""
     shown: list[dict[str, Any]]
-    """`text`, and of `start` and `bi` the nearest other `text` with its `cosine`."""
+    """Examples: `text`, and for `start` and `bi` the nearest other `text` with its `cosine`."""
 
 
 class CorpusRecord(TypedDict):
-    """Sentences, or documents, that pairs were mined from."""
+    """Counts of the sentences, or documents, that pairs were mined from."""
 
     rows: int
-    """Before duplicates were left out."""
+    """Number of rows before duplicates were left out."""
     exact_duplicates: int
     near_duplicates: int
 
 
 class MixRecord(TypedDict):
-    """What one source of candidates gave."""
+    """Counts of the pairs that one source of candidates found."""
 
     candidates: int
-    """Pairs that it found, and none before it in the mix."""
+    """Number of pairs that this source found and no source before it in the mix."""
     pairs: int
-    """Those that were chosen."""
+    """Number of these pairs that were chosen."""
 
 
 class HistogramRecord(TypedDict):
-    """Candidates and chosen pairs by the start's score."""
+    """Histograms of the candidates and of the chosen pairs, by the base model's score."""
 
     edges: list[float]
-    """n + 1 scores."""
+    """Edges of the n bins: n + 1 scores."""
     candidates: list[int]
-    """n counts: of scores from an edge up to the next."""
+    """Number of candidates in each bin: n counts, of scores from an edge up to the next."""
     pairs: list[int]
 
 
 class MiningRecord(TypedDict):
-    """How pairs were mined from sentences."""
+    """Record of how pairs were mined from sentences."""
 
     sentences: CorpusRecord
     documents: NotRequired[CorpusRecord]
-    """Where the second texts were not sentences."""
+    """Counts of the documents, where the pairs' second texts were documents and not sentences."""
     near_duplicate_pairs: NotRequired[int]
-    """Of a sentence and a document, left out."""
+    """Number of near-duplicate pairs of a sentence and a document, which were left out."""
     paired_sentences: int
-    """Distinct sentences that are in a pair."""
+    """Number of distinct sentences that are in a pair."""
     mix: dict[str, MixRecord]
-    """By source."""
+    """Counts of each source."""
     histogram: HistogramRecord
     exact_search: bool
-    """Whether neighbours were searched among all sentences; else in the nearest cells."""
+    """Whether neighbours were searched among all texts; otherwise only in the nearest cells."""
 
 
 class DataRecord(TypedDict):
@@ -136,90 +136,90 @@ class DataRecord(TypedDict):
     rows: int
     fingerprint: str
     metric: NotRequired[str]
-    """Dev and test sets only: how models are measured on it. Absent from earlier runs, whose sets have one metric."""
+    """Dev and test sets only: metric of the set. Absent from earlier runs, whose sets share one metric."""
     transductive: NotRequired[bool]
-    """Training text only: whether the test sets' sentences are among them. Absent when not known."""
+    """Training text only: whether it includes the test sets' sentences. Absent when not known."""
     transductive_rows: NotRequired[int]
-    """Training text only: rows that hold a sentence of the test sets. Absent from earlier runs."""
+    """Training text only: number of rows with a sentence of the test sets. Absent from earlier runs."""
     short_rows: NotRequired[int]
-    """Documents only: those that were left out because they have too few words."""
+    """Documents only: number of documents that were left out because they have too few words."""
     drawn_from: NotRequired[int]
-    """Training text only: rows there were, where only some of them were drawn."""
+    """Training text only: number of rows in the source, where only some of them were drawn."""
     extra: NotRequired["DataRecord"]
     """Training pairs only: the extra pairs that are among the rows."""
     labelled: NotRequired["DataRecord"]
     """Training pairs only: the labelled pairs that are among the rows."""
     held_out_rows: NotRequired[int]
-    """Training pairs only: how many were held out, to choose or to look without labels."""
+    """Training pairs only: number of pairs held out, to choose checkpoints or to evaluate models without labels."""
     mined: NotRequired[MiningRecord]
-    """Training pairs only: how they were made of the source, which is sentences."""
+    """Training pairs only: how they were mined from the source, which holds sentences."""
     documents: NotRequired["DataRecord"]
-    """Training pairs only: what the source's sentences were paired with."""
+    """Training pairs only: the documents that the source's sentences were paired with."""
     gold_rows: NotRequired[int]
-    """Training pairs only: how many have gold labels."""
+    """Training pairs only: number of pairs with gold labels."""
     classes: NotRequired[list[str]]
     """Training pairs only: the names of the classes that they are labelled with."""
     test_rows: NotRequired[int]
-    """Labelled pairs only: those that were left out because they are a test set's."""
+    """Labelled pairs only: number of pairs that were left out because they are in a test set."""
     rows_without_class: NotRequired[int]
-    """Labelled pairs only: those that were left out because they have none."""
+    """Labelled pairs only: number of pairs that were left out because they have no class."""
     missing_rows: NotRequired[int]
-    """Training pairs only: pairs of the paper's set that could not be had."""
+    """Training pairs only: number of pairs of the paper's data set that are not available."""
     bad_rows: NotRequired[int]
-    """Training text only: rows that were skipped, and are in bad-rows.tsv."""
+    """Training text only: number of rows that were skipped; bad-rows.tsv lists them."""
     excluded_rows: NotRequired[int]
-    """Training text only: rows left out because a test sentence occurs in them."""
+    """Training text only: number of rows left out because a test sentence occurs in them."""
 
 
 class RunData(TypedDict):
     """All data sets of a run."""
 
     pairs: NotRequired[DataRecord]
-    """What methods for pairs were trained on."""
+    """Training pairs of the methods that train on pairs."""
     sentences: NotRequired[DataRecord]
-    """What starting encoders were trained on."""
+    """Training sentences of the encoder methods."""
     documents: NotRequired[DataRecord]
-    """What starting encoders were trained on that take spans of longer texts."""
+    """Training documents of the encoder methods that take spans of longer texts."""
     dev: DataRecord | None
     tests: dict[str, DataRecord]
 
 
 class FormCycle(TypedDict):
-    """One form's training in one cycle."""
+    """Record of one form's training in one cycle."""
 
     dev: float | None
     """Dev metric of the best checkpoint, times 100."""
     curve: list[tuple[int, float | None]]
-    """(step within this training, dev metric times 100); a list of two in JSON."""
+    """Dev curve: (step within this training, dev metric times 100); a list of two in JSON."""
     criteria: NotRequired[list[tuple[int, dict[str, float | None]]]]
-    """(step, what is said of the student without labels, by criterion), where pairs are held out."""
+    """Student's criteria that need no labels, where pairs are held out: (step, criterion -> value)."""
     chosen_by: NotRequired[str]
-    """The criterion that chose the checkpoint without labels; absent where dev did, or the last was kept."""
+    """Criterion that chose the checkpoint without labels; absent where dev chose it, or the last one was kept."""
     step: NotRequired[int]
-    """The step that it chose."""
+    """Step of the checkpoint that the criterion chose."""
     seconds: float
     stage: str
 
 
 class Cycle(TypedDict):
-    """One cycle: the cross-encoder learns from the bi-encoder, then a bi-encoder from it."""
+    """One cycle: a cross-encoder learns from the bi-encoder, then a bi-encoder learns from the cross-encoder."""
 
     cycle: int
-    """From 1; methods without cycles have one."""
+    """Number of the cycle, from 1; methods without cycles have one."""
     cross: NotRequired[FormCycle]
     bi: NotRequired[FormCycle]
     mlm: NotRequired[FormCycle]
 
 
 class Best(TypedDict):
-    """The model a run keeps of one form."""
+    """Model of one form that a run keeps."""
 
     cycle: int
     dev: float | None
     path: str
     """Folder of the saved model, relative to the run folder."""
     member: NotRequired[int]
-    """From 1: whose it is, where there are several."""
+    """Number, from 1, of the member that the model belongs to, where there are several members."""
 
 
 class StageSummary(TypedDict):
@@ -228,12 +228,12 @@ class StageSummary(TypedDict):
     name: str
     key: str
     seconds: float
-    """What the stage cost when it was computed, also when it was reused."""
+    """Seconds that the stage took when it was computed, even if it was reused."""
     reused: bool
 
 
 class Environment(TypedDict, total=False):
-    """Where a run's stages were computed; where they differ, the values are joined by ` + `."""
+    """Environment in which a run's stages were computed; values that differ between stages are joined by ` + `."""
 
     commit: str | None
     """Commit of the source tree, with `-dirty` when it had changes; None for an installed package."""
@@ -244,90 +244,91 @@ class Environment(TypedDict, total=False):
 
 
 class PretrainingRecord(TypedDict):
-    """Masked language modelling: over the pairs, before the cross-encoder learned labels, or as the method itself."""
+    """Masked language modelling, on the pairs before the cross-encoder learned labels, or as the method itself."""
 
     steps: int
     losses: list[tuple[int, float]]
-    """(step, mean cross-entropy of masked tokens over the last 100 steps, in nats); a list of two in JSON."""
+    """Losses: (step, mean cross-entropy of masked tokens over the last 100 steps, in nats); a list of two in JSON."""
     held_out: NotRequired[list[float]]
-    """Mean cross-entropy in nats on text that was held out, before and after."""
+    """Mean cross-entropy in nats on held-out text, before and after training."""
 
 
 class EnsembleRecord(TypedDict):
-    """What models score: one member's, or the weighted mean of the members' scores."""
+    """Metrics of one member's models, or of the weighted mean of the members' scores."""
 
     dev: dict[str, float | None] | None
-    """`start` and the forms -> dev metric times 100."""
+    """Dev metric times 100 of `start` and of each form."""
     scores: dict[str, dict[str, float | None]]
-    """`start` and the forms -> test set -> metric times 100, None where it is undefined (all scores equal);
-    empty when test scoring is off. `start_as_is` where it differs, see `best_start`; `teacher-1` and so on for teachers
-    that learned scores in this run."""
+    """Metric times 100 of `start` and of each form on each test set, None where it is undefined (all scores equal);
+    empty when test scoring is off. It includes `start_as_is` where this differs from `start`, see `best_start`, and
+    `teacher-1` and so on for teachers that learned scores in this run."""
 
 
 class MemberRecord(EnsembleRecord):
-    """A member, alone or one of several that were trained side by side."""
+    """Record of a member, alone or one of several that were trained side by side."""
 
     cycles: list[Cycle]
     best: dict[Form, Best]
     analysis: dict[str, list[tuple[int, int, dict[str, float | None]]]] | None
-    """Form -> (cycle, step within this training, test set -> metric times 100)."""
+    """Test metrics during training, by form: (cycle, step within this training, test set -> metric times 100)."""
     pretraining: NotRequired[PretrainingRecord]
-    """Absent when no masked words were guessed."""
+    """Masked language modelling; absent when there was none."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
-    """`start` and, where pairs are held out, the forms -> what pairs say of them without labels, by criterion."""
+    """Criteria that need no labels, of `start` and, where pairs are held out, of the forms: criterion -> value."""
 
 
 class ModelSize(TypedDict):
-    """Of one model."""
+    """Size and speed of one model."""
 
     parameters: int
     megabytes: float
-    """Of its weights on disk."""
+    """Size of its weights on disk."""
     sentences_a_second: float
-    """Of its own `encode`, plain sentence-transformers."""
+    """Speed of its own `encode`, in plain sentence-transformers."""
 
 
 class SizeRecord(TypedDict):
-    """A student beside a larger model."""
+    """Comparison of a student's size and speed with those of a larger model."""
 
     whose: str
-    """What the larger one is: `teacher`, or the `start` that the student was cut from."""
+    """Role of the larger model: `teacher`, or the `start` that the student was cut from."""
     student: ModelSize
     other: ModelSize
     sentences: int
-    """How many both encoded."""
+    """Number of sentences that both encoded."""
     device: str
     threads: int
 
 
 class SelectionRecord(TypedDict):
-    """What chose checkpoints and cycles where there was no dev set."""
+    """Criteria that chose checkpoints and cycles where there was no dev set."""
 
     criteria: dict[Form, str]
-    """By form; `last` where nothing did."""
+    """Criterion of each form; `last` where the last checkpoint was kept."""
     left_out_regrets: dict[Form, float]
-    """Points of dev that such a choice cost on runs that had a dev set, of starts left out of picking the criterion."""
+    """Mean regret of such a choice, in points of dev, on runs that had a dev set. The criterion was picked on the runs
+    of other base models."""
     last_regrets: dict[Form, float]
-    """The same of taking the last checkpoint."""
+    """Mean regret of keeping the last checkpoint on the same runs, in points of dev."""
     runs: int
     starts: int
 
 
 Interval = tuple[float, float]
-"""Where 95 % of the bootstrap resamples lie, (low, high); a list of two in JSON."""
+"""Range that holds 95 % of the bootstrap resamples, (low, high); a list of two in JSON."""
 
 
 class IntervalRecord(TypedDict):
-    """Of several models on one test, or of their averages over several tests; those that are undefined are left out."""
+    """Intervals of several models on one test, or of their averages over several; undefined ones are left out."""
 
     scores: dict[str, Interval]
-    """Model, such as `start` or a form -> of its metric times 100."""
+    """Interval of the metric times 100 of each model, such as `start` or a form."""
     gains: dict[str, Interval]
-    """Each model but the first -> of its points over the first, both measured on the same resamples."""
+    """Interval of each other model's gain over the first, in points, with both measured on the same resamples."""
 
 
 class ChoiceRecord(TypedDict):
-    """A setting that was chosen for the user, and what by."""
+    """A setting that was chosen for the user, and the reason."""
 
     setting: str
     value: bool | float | str
@@ -335,7 +336,7 @@ class ChoiceRecord(TypedDict):
 
 
 class Result(MemberRecord):
-    """The content of result.json; of several members, what one has is that of `member`."""
+    """Content of result.json; where there are several members, the fields of one member are those of `member`."""
 
     method: str
     about: NotRequired[str]
@@ -348,31 +349,31 @@ class Result(MemberRecord):
     environment: Environment
     data: RunData
     texts: NotRequired[TextStatistics]
-    """The training text in numbers; absent from earlier runs."""
+    """Statistics of the training text; absent from earlier runs."""
     member: NotRequired[int]
-    """From 1: of several members the one whose bi-encoder is best on dev; `cycles`, `best`, `dev` and `scores` are
-    its."""
+    """Number, from 1, of the member whose bi-encoder is best on dev, where there are several members. `cycles`, `best`,
+    `dev` and `scores` are those of this member."""
     members: NotRequired[list[MemberRecord]]
-    """All members, where several learn in each cycle; not where they learn in turn."""
+    """Records of all members, where several learn in each cycle; absent where they learn in turn."""
     start_member: NotRequired[int]
-    """From 1: of several members the one whose start is `start`."""
+    """Number, from 1, of the member whose base model is `start`, where there are several members."""
     ensemble: NotRequired[EnsembleRecord]
-    """Of these members together: of their starts, and of the kept models of each form."""
+    """Metrics of these members together: of their base models, and of the kept models of each form."""
     metric: str
-    """Of the dev set, else of the first test set."""
+    """Metric of the dev set, or else of the first test set."""
     intervals: NotRequired[dict[str, IntervalRecord]]
-    """Of `scores`: each test, and the average of the tests of a metric; absent from earlier runs."""
+    """Intervals of `scores`: of each test, and of the average of the tests of a metric; absent from earlier runs."""
     sample_agreement: NotRequired[dict[Form, float | None]]
-    """Where there was no dev set and nothing was held out: each form's rank correlation times 100 with the start, on
-    training pairs."""
+    """Rank correlation times 100 of each form with the base model on training pairs, where there was no dev set and
+    nothing was held out."""
     uniformity: NotRequired[dict[str, float | None]]
-    """Of a starting encoder's run: `start` and `bi` -> uniformity of training texts (Wang and Isola, ICML 2020)."""
+    """Uniformity of training texts by `start` and by `bi`, for encoder methods (Wang and Isola, ICML 2020)."""
     selection: NotRequired[SelectionRecord]
-    """Where checkpoints were chosen without labels."""
+    """Criteria that chose checkpoints, where they were chosen without labels."""
     choices: NotRequired[list[ChoiceRecord]]
-    """Of settings that the user left open, those that are not the paper's."""
+    """Settings that the user left open and whose values are not the paper's."""
     stages: list[StageSummary]
     seconds: float
     notes: list[str]
     sizes: NotRequired[SizeRecord]
-    """Where there is a larger model to compare with."""
+    """Sizes of the student and of a larger model, where there is one to compare with."""

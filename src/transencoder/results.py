@@ -1,4 +1,4 @@
-"""What can be read off a finished run: its tests by metric, its forms, which models look weak, what its stages keep."""
+"""Facts about a finished run: its tests by metric, its forms, models that look weak, and the files its stages keep."""
 
 import json
 import logging
@@ -26,12 +26,13 @@ logger = logging.getLogger(__name__)
 Read = TypeVar("Read")
 
 _CLOSE_TOGETHER = -2.0
-"""Uniformity above which a start is taken to be weak. Of six starts on STS pairs the three above had 62.7 to 66.9 on
-STS-B's dev set, the three below 71.4 to 86.6 (LOG.md, 2026-11-22)."""
+"""Uniformity above which a base model counts as weak. Of six base models on STS pairs, the three above it had 62.7 to
+66.9 on STS-B's dev set, and the three below it 71.4 to 86.6 (LOG.md, 2026-11-22)."""
 
 ENOUGH_AGREEMENT = 60.0
-"""Spearman's correlation times 100 of a cross-encoder with its teacher on held-out pairs. Of runs that had a dev set
-all 24 cross-encoders below it were worse than their start, and 15 of the 24 bi-encoders that learned from them."""
+"""Spearman's correlation times 100 with its teacher on held-out pairs, below which a cross-encoder counts as weak. In
+runs with a dev set, all 24 cross-encoders below it were worse than their base model, and so were 15 of the 24
+bi-encoders that learned from them."""
 
 
 def read_result(run_folder: str | Path) -> Result:
@@ -61,10 +62,10 @@ def read_result(run_folder: str | Path) -> Result:
 
 @contextmanager
 def faults_of(runs: Iterable["Evidence"]) -> Iterator[None]:
-    """Raise what goes wrong inside over a result that no checksum vouches for as that result's fault.
+    """Turn an unexpected error inside this context into a `RunError`, if one of the results has no checksum.
 
     Raises:
-        RunError: The parts of such a result do not fit together.
+        RunError: The parts of a result without a checksum do not fit together.
     """
     try:
         yield
@@ -81,7 +82,7 @@ def faults_of(runs: Iterable["Evidence"]) -> Iterator[None]:
 
 
 def of_member(result: Result, number: int) -> Result:
-    """Return the record of one of several members, from 1, as if it were a run of its own."""
+    """Return the record of one of several members, numbered from 1, as if it were a run of its own."""
     own: Result = {**result, **result["members"][number - 1]}
     for name in ("pretraining", "criteria", "intervals"):
         if name not in result["members"][number - 1]:
@@ -90,7 +91,7 @@ def of_member(result: Result, number: int) -> Result:
 
 
 def of_ensemble(result: Result) -> Result:
-    """Return the members' weighted mean as if it were a run of its own; it has no cycles and no models."""
+    """Return the record of the members' weighted mean as if it were a run; it has no cycles or models of its own."""
     ensemble = result["ensemble"]
     own: Result = {**result, "dev": ensemble["dev"], "scores": ensemble["scores"]}
     own.pop("intervals", None)
@@ -110,7 +111,7 @@ def scored_tests(result: Result) -> list[str]:
 
 
 def tests_by_metric(result: Result) -> dict[str, list[str]]:
-    """Return for each metric the scored test sets that are measured by it; only these have a mean."""
+    """Return the scored test sets of each metric; averages are only taken over test sets of one metric."""
     groups: dict[str, list[str]] = {}
     for name in scored_tests(result):
         metric = result["data"]["tests"][name].get("metric", result["metric"])
@@ -119,19 +120,19 @@ def tests_by_metric(result: Result) -> dict[str, list[str]]:
 
 
 class TableRow(NamedTuple):
-    """A row of a table of scores: a test set, or the average of those of a metric."""
+    """A row of a table of scores: a test set, or the average of the test sets of a metric."""
 
     name: str
-    """With its metric, where there are several."""
+    """Name of the row, with its metric where there are several metrics."""
     metric: str
     tests: Sequence[str]
 
 
 def table_rows(groups: Mapping[str, Sequence[str]], metrics: Sized | None = None) -> Iterator[TableRow]:
-    """Yield for each metric the rows of its test sets and, of several, that of their average.
+    """Yield for each metric a row per test set and, if there are several, a row for their average.
 
     Args:
-        groups: Metric -> test sets.
+        groups: Test sets of each metric.
         metrics: All metrics of the table; None: those of the tests.
     """
     for metric, names in groups.items():
@@ -142,7 +143,7 @@ def table_rows(groups: Mapping[str, Sequence[str]], metrics: Sized | None = None
 
 
 def best_start(result: Result, names: list[str]) -> str:
-    """Return the start that gains are counted from: `start` or `start_as_is`, the better on average over these tests.
+    """Return the base model to count gains from: `start` or `start_as_is`, the better one on average on these tests.
 
     `start` is measured in the run's precision and length, `start_as_is` in fp32 at the model's own length.
     """
@@ -155,14 +156,14 @@ def best_start(result: Result, names: list[str]) -> str:
 
 
 def training_data(result: Result) -> tuple[str, DataRecord]:
-    """Return `pairs`, `sentences` or `documents`, and the record of those that the run was trained on."""
+    """Return the kind of data that the run was trained on, `pairs`, `sentences` or `documents`, and its record."""
     data = result["data"]
     kind = next(kind for kind in ("pairs", "sentences", "documents") if kind in data)
     return kind, data[kind]
 
 
 def has_cycles(result: Result) -> bool:
-    """Tell whether the run went through cycles, of which one is kept."""
+    """Check whether the run went through cycles, of which one is kept."""
     return len(result["cycles"]) > 1 or len(forms_of(result)) > 1
 
 
@@ -172,25 +173,25 @@ def forms_of(result: Result) -> list[Form]:
 
 
 def metric_mark(metric: str, metrics: Sized) -> str:
-    """Return what tells a set of this metric from others where there are several metrics: ` (map)`."""
+    """Return the suffix that names a set's metric, such as ` (map)`; empty where there is only one metric."""
     return f" ({metric})" if len(metrics) > 1 else ""
 
 
 def looks_weak(cross: Mapping[str, float | None]) -> bool:
-    """Tell whether a cross-encoder did not learn its teacher's ranking.
+    """Check whether a cross-encoder failed to learn its teacher's ranking.
 
     Args:
-        cross: What held-out pairs say of it without labels; empty where none were held out.
+        cross: Its criteria on held-out pairs, which need no labels; empty where none were held out.
     """
     agreement = cross.get("teacher_agreement", ENOUGH_AGREEMENT)
     return agreement is None or agreement < ENOUGH_AGREEMENT
 
 
 def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Say that a base model looks too weak to teach, if it does.
+    """Yield a note if a base model looks too weak to teach.
 
     Args:
-        criteria: What held-out pairs say of it without labels; empty where none were held out.
+        criteria: Its criteria on held-out pairs, which need no labels; empty where none were held out.
     """
     evenness = criteria.get("uniformity")
     if evenness is not None and -evenness > _CLOSE_TOGETHER:
@@ -202,10 +203,10 @@ def weak_start_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
 
 
 def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
-    """Say that a cross-encoder looks too weak to teach, if it does.
+    """Yield a note if a cross-encoder looks too weak to teach.
 
     Args:
-        criteria: What held-out pairs say of it without labels; empty where none were held out.
+        criteria: Its criteria on held-out pairs, which need no labels; empty where none were held out.
     """
     if looks_weak(criteria):
         yield (
@@ -218,48 +219,48 @@ def weak_cross_notes(criteria: Mapping[str, float | None]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Gold:
-    """A test's gold scores."""
+    """Gold scores of a test."""
 
     scores: NDArray[np.float64]
-    """One a pair, (n,)."""
+    """Gold score of each pair, (n,)."""
     queries: NDArray[np.intp] | None
-    """Where it is a ranking: the number of each pair's query, (n,)."""
+    """Number of each pair's query, (n,), where the test is a ranking."""
 
 
 @dataclass(frozen=True)
 class StudentLabels:
-    """What a student learned, and what it says of the same pairs afterwards."""
+    """Labels that a student learned, and its scores of the same pairs after training."""
 
     cycle: int
     form: Form
     labels: NDArray[np.float32]
-    """What its teachers said, (n,)."""
+    """Labels by its teachers, (n,)."""
     scores: NDArray[np.float32]
-    """What it says, (n,)."""
+    """Scores by the student, (n,)."""
     n_pairs: int
-    """All that it was trained on; n is fewer where only a sample was scored."""
+    """Number of all pairs that it was trained on; n is smaller where only a sample was scored."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some training pairs and what the start and the kept models say of them."""
+    """Some training pairs, and their scores by the base model and the kept models."""
 
     rows: NDArray[np.int64]
-    """Which of the training pairs, (n,)."""
+    """Row number of each pair in the training pairs, (n,)."""
     texts: Sequence[tuple[str, str]]
     scores: dict[str, NDArray[np.float64]]
-    """`start` and the forms -> (n,)."""
+    """Scores by `start` and by each form, (n,)."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The stage files of a finished run, as far as they are there; what is damaged counts as absent."""
+    """The stage files of a finished run, any of which may be absent; a damaged file counts as absent."""
 
     folder: Path
     result: Result
 
     def gold(self, test: str | None) -> Gold | None:
-        """Return a test's gold scores, or dev's, given None; earlier runs did not keep them."""
+        """Return the gold scores of a test, or of dev where `test` is None; earlier runs did not keep them."""
 
         def read(path: Path) -> Gold:
             with np.load(path) as arrays:
@@ -268,14 +269,14 @@ class Evidence:
         return self._read(records.GOLD, f"{test or DEV}.npz", read)
 
     def scores(self, model: str, test: str | None) -> NDArray[np.float64] | None:
-        """Return what a model gave a test's pairs, (n,).
+        """Return a model's scores of a test's pairs, (n,).
 
         Args:
             model: `start`, `start_as_is` or a form.
             test: The test's name; None: dev.
         """
         folder = "scores" if test else f"scores/{DEV}"
-        member = f"member-{self.result['member']}/" if "member" in self.result else ""  # whose models were kept
+        member = f"member-{self.result['member']}/" if "member" in self.result else ""  # the one whose models were kept
         scores = self._read(f"{folder}/{member}{model.replace('_', '-')}", f"{test or DEV}.npy", _array)
         return None if scores is None else scores.astype("float64")
 
@@ -284,11 +285,11 @@ class Evidence:
         return self._read(records.SAMPLE, records.SAMPLE_FILE, _sample)
 
     def neighbours(self) -> records.NeighboursRecord | None:
-        """Return nearest texts before and after; earlier runs did not keep any."""
+        """Return the nearest texts before and after training; earlier runs did not keep any."""
         return self._read(records.NEIGHBOURS, records.NEIGHBOURS_FILE, lambda path: json.loads(path.read_bytes()))
 
     def student_labels(self) -> Iterator[StudentLabels]:
-        """Yield what each student of each cycle learned, as far as its scores were kept."""
+        """Yield the labels and scores of each student of each cycle, where its scores were kept."""
         for cycle in self.result["cycles"]:
             for form in records.IN_A_CYCLE:
                 learned = self._student_labels(cycle, form)
@@ -350,9 +351,10 @@ def _sample(path: Path) -> Sample:
 
 
 def drawn_intervals(evidence: Evidence) -> dict[str, IntervalRecord]:
-    """Return intervals by resampling pairs, or queries, of the tests, of dev where there are none; by the row's name.
+    """Return intervals by row name, from resampled pairs, or queries, of the tests, or of dev where there are no tests.
 
-    About 0.05 ms a thousand pairs, model and resample. Training with another seed is not in these intervals.
+    This takes about 0.05 ms per thousand pairs, per model and resample. The intervals do not include the variation
+    between training seeds.
     """
     result, drawn = evidence.result, {}
     forms, groups = forms_of(result), tests_by_metric(result)
@@ -378,9 +380,9 @@ def draws_of(models: Sequence[tuple[Evidence, str]], test: str | None, metric: s
     """Return metrics of several models on the same resamples of a test's pairs, or of its queries if it is a ranking.
 
     Args:
-        models: A run's evidence, and which of its models: `start`, `start_as_is` or a form.
-        test: The test's name, the same data in all runs; None: dev.
-        metric: How it is measured.
+        models: Evidence of a run and the name of one of its models: `start`, `start_as_is` or a form.
+        test: Name of the test, whose data must be the same in all runs; None: dev.
+        metric: Metric of the test.
 
     Returns:
         Metrics times 100, (models, N_RESAMPLES), or None where gold or a model's scores were not kept.

@@ -26,16 +26,18 @@ from transencoder.tokens import Encoder, TokenCache, Tokens, allocate
 logger = logging.getLogger(__name__)
 
 Forward = Callable[[dict[str, Any]], torch.Tensor]
-"""A model from the features of a batch to a tensor (batch, ...)."""
+"""Function that runs a model on the features of a batch and returns a tensor (batch, ...)."""
 
 _WINDOW = 1 << 18
-"""Rows sorted at once. Each window ends with a batch of a shape of its own, and oneDNN keeps what it made for a shape:
-labelling 400,000 pairs with a tiny model left 31 MB, in windows of 65,536 rows 51 MB."""
+"""Number of rows sorted by length at once. Each window ends with a batch of a new shape, and oneDNN keeps what it made
+for a shape: labelling 400,000 pairs with a tiny model left 31 MB in memory, with windows of 65,536 rows 51 MB."""
 
 _BATCH_TOKENS = 32768
-"""On an H200 a base-size model takes half the time of batches of 8,192, and no less with four times as many."""
+"""Tokens per batch on a GPU. On an H200 a base-size model takes half the time of batches of 8,192, and no less with
+four times as many."""
 _BATCH_TOKENS_ON_CPU = 2048
-"""As fast there as 4,096 and 8,192 (all-MiniLM-L6-v2); 60,000 pairs through a tiny model take 65 MB instead of 93."""
+"""Tokens per batch on a CPU. As fast as 4,096 and 8,192 there (all-MiniLM-L6-v2); 60,000 pairs through a tiny model
+take 65 MB instead of 93."""
 
 _COSINES_AT_ONCE = 1 << 13
 _IN_MEMORY_BYTES = 16 << 20
@@ -43,7 +45,7 @@ _IN_MEMORY_BYTES = 16 << 20
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Gives each pair a number: higher means more alike."""
+    """Interface of scorers, which give each pair a number: higher means more similar."""
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs.
@@ -52,18 +54,18 @@ class Scorer(Protocol):
             pairs: n rows with `sentence1` and `sentence2`.
 
         Returns:
-            float32 (n,), in the order of the rows.
+            Scores, float32 (n,), in the order of the rows.
         """
         ...
 
 
 class TokenRows(Protocol):
-    """Rows of tokens that batches are made of: `Tokens`."""
+    """Interface of tokenised rows from which batches are made; `Tokens` implements it."""
 
     def __len__(self) -> int: ...
 
     def widths(self, rows: slice) -> np.ndarray:
-        """Return the tokens of each of some rows, int64."""
+        """Return the number of tokens of each of some rows, int64."""
         ...
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
@@ -86,9 +88,9 @@ class _Computed:
         """Run every row of `tokens` through `forward` into `output`, longest first within large windows.
 
         Args:
-            description: What the progress line says.
-            tokens: n rows.
-            forward: Of the model, which is put into evaluation mode.
+            description: Text of the progress line.
+            tokens: n rows of tokens.
+            forward: Function that runs the model, which is put into evaluation mode.
             output: float32 (n, ...), filled in the rows' order.
         """
         was_training = self.model.training
@@ -106,7 +108,7 @@ class _Computed:
             self.model.train(was_training)
 
     def _batches(self, tokens: TokenRows, forward: Forward, output: np.ndarray) -> Iterator[int]:
-        """Fill `output`; yields the number of rows of each batch."""
+        """Fill `output` batch by batch, and yield the number of rows of each batch."""
         device = self.model.device
         batch_tokens = self.batch_tokens or (_BATCH_TOKENS_ON_CPU if device.type == "cpu" else _BATCH_TOKENS)
         for start in range(0, len(tokens), _WINDOW):
@@ -138,12 +140,12 @@ class BiScorer(_Computed):
     """Cosine similarity of a bi-encoder's embeddings, in [-1, 1]; each distinct sentence is encoded once.
 
     Args:
-        model: The bi-encoder. Its device and maximal length are used as they are.
-        precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 32,768, on a CPU 2,048.
-        cache: Where token ids are kept; None: a cache of its own.
+        model: The bi-encoder. Its device and maximum length are used as they are.
+        precision: Precision of the computation; `auto`: bf16 autocast where the hardware supports it.
+        batch_tokens: Tokens per batch, including padding; halved when memory runs out. None: 32,768, on a CPU 2,048.
+        cache: Cache of token ids; None: a cache of its own.
         prompt: Text put before every sentence; None: the model's default prompt, if it has one.
-        document_prompt: Text put before `sentence2` instead, where pairs are queries with documents; None: the same.
+        document_prompt: Text put before `sentence2` instead, if pairs are queries with documents; None: the same.
     """
 
     model: SentenceTransformer
@@ -162,7 +164,7 @@ class BiScorer(_Computed):
         self.prompt, self.document_prompt = Prompts(prompt, document_prompt).sides(model)
 
     def score(self, pairs: Dataset) -> np.ndarray:
-        """Score pairs: cosine similarities, float32 (n,), in [-1, 1]."""
+        """Score pairs and return cosine similarities, float32 (n,), in [-1, 1]."""
         with scratch_folder() as folder:
             sides = self._embed_sides(pairs, folder)
             scores = cosines_of(sides, slice(0, len(pairs)))
@@ -170,14 +172,17 @@ class BiScorer(_Computed):
         return finite(scores, pairs)
 
     def embed_sides(self, texts: Dataset) -> tuple[np.ndarray, ...]:
-        """Embed `sentence1`, `sentence2` and so on: float32 (n, dim) each, in the order of the rows."""
+        """Embed `sentence1`, `sentence2` and so on, and return float32 (n, dim) for each, in the order of the rows."""
         with scratch_folder() as folder:
             sides = tuple(embeddings[index] for embeddings, index in self._embed_sides(texts, folder))
         finite(sum(side.sum(1) for side in sides), texts, "rows of embeddings")
         return sides
 
     def _embed_sides(self, pairs: Dataset, folder: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Embed the distinct sentences of each side, over 16 MB in the folder; with which of them each row has."""
+        """Return, for each side, the embeddings of its distinct sentences and the number of the embedding of each row.
+
+        Embeddings of more than 16 MB are stored in the folder.
+        """
         sides = []
         for number, sentences in enumerate(self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)):
             shape = (len(sentences.tokens), int(self.model.get_embedding_dimension() or 0))
@@ -202,12 +207,12 @@ class CrossScorer(_Computed):
 
     Args:
         model: The cross-encoder, with one output label.
-        precision: `auto` takes bf16 autocast where the hardware has it.
-        batch_tokens: Tokens a batch, padding included; halved when memory runs out. None: 32,768, on a CPU 2,048.
-        cache: Where token ids are kept; None: a cache of its own.
+        precision: Precision of the computation; `auto`: bf16 autocast where the hardware supports it.
+        batch_tokens: Tokens per batch, including padding; halved when memory runs out. None: 32,768, on a CPU 2,048.
+        cache: Cache of token ids; None: a cache of its own.
         both_orders: Average the scores of (a, b) and (b, a).
         prompt: Text put before every pair; None: the model's default prompt, if it has one.
-        as_logit: Give the output without the sigmoid, any real number: of models that regress their targets.
+        as_logit: Return the output without the sigmoid, any real number; for models that regress their targets.
     """
 
     model: CrossEncoder
@@ -231,16 +236,16 @@ class CrossScorer(_Computed):
         self.prompt = prompt if prompt is not None else default_prompt(model)
 
     def score(self, pairs: Dataset) -> np.ndarray:
-        """Score pairs: probabilities, float32 (n,), in (0, 1); any real numbers as logits."""
+        """Score pairs and return probabilities, float32 (n,), in (0, 1), or logits, which are any real numbers."""
         return finite(self.score_tokens(self.tokens_of(pairs)), pairs)
 
     def tokens_of(self, pairs: Dataset) -> list[Tokens]:
-        """Return the tokens of pairs in each order that they are scored in."""
+        """Return the tokens of pairs in each order in which they are scored."""
         orders = (False, True) if self.both_orders else (False,)
         return [self.cache.pairs(self.model, pairs, is_swapped, self.prompt) for is_swapped in orders]
 
     def score_tokens(self, orders: Sequence[Tokens]) -> np.ndarray:
-        """Score pairs by their tokens in each order: float32 (n,)."""
+        """Score pairs, given their tokens in each order, and return float32 (n,)."""
         scores = self._score(orders[0])
         return scores if len(orders) == 1 else (scores + self._score(orders[1])) / 2
 
@@ -257,19 +262,19 @@ class CrossScorer(_Computed):
 def class_probabilities(
     model: CrossEncoder, pairs: Dataset, *, precision: Precision = "auto", cache: TokenCache | None = None
 ) -> np.ndarray:
-    """Compute what a cross-encoder of classes gives to each of them (DvBERT's q, section 2.2).
+    """Compute the class probabilities of a cross-encoder that classifies pairs (DvBERT's q, section 2.2).
 
     Args:
-        model: With two outputs or more.
+        model: The cross-encoder, with two or more outputs.
         pairs: n rows with `sentence1` and `sentence2`.
-        precision: `auto` takes bf16 autocast where the hardware has it.
-        cache: Where token ids are kept; None: a cache of its own.
+        precision: Precision of the computation; `auto`: bf16 autocast where the hardware supports it.
+        cache: Cache of token ids; None: a cache of its own.
 
     Returns:
-        float32 (n, classes), each row adding up to 1.
+        Probabilities, float32 (n, classes); each row sums to 1.
 
     Raises:
-        InputError: The model has one output, or gives what is no number.
+        InputError: The model has one output, or its outputs are not finite numbers.
     """
     if model.num_labels < 2:
         raise InputError("the cross-encoder has one output, a score; probabilities of classes need two or more")
@@ -286,7 +291,7 @@ class MeanScorer:
 
     Args:
         scorers: The scorers; their ranges should agree (calibrate otherwise, see `labels`).
-        weights: One positive weight a scorer; None: equal. They are normalised to sum to 1.
+        weights: One positive weight per scorer; None: equal. They are normalised to sum to 1.
     """
 
     def __init__(self, scorers: Sequence[Scorer], weights: Sequence[float] | None = None) -> None:
@@ -309,7 +314,7 @@ class MeanScorer:
 
 
 def cosines_of(sides: Sequence[tuple[np.ndarray, np.ndarray]], rows: slice) -> np.ndarray:
-    """Return the cosines of some rows; a side is embeddings, and the number of the embedding that each row has."""
+    """Return the cosines of some rows. A side consists of embeddings, and the number of the embedding of each row."""
     cosines = np.empty(rows.stop - rows.start, np.float32)
     for start in range(rows.start, rows.stop, _COSINES_AT_ONCE):
         some = slice(start, min(start + _COSINES_AT_ONCE, rows.stop))
@@ -321,7 +326,7 @@ def cosines_of(sides: Sequence[tuple[np.ndarray, np.ndarray]], rows: slice) -> n
 
 
 def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
-    """Score pairs, each rank its share; float32 (n,) on every rank."""
+    """Score pairs, each rank its share, and return float32 (n,) on every rank."""
     try:
         if distributed.world_size() == 1:
             return scorer.score(pairs)
@@ -332,7 +337,7 @@ def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
 
 
 class KeptScores:
-    """A scorer that keeps what it gives; of a model, each rank scores its share.
+    """A scorer that keeps the scores it returns. If it runs a model, each rank scores its share.
 
     Args:
         scorer: The scorer.
@@ -341,20 +346,20 @@ class KeptScores:
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
         self.scores: list[np.ndarray] = []
-        """Of each call."""
+        """Scores of each call."""
 
     def score(self, pairs: Dataset) -> np.ndarray:
-        """Score pairs as the scorer itself."""
+        """Score pairs with the scorer, and keep the scores."""
         is_model = isinstance(self.scorer, _Computed)
         self.scores.append(score_on_ranks(self.scorer, pairs) if is_model else self.scorer.score(pairs))
         return self.scores[-1]
 
 
 def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores", *, first_row: int = 0) -> np.ndarray:
-    """Return the scores of pairs, one each, from a first row on.
+    """Return the scores of pairs, after checking that they are finite. They belong to the rows from `first_row` on.
 
     Raises:
-        InputError: Some are not finite; the first pairs are named.
+        InputError: Some scores are not finite; the message shows the first such pairs.
     """
     bad = np.flatnonzero(~np.isfinite(scores))
     if len(bad):

@@ -1,4 +1,4 @@
-"""Words of texts in any script, also in those that set no spaces between them."""
+"""Splitting of texts into words in any script, also in scripts without spaces between words."""
 
 import re
 import unicodedata
@@ -8,14 +8,14 @@ HAN_AND_KANA = (
     "\u3041-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001b000-\U0001b16f"
     "\U00020000-\U0003ffffー々〆〇"
 )
-"""Han, Kana and Bopomofo, as a class of regular expressions: words are mostly of two characters."""
+"""Han, Kana and Bopomofo as a character class of regular expressions; words mostly have two characters."""
 HANGUL = "\u1100-\u11ff\u3131-\u318f\ua960-\ua97f\uac00-\ud7ff"
-"""It has spaces, but what stands between them is a word with its endings."""
+"""Hangul as a character class; it has spaces, but between them stands a word together with its endings."""
 SOUTH_EAST_ASIAN = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-"""Thai, Lao, Tibetan, Burmese, Khmer, Tai: longer words, and vowels and tones are characters of their own."""
+"""Thai, Lao, Tibetan, Burmese, Khmer, Tai as a class; words are longer, vowels and tones are separate characters."""
 
 WORD = re.compile(r"\w+(?:['’-]\w+)*")
-"""A word as it stands in a running text, without the punctuation around it."""
+"""Pattern of a word in running text, without the punctuation around it."""
 
 _SPACELESS = re.compile(f"[{HAN_AND_KANA}{SOUTH_EAST_ASIAN}]")
 _PARTS = re.compile(
@@ -24,10 +24,10 @@ _PARTS = re.compile(
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, each but the first with a space before it where white space stood.
+    """Return the words of a text; each but the first begins with a space if white space stood before it.
 
-    Where a script sets no spaces, a word is taken to be two characters, or three that are no marks (Thai, Lao, Khmer,
-    Burmese, Tibetan): not the words of a dictionary, but parts of about their length.
+    In scripts without spaces, a word is taken to be two characters, or three not counting marks (Thai, Lao, Khmer,
+    Burmese, Tibetan). These are not the words of a dictionary, but parts of about their length.
     """
     words = text.split()
     if _SPACELESS.search(text) is None:
@@ -40,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """Return the text of some words that `split_words` gave, in their order."""
+    """Join words from `split_words`, in their order, into a text."""
     return "".join(words).removeprefix(" ")
 
 

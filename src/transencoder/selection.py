@@ -1,4 +1,4 @@
-"""What "best" means where there is no dev set: criteria that need no labels, on pairs that are held out."""
+"""Choice of the best checkpoint without a dev set: criteria that need no labels, on held-out pairs."""
 
 import json
 import random
@@ -18,27 +18,27 @@ from transencoder.scorers import BiScorer, Scorer
 from transencoder.views import WordDeletion
 
 LEAST_PAIRS = 500
-"""Of fewer training pairs none can be spared."""
+"""Number of training pairs below which none are held out."""
 
 _MOST, _SHARE = 1000, 10
-"""Held out is one pair in so many, and no more than so many."""
+"""Maximum number of held-out pairs, and number of training pairs per held-out pair."""
 
 _SEED = 20_211
-"""The same pairs are held out in every run on them: runs that differ in their seed can be compared."""
+"""Seed of the choice of held-out pairs. It is the same in every run, so that runs with other seeds can be compared."""
 
 _DELETED = 0.5
-"""Share of the words that a view lacks: with fewer every encoder finds its sentence."""
+"""Share of the words that are deleted in a view; with fewer deleted, every encoder finds the view's sentence."""
 
 _EPSILON = 1e-7
-"""Added to each singular value's share (Garrido et al., equation 1)."""
+"""Constant that is added to each singular value's share (Garrido et al., equation 1)."""
 
 
 def criterion_of(form: Form, selection: Selection) -> Criterion | None:
     """Return the criterion that chooses the checkpoints of a form; None: the last one is kept.
 
     Args:
-        form: Of the student.
-        selection: As the config has it; `auto` is the one of the lowest mean regret.
+        form: Form of the student.
+        selection: The config's setting; `auto` is the choice with the lowest mean regret.
     """
     if selection == "auto":
         regrets = regrets_of(form)
@@ -47,21 +47,21 @@ def criterion_of(form: Form, selection: Selection) -> Criterion | None:
 
 
 def regrets_of(form: Form) -> dict[str, float]:
-    """Return by how many points of dev choosing among a run's checkpoints fell short of the best, on average over runs.
+    """Return mean regrets over runs: by how many points of dev the chosen checkpoint of a run is below its best one.
 
     Args:
-        form: Of the students.
+        form: Form of the students.
 
     Returns:
-        By criterion; of the `last` checkpoint; as `left_out` of the criterion that was the best on other starts' runs.
-        benchmarks/selection.py measured them.
+        Regret of each criterion, of the `last` checkpoint, and as `left_out` that of the criterion that was best on the
+        runs of other base models. benchmarks/selection.py measured them.
     """
     found: dict[str, float] = _measured()[form]
     return found
 
 
 def measured_on() -> tuple[int, int]:
-    """Return how many runs and how many starts the regrets are of."""
+    """Return how many runs and how many base models the regrets were measured on."""
     return _measured()["runs"], _measured()["starts"]
 
 
@@ -76,27 +76,27 @@ class HeldOut:
     """Held-out pairs, and a view of each first sentence."""
 
     rows: np.ndarray
-    """int64 (n,): which of the training pairs they are."""
+    """Row number of each pair in the training pairs, int64 (n,)."""
     texts: Dataset
-    """n rows: `sentence1`, `sentence2`, and as `sentence3` the first with half of its words."""
+    """n rows with `sentence1`, `sentence2`, and as `sentence3` the first sentence with half of its words."""
     distinct: np.ndarray
-    """int64: rows whose first sentence comes for the first time."""
+    """Rows in which a first sentence occurs for the first time, int64."""
 
     @property
     def about(self) -> dict[str, float]:
-        """What decides, with the pairs, which these are and how they are looked at."""
+        """Numbers that, with the training pairs, determine the held-out pairs and their views."""
         return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
 
     def criteria(self, scorer: Scorer, references: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
-        """Compute every criterion of an encoder, by name; higher is taken to be better.
+        """Compute every criterion of an encoder, by name; higher is assumed to be better.
 
         Args:
-            scorer: The encoder's.
-            references: What others say of the pairs, float32 (n,) each, by who they are: `teacher`, `start`, `member`.
+            scorer: Scorer of the encoder.
+            references: Other scores of the pairs, float32 (n,) each, by their origin: `teacher`, `start`, `member`.
 
         Returns:
-            `view_preference`; for bi-encoders what can be said of embeddings too; of the references
-            `teacher_agreement` and so on, Spearman's rank correlation times 100, its mean where there are several.
+            `view_preference`; for bi-encoders also the criteria of embeddings; and for each origin of references its
+            agreement, such as `teacher_agreement`: Spearman's rank correlation times 100, or the mean of several.
         """
         scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
         with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
@@ -120,11 +120,11 @@ class HeldOut:
 def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
     """Choose the held-out pairs of a training set, and make their views.
 
-    A tenth of them, at most 1,000, the same in every run.
+    A tenth of the pairs is held out, at most 1,000, and the same in every run.
 
     Args:
         pairs: n training pairs, at least 20 without gold scores.
-        gold: float32 (n,), NaN where a pair has no gold score: those that have one are not held out.
+        gold: float32 (n,), NaN where a pair has no gold score. Pairs with a gold score are not held out.
     """
     unlabelled = np.arange(len(pairs)) if gold is None else np.flatnonzero(np.isnan(gold))
     n_rows = min(_MOST, len(unlabelled) // _SHARE)
@@ -137,15 +137,15 @@ def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
 
 
 def unit_vectors(embeddings: np.ndarray) -> np.ndarray:
-    """Divide embeddings, (n, dim), by their lengths; zeros stay."""
+    """Normalise embeddings, (n, dim), to unit length; zero vectors stay zero."""
     unit: np.ndarray = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return unit
 
 
 def self_retrieval(views: Float[np.ndarray, "n dim"], sentences: Float[np.ndarray, "n dim"]) -> float:
-    """Compute the mean reciprocal rank at which a view of a sentence finds it among all, by cosine.
+    """Compute the mean reciprocal rank at which a view finds its sentence among all sentences, by cosine.
 
-    Among equals the rank is their mean, so that an encoder to which all texts are the same finds nothing.
+    Ties have their mean rank, so that an encoder whose embeddings are all the same finds nothing.
 
     Args:
         views: Embeddings of one view of each sentence.
@@ -165,10 +165,10 @@ def view_preference(view_scores: Float[np.ndarray, " n"], pair_scores: Float[np.
 
     Args:
         view_scores: Scores of each sentence and its view.
-        pair_scores: Scores of the same sentence and its pair's other one.
+        pair_scores: Scores of each sentence and the other sentence of its pair.
 
     Returns:
-        The share times 100, in [0, 100]; equals count half.
+        The share times 100, in [0, 100]; ties count half.
     """
     return 100.0 * float(np.mean((view_scores > pair_scores) + 0.5 * (view_scores == pair_scores)))
 
@@ -187,7 +187,7 @@ def uniformity(sentences: Float[np.ndarray, "n dim"]) -> float:
     Wang and Isola (ICML 2020), section 4.1.2, with their t of 2.
 
     Args:
-        sentences: Embeddings of at least two.
+        sentences: Embeddings of at least two sentences.
     """
     rows = unit_vectors(sentences)
     above = np.triu_indices(len(rows), 1)

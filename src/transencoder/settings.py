@@ -1,4 +1,4 @@
-"""The fields of a config: name, type, default and the docstring under it, its help everywhere; and a config as TOML."""
+"""Config fields as settings: name, type, default, and the docstring below as the help text; and configs as TOML."""
 
 import ast
 import inspect
@@ -19,7 +19,7 @@ from transencoder.errors import InputError, shorten
 Config = TypeVar("Config")
 
 ROWS_MARK = "rows:"
-"""Begins the value of a field that held a `datasets.Dataset`; the rows' fingerprint follows."""
+"""Prefix of the value of a field that held a `datasets.Dataset`; the rows' fingerprint follows."""
 
 _SECRETS = ("token",)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
@@ -31,29 +31,29 @@ class Setting:
     """One field of a config."""
 
     name: str
-    """The field's name."""
+    """Name of the field."""
     kind: type
     """Type of the value, or of one item of a list: str, int, float, bool or another config dataclass."""
     choices: tuple[str, ...] = ()
-    """The allowed values; empty where any value of the type is."""
+    """Allowed values; empty if any value of the type is allowed."""
     words: tuple[str, ...] = ()
-    """Texts that are allowed beside values of the type, such as `auto` in the place of a number."""
+    """Strings that are allowed in addition to values of the type, such as `auto` instead of a number."""
     is_list: bool = False
     """Whether the value is a tuple of `kind`, an array in TOML."""
     n_items: int | None = None
-    """How many items a list has; None: any number."""
+    """Number of items in a list; None: any number."""
     is_optional: bool = False
     """Whether None, which TOML does not have, is allowed."""
     is_required: bool = False
     """Whether there is no default."""
     default: Any = None
-    """The default; for a nested config an instance."""
+    """Default value; for a nested config an instance."""
     help: str = ""
-    """The docstring under the field, in one line."""
+    """Docstring below the field, in one line."""
     inner: Mapping[str, "Setting"] = field(default_factory=dict)
-    """The settings of a nested config by name, with the defaults, texts and choices that they have here."""
+    """Settings of a nested config by name, with the defaults, help texts and choices that this field gives them."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What else the field was declared with."""
+    """Metadata with which the field was declared."""
 
     @property
     def is_nested(self) -> bool:
@@ -62,7 +62,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """Words for what may be given, for an error message."""
+        """Description of the allowed values, for an error message."""
         words = f"one of: {', '.join(self.choices)}" if self.choices else _WORDS.get(self.kind, "a table")
         words = " or ".join([*self.words, words])
         return f"a list, each {words}" if self.is_list else words
@@ -87,11 +87,11 @@ def _settings(config_class: type) -> Mapping[str, Setting]:
 
 
 class _Rows:
-    """Stands for `datasets.Dataset`, which a recipe cannot hold."""
+    """A placeholder for `datasets.Dataset`, which a recipe cannot hold."""
 
 
 def nested_settings(config_class: type) -> dict[str, Setting]:
-    """Return the same with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
+    """Return all settings, with those of nested configs under dotted names such as `bi.epochs`; no lists of configs."""
     found: dict[str, Setting] = {}
     for name, setting in settings_of(config_class).items():
         if not setting.is_nested:
@@ -112,10 +112,10 @@ def dotted_names(config_class: type) -> tuple[str, ...]:
 
 
 def check_values(config: Any, prefix: str = "") -> None:
-    """Refuse what a config's fields cannot hold, such as a text in the place of a number: Python lets everything pass.
+    """Refuse values that a config's fields cannot hold, such as a string instead of a number, which Python allows.
 
     Raises:
-        InputError: A value is of another type, or none of the choices.
+        InputError: A value has another type, or is not one of the choices.
     """
     for name, setting in settings_of(type(config)).items():
         value = getattr(config, name)
@@ -138,15 +138,15 @@ def _check_kind(setting: Setting, value: Any, name: str) -> None:
 
 
 def refusal(setting: Setting, value: Any, name: str) -> InputError:
-    """Return the error of a value that is none of a setting's."""
+    """Return the error for a value that a setting does not allow."""
     return InputError(f"{name} is {shorten(value)}. It must be {setting.allowed}.")
 
 
 def check_choice(setting: Setting, value: Any, name: str) -> None:
-    """Refuse a text that is none of a setting's choices.
+    """Refuse a value that is not one of a setting's choices.
 
     Raises:
-        InputError: It is none; the nearest is named.
+        InputError: It is not one of the choices; the message names the nearest.
     """
     if setting.choices and value not in setting.choices:
         closest = nearest(str(value), setting.choices)
@@ -179,7 +179,7 @@ def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
 
 
 def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Setting]:
-    """Return a nested config's settings as the field that holds it has them: its default's values, its own texts."""
+    """Return a nested config's settings, with the defaults, help texts and choices of the field that holds it."""
     inner = settings_of(kind)
     if not isinstance(default, kind):
         return inner
@@ -197,7 +197,7 @@ def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Sett
 
 @cache
 def _docstrings(config_class: type) -> Mapping[str, str]:
-    """Return field -> the string that stands under it in the class's source, its lines joined."""
+    """Return field -> the string below it in the class's source, with its lines joined."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(config_class)))
     assert isinstance(tree.body[0], ast.ClassDef)
     body = tree.body[0].body
@@ -222,7 +222,7 @@ def recipe_toml(config: Any) -> str:
 
 
 def method_name(config_class: type) -> str:
-    """Return the method's name: that of its module, one paper a file, with dashes."""
+    """Return the method's name: the name of its module, which has one method only, with dashes."""
     return config_class.__module__.rpartition(".")[2].replace("_", "-")
 
 
@@ -264,7 +264,7 @@ def _toml(value: Any) -> str:
 
 
 def expanded(config: Config) -> Config:
-    """Return a config whose texts have `~`, `$NAME` and `${NAME}` filled in; the token is left as it is.
+    """Return a config with `~`, `$NAME` and `${NAME}` expanded in its strings; the token is left as it is.
 
     Raises:
         InputError: An environment variable is not set.
@@ -273,9 +273,9 @@ def expanded(config: Config) -> Config:
 
 
 def with_texts(config: Config, change: Callable[[str, str], str], prefix: str = "") -> Config:
-    """Return a config with other texts, also in its lists and nested configs; the token is left as it is.
+    """Return a config with changed strings, also in its lists and nested configs; the token is left as it is.
 
-    `change` takes a text and its dotted name, such as `members.1.start`, and returns what comes in its place.
+    `change` takes a string and its dotted name, such as `members.1.start`, and returns the new string.
     """
     assert is_dataclass(config) and not isinstance(config, type)
 

@@ -1,4 +1,4 @@
-"""Scores and embeddings of many rows, shard by shard: of several processes each computes some."""
+"""Scores and embeddings of many rows, computed shard by shard; several processes share the shards."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,16 +20,17 @@ _NOTHING: Mapping[str, Json] = {}
 
 
 def score_sharded(scorer: Scorer, pairs: Dataset, folder: Path, *, maker: Mapping[str, Json] = _NOTHING) -> np.ndarray:
-    """Score pairs; of a bi-encoder each distinct sentence is embedded once.
+    """Score pairs shard by shard; a bi-encoder embeds each distinct sentence once.
 
     Args:
         scorer: The scorer.
         pairs: n rows with `sentence1` and `sentence2`.
-        folder: Takes the parts, and keeps them; all processes see it.
-        maker: What tells other pairs and other scorers apart; needed where the folder may hold parts of such.
+        folder: Folder for the parts, which stay there; all processes must see it.
+        maker: Description of pairs and scorer that tells them from others; needed if the folder may hold parts of
+            others.
 
     Returns:
-        float32 (n,) on every process.
+        Scores, float32 (n,), on every process.
     """
     try:
         parts = Parts(folder=folder / _SCORES, n_rows=len(pairs), maker=maker, computed_in=precision_of(scorer))
@@ -52,15 +53,15 @@ def embed_sharded(
 
     Args:
         scorer: The bi-encoder.
-        tokens: n sentences.
-        file: A `.npy` file that all processes see.
+        tokens: Tokens of n sentences.
+        file: A `.npy` file that all processes can see.
         folder: As for `score_sharded`.
-        finish: Is called with the embeddings of a slice of sentences, to check and change them in place before they are
-            kept. None: they must be finite.
+        finish: Function that is called with the embeddings of a slice of sentences, to check and change them in place
+            before they are stored. None: check that they are finite.
         maker: As for `score_sharded`.
 
     Returns:
-        float32 (n, dim), memory-mapped and whole on every process.
+        Embeddings, float32 (n, dim), memory-mapped and complete on every process.
     """
     width = int(scorer.model.get_embedding_dimension() or 0)
 
@@ -82,7 +83,7 @@ def embed_sharded(
 
 
 def precision_of(scorer: Any) -> str:
-    """Return what a scorer computes in on this machine: `bf16`, `fp32`, or nothing where it has no model."""
+    """Return the precision that a scorer computes in on this machine: `bf16`, `fp32`, or "" if it has no model."""
     if not hasattr(scorer, "model"):
         return ""
     return "bf16" if uses_bf16(scorer.model.device, scorer.precision) else "fp32"
@@ -106,7 +107,7 @@ def _score_of_rows(
 def _embedded_sides(
     scorer: BiScorer, pairs: Dataset, folder: Path, maker: Mapping[str, Json]
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Embed the distinct sentences of each side; beside them, which row has which."""
+    """Return, for each side, the embeddings of its distinct sentences and the number of the embedding of each row."""
     sides = []
     found = scorer.cache.sides(scorer.model, pairs, scorer.prompt, scorer.document_prompt)
     for number, sentences in enumerate(found):

@@ -1,8 +1,8 @@
-"""Arrays of rows, computed shard by shard: what is computed of a shard is a part, a file that any process may make.
+"""Arrays of rows, computed shard by shard. The result of a shard is a part: a file that any process may make.
 
-A shard is a fixed slice of the rows, so that its part has the same bytes whoever makes it. A part records what it is
-of: its rows, by their content, and what computed them. Interrupted work goes on with the parts that are there;
-processes on several machines make some parts each, and one of them joins all.
+A shard is a fixed slice of the rows, so its part has the same bytes whichever process makes it. A part records the
+content of its rows, as a hash, and what computed it. Interrupted work continues with the parts that exist. Processes on
+several machines make some parts each, and one of them joins all.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from transencoder.tokens import allocate
 logger = logging.getLogger(__name__)
 
 Arrays = dict[str, np.ndarray]
-"""What is computed of n rows, by name: (n, ...) each, numbers of any type."""
+"""Arrays computed from n rows, by name: (n, ...) each, numbers of any type."""
 
 ROWS = 1 << 16
-"""Rows of a shard at most, unless told otherwise."""
+"""Default maximum number of rows in a shard."""
 
 FEWEST = 16
-"""Unless told otherwise the number of shards is a multiple of this, so that several processes can share them."""
+"""Default number that the number of shards is a multiple of, so that several processes can share them."""
 _LEAST_ROWS = 1 << 8
-"""Rows of a shard at least: of fewer rows there are fewer shards."""
+"""Minimum number of rows in a shard: for fewer rows there are fewer shards."""
 
 _NAME = re.compile(r"(\d{1,9})-of-(\d{1,9})\.safetensors")
 _SHOWN = 5
@@ -46,39 +46,40 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Shard:
-    """One of n slices of rows, equal but for one row."""
+    """One of n slices of the rows; their sizes differ by at most one row."""
 
     number: int
-    """1 to n."""
+    """Number of the shard, from 1 to n."""
     n: int
 
     def __str__(self) -> str:
-        """Return it as it is typed: `3/100`."""
+        """Return the shard as the user types it: `3/100`."""
         return f"{self.number}/{self.n}"
 
     def rows(self, n_rows: int) -> slice:
-        """Return its slice of so many rows."""
+        """Return the shard's slice of `n_rows` rows."""
         return slice((self.number - 1) * n_rows // self.n, self.number * n_rows // self.n)
 
 
 class UnfitError(Exception):
-    """A part cannot be used; the message says why, without what to do."""
+    """Error for a part that cannot be used; the message says why, but not what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What is computed of n rows, as parts in a folder.
+    """The parts computed from n rows, in a folder.
 
     Args:
-        folder: Where the parts lie; it is made when the first is written.
-        n_rows: How many rows there are, at least 1.
-        maker: What computes: models by their content, settings.
-        rows_hash: Returns a hash of the content of a slice of rows; None: `maker` says which rows these are.
-        remedy: The end of an error about a shard's part; `{shard}` stands for the shard.
-        shard_rows: Rows of a shard at most, where no part says how many shards there are.
-        fewest: The number of shards is then a multiple of this; of the default, it does not depend on how many
-            processes compute, and what they compute has the same bytes.
-        computed_in: What may differ between machines, such as `bf16`: parts of both are joined, with a warning.
+        folder: Folder of the parts; it is made when the first part is written.
+        n_rows: Number of rows, at least 1.
+        maker: Description of what computes the parts: settings, and models by their content.
+        rows_hash: Function that returns a hash of the content of a slice of rows; None: `maker` identifies the rows.
+        remedy: End of an error message about a shard's part; `{shard}` stands for the shard.
+        shard_rows: Maximum number of rows in a shard, unless existing parts set the number of shards.
+        fewest: Number that the number of shards is then a multiple of. With the default it does not depend on the
+            number of processes, so the results have the same bytes.
+        computed_in: Property that may differ between machines, such as `bf16`. Parts that differ in it are joined, with
+            a warning.
     """
 
     folder: Path
@@ -92,16 +93,16 @@ class Parts:
 
     @property
     def numbers(self) -> list[int]:
-        """Of how many shards the parts in the folder are; one number, or several where parts do not fit together."""
+        """Numbers of shards that the parts in the folder belong to: one, or several if parts do not fit together."""
         names = (_NAME.fullmatch(path.name) for path in (self.folder.iterdir() if self.folder.is_dir() else ()))
         found = {(int(name[1]), int(name[2])) for name in names if name}
         return sorted({n for number, n in found if 1 <= number <= n <= self.n_rows})
 
     def shards(self) -> list[Shard]:
-        """Return all shards: as many as the parts in the folder are of, else a number that follows from the rows.
+        """Return all shards. The parts in the folder set their number; without parts it follows from the rows.
 
         Raises:
-            InputError: The folder has parts of two numbers of shards.
+            InputError: The folder has parts that belong to different numbers of shards.
         """
         found = self.numbers
         if len(found) > 1:
@@ -115,11 +116,14 @@ class Parts:
         return [Shard(number, n) for number in range(1, n + 1)]
 
     def make(self, shard: Shard, compute: Callable[[slice], Arrays]) -> None:
-        """Make a shard's part, unless it is there and whole.
+        """Make a shard's part, unless it exists and is valid.
 
         Args:
-            shard: Which part.
-            compute: Returns what is computed of a slice of rows.
+            shard: The shard.
+            compute: Function that returns the arrays computed from a slice of rows.
+
+        Raises:
+            InputError: There are more shards than rows.
         """
         if shard.n > self.n_rows:
             raise InputError(f"{shard.n} shards of {self.n_rows} rows would be empty; give at most as many as rows")
@@ -141,7 +145,7 @@ class Parts:
                 save_file(arrays, draft, {"part": canonical_json(about)})
 
     def make_all(self, compute: Callable[[slice], Arrays]) -> None:
-        """Make the parts that are not there; under torchrun each process its share of them, one after the other."""
+        """Make the missing parts, one after the other; under torchrun each process makes its share of them."""
         shards = distributed.from_first(self.shards)
         own = shards[distributed.own_rows(len(shards))]
         shown = progress.task("shards", len(own)) if len(own) > 1 else nullcontext(lambda _: None)
@@ -152,14 +156,14 @@ class Parts:
         distributed.barrier()
 
     def join(self, folder: Path | None = None) -> Arrays:
-        """Return what was computed of all rows.
+        """Join the parts and return the arrays of all rows.
 
         Args:
-            folder: Where the first process puts the arrays, `NAME.npy`, which all then map into memory; None: they are
-                in the memory of each process.
+            folder: Folder where the first process writes the arrays, as `NAME.npy`, which all processes then map into
+                memory. None: each process holds the arrays in memory.
 
         Raises:
-            InputError: A part is missing, damaged, or of other rows or another maker.
+            InputError: A part is missing, damaged, or from other rows or another maker.
         """
         if folder is None:
             arrays = self._joined(lambda _, shape, dtype: np.empty(shape, dtype))
@@ -179,15 +183,15 @@ class Parts:
         return {name: np.load(folder / f"{name}.npy", mmap_mode="r+") for name in names}
 
     def read(self, shard: Shard) -> Arrays:
-        """Return what a part holds, after checking what it is of.
+        """Return the arrays of a part, after checking its rows and its maker.
 
         Raises:
-            UnfitError: It is missing, damaged or of something else.
+            UnfitError: The part is missing, damaged, or from other rows or another maker.
         """
         return self._read(shard)[0]
 
     def _read(self, shard: Shard) -> tuple[Arrays, str]:
-        """Return what a part holds, and what it was computed in."""
+        """Return the arrays of a part, and its `computed_in`."""
         path = self._path(shard)
         arrays, about = _content(path)
         digest, computed_in = about.pop("sha256", None), about.pop("computed_in", "")
@@ -201,7 +205,7 @@ class Parts:
         return arrays, str(computed_in)
 
     def _joined(self, make: Callable[[str, tuple[int, ...], np.dtype[Any]], np.ndarray]) -> Arrays:
-        """Join the parts into arrays that `make` makes of name, shape and type."""
+        """Join the parts into arrays that `make` allocates, given name, shape and type."""
         if not self.numbers:
             raise InputError(f"{self.folder} has no parts: {self.remedy.format(shard='I/N')}")
         joined: Arrays = {}
@@ -242,7 +246,7 @@ def _content(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Return a part's arrays and its record.
 
     Raises:
-        UnfitError: There is no such part, or it is not of this form.
+        UnfitError: There is no such part, or it has another form.
     """
     try:
         with safe_open(path, "numpy") as file:

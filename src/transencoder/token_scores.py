@@ -1,4 +1,4 @@
-"""A bi-encoder that compares two texts token by token, beside the cosine of their embeddings."""
+"""Scorer that compares two texts token by token with a bi-encoder, besides the cosine of their embeddings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,30 +15,30 @@ from transencoder.scorers import BiScorer, finite
 from transencoder.tokens import Tokens, inverse_document_frequencies
 
 _SIDES = ("first ", "second ")
-"""How names of features begin: of the first texts, of the second."""
+"""Prefixes of the names of features, for the first and for the second texts."""
 _WEIGHTS = "token_weights"
 
 
 class TokenScorer(BiScorer):
-    """The mean of three similarities of two texts by one bi-encoder, without training.
+    """Scorer that averages three similarities of two texts from one bi-encoder, without training.
 
-    The cosine of its embeddings; the cosine of the means of its token embeddings, each token weighted by its inverse
-    document frequency; and late interaction: each token's highest cosine with a token of the other text, averaged with
-    the same weights, and over both directions. (Weighted means: Arora et al., ICLR 2017, there by smoothed frequency.
-    Late interaction: Khattab and Zaharia, SIGIR 2020, equation 3, and BERTScore, Zhang et al., ICLR 2020, which
-    averages both directions, by F1.) A text is a document; tokens that all texts of a side have, as special ones and
-    prompts, have no weight.
+    The similarities are the cosine of the embeddings; the cosine of the mean token embeddings, where each token is
+    weighted by its inverse document frequency; and late interaction: each token's highest cosine with a token of the
+    other text, averaged with the same weights, and over both directions. (Weighted means: Arora et al., ICLR 2017, who
+    weight by smoothed frequency. Late interaction: Khattab and Zaharia, SIGIR 2020, equation 3, and BERTScore, Zhang et
+    al., ICLR 2020, which averages both directions, by F1.) Each text counts as a document. Tokens that all texts of a
+    side have, such as special tokens and prompts, have weight 0.
 
-    Takes what a BiScorer takes. It runs the model over both texts of each pair, not once over each distinct text.
+    The arguments are those of `BiScorer`. The model runs over both texts of each pair, not once per distinct text.
     """
 
     def score(self, pairs: Dataset) -> np.ndarray:
-        """Score pairs, which it compares with each other: those of another set have other frequencies and spreads.
+        """Score pairs relative to each other: in another set, token frequencies and spreads of similarities differ.
 
         Under torchrun each rank scores its share.
 
         Returns:
-            float32 (n,), with the mean and the standard deviation of the cosines.
+            Scores, float32 (n,), with the mean and the standard deviation of the cosines.
 
         Raises:
             InputError: The model gives no token embeddings, or some scores are not finite.
@@ -81,7 +81,7 @@ class TokenScorer(BiScorer):
             return torch.stack([*cosines, late], dim=1)
 
     def _embedded(self, features: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return embeddings of tokens as the transformer gives them, of the texts, and the tokens' weighted sums."""
+        """Return the transformer's token embeddings, the text embeddings, and the weighted sums of token embeddings."""
         weights = features.pop(_WEIGHTS)
         transformer, *others = self.model
         features = transformer(features)
@@ -95,23 +95,23 @@ class TokenScorer(BiScorer):
 
 @dataclass(frozen=True)
 class _SideTokens:
-    """The first or the second texts of n pairs."""
+    """Tokens of the first or the second texts of n pairs."""
 
     tokens: Tokens
-    """Of distinct texts."""
+    """Tokens of the distinct texts."""
     index: np.ndarray
-    """int32 (n,): which of them each pair has."""
+    """Row of `tokens` for each pair, int32 (n,)."""
     weights: np.ndarray
-    """float32 (n_ids,): of each token id."""
+    """Weight of each token id, float32 (n_ids,)."""
 
     def widths(self, rows: slice) -> np.ndarray:
-        """Return the tokens of each of some texts, int64."""
+        """Return the number of tokens of each text in a slice, int64."""
         index = self.index[rows]
         widths: np.ndarray = self.tokens.offsets[index + 1] - self.tokens.offsets[index]
         return widths
 
     def features(self, rows: np.ndarray) -> dict[str, Any]:
-        """Return the features of some texts, padded, and the weights of their tokens, float32, 0 where padded."""
+        """Return the padded features of the given texts, and the weights of their tokens, float32, 0 for padding."""
         features = self.tokens.batch(self.index[rows])
         weights = torch.from_numpy(self.weights)[features["input_ids"]] * features["attention_mask"]
         return features | {_WEIGHTS: weights}
@@ -119,7 +119,7 @@ class _SideTokens:
 
 @dataclass(frozen=True)
 class _PairTokens:
-    """Both texts of n pairs, as rows that batches are made of."""
+    """Tokens of both texts of n pairs, in the form of rows for batches."""
 
     sides: list[_SideTokens]
 
@@ -127,12 +127,12 @@ class _PairTokens:
         return len(self.sides[0].index)
 
     def widths(self, rows: slice) -> np.ndarray:
-        """Return the tokens of each of some pairs, int64, both texts being as long as the longer one."""
+        """Return the number of tokens of each pair in a slice, int64; both texts count as long as the longer one."""
         widths: np.ndarray = 2 * np.maximum(*(side.widths(rows) for side in self.sides))
         return widths
 
     def batch(self, rows: np.ndarray) -> dict[str, Any]:
-        """Return the features of some pairs, named by their side."""
+        """Return the features of the given pairs, with the side as a prefix of their names."""
         return {
             prefix + name: value
             for prefix, side in zip(_SIDES, self.sides, strict=True)
@@ -146,17 +146,17 @@ def late_interaction(
     first_weights: Float[torch.Tensor, "n first"],
     second_weights: Float[torch.Tensor, "n second"],
 ) -> Float[torch.Tensor, " n"]:
-    """Compare pairs of texts by their tokens' embeddings.
+    """Compute the late interaction of pairs of texts from their token embeddings.
 
     Args:
-        first: Of the first texts' tokens.
-        second: Of the second texts' tokens.
-        first_weights: At least 0; a token of weight 0 is not there.
-        second_weights: The same.
+        first: Token embeddings of the first texts.
+        second: Token embeddings of the second texts.
+        first_weights: Weights of the first texts' tokens, at least 0; tokens of weight 0 are ignored.
+        second_weights: Weights of the second texts' tokens, in the same form.
 
     Returns:
-        The weighted mean of each token's highest cosine with a token of the other text, of both directions the mean, in
-        [-1, 1]; 0 where a text has no token.
+        The weighted mean of each token's highest cosine with a token of the other text, averaged over both directions,
+        in [-1, 1]; 0 if a text has no token.
     """
     cosines = torch.nn.functional.normalize(first, dim=-1) @ torch.nn.functional.normalize(second, dim=-1).mT
     sides = []
@@ -168,10 +168,11 @@ def late_interaction(
 
 
 def mean_similarity(similarities: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
-    """Average similarities of the same pairs, each with equal weight, on the scale of the first.
+    """Average several similarities of the same pairs, with equal weights, on the scale of the first.
 
     Returns:
-        float32, with the mean and the standard deviation of the first; all equal where that is constant.
+        Mean similarities, float32, with the mean and the standard deviation of the first; all equal if that is
+        constant.
     """
     mean = np.zeros(len(similarities))
     for column in similarities.T:
@@ -182,7 +183,7 @@ def mean_similarity(similarities: Float[np.ndarray, "n k"]) -> Float[np.ndarray,
 
 
 def _standard(values: np.ndarray) -> np.ndarray:
-    """Return values with mean 0 and deviation 1, float64; what is constant becomes 0."""
+    """Return the values with mean 0 and standard deviation 1, float64; constant values become 0."""
     centred = values.astype(np.float64) - values.mean(dtype=np.float64)
     standard: np.ndarray = centred / (centred.std() or np.inf)
     return standard

@@ -1,7 +1,7 @@
-"""Texts tokenised once: flat token ids on disk, memory-mapped, read back as padded batches.
+"""Cache of tokenised texts: flat token ids on disk, memory-mapped, read back as padded batches.
 
-Cost: one pass of the tokenizer for each text, tokenizer and length; on disk 5 bytes a token
-and 8 bytes a row; in memory nothing that grows with the rows but 2 bytes of length each.
+Cost: one pass of the tokenizer for each text, tokenizer and maximum length. Disk: 5 bytes per token and 8 bytes per
+row. Memory: only the lengths grow with the rows, by 2 bytes per row.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1024
 _AS_LISTS: Any = {"text": {"padding": False}, "common": {"return_tensors": None}}
-"""How texts are read without making tensors: pairs in half the time, sentences in as much or a third less."""
+"""Options that return lists, not tensors: pairs take half the time, sentences the same or a third less."""
 _CHARACTERS_A_TOKEN = 4
-"""Texts of fewer for each token that a model reads are tokenised as they are."""
+"""Pairs with a text of at most this many characters for each token that the model reads are not cut beforehand."""
 _PARTITIONS = 64
 _BLOCK = 1 << 18
 _FIRSTS = ".firsts.bin"
@@ -52,18 +52,18 @@ Texts = list[str] | list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of n texts (or pairs of texts), as the model's own `preprocess` makes them."""
+    """Token ids of n texts (or pairs of texts), as the model's own `preprocess` returns them."""
 
     ids: np.ndarray
-    """int32 (n_tokens,): all rows' ids, one after the other, special tokens included."""
+    """Token ids of all rows, one after the other, special tokens included: int32 (n_tokens,)."""
     types: np.ndarray
-    """uint8 (n_tokens,): token type ids; empty when the model has none."""
+    """Token type ids, uint8 (n_tokens,); empty if the model has none."""
     offsets: np.ndarray
-    """int64 (n + 1,): row i is ids[offsets[i]:offsets[i + 1]]."""
+    """Bounds of the rows, int64 (n + 1,): row i is ids[offsets[i]:offsets[i + 1]]."""
     pad_id: int
-    """The id that fills a row up."""
+    """Id of the padding token."""
     pad_left: bool
-    """Whether rows are filled up on their left."""
+    """Whether rows are padded on the left."""
     extras: dict[str, Any]
     """Features that are the same for every batch, such as the modality."""
 
@@ -72,28 +72,28 @@ class Tokens:
 
     @property
     def lengths(self) -> np.ndarray:
-        """uint16 (n,): tokens of each row, cast block by block: no int64 copy of all rows."""
+        """Number of tokens of each row, uint16 (n,), cast block by block to avoid an int64 copy of all rows."""
         lengths: np.ndarray = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.uint16, casting="unsafe")
         return lengths
 
     def widths(self, rows: slice) -> np.ndarray:
-        """Return the tokens of each of some rows, int64."""
+        """Return the number of tokens of each row in a slice, int64."""
         return np.diff(self.offsets[rows.start : rows.stop + 1])
 
     def rows(self, rows: slice) -> "Tokens":
-        """Return the tokens of some rows."""
+        """Return the tokens of the rows in a slice."""
         return replace(self, offsets=self.offsets[rows.start : rows.stop + 1])
 
     def width(self, rows: np.ndarray) -> int:
-        """Return the tokens of the longest of some rows."""
+        """Return the number of tokens of the longest of the given rows."""
         return int((self.offsets[rows + 1] - self.offsets[rows]).max())
 
     def batch(self, rows: np.ndarray, width: int | None = None) -> dict[str, Any]:
-        """Return the features of some rows, padded.
+        """Return the padded features of the given rows.
 
         Args:
-            rows: int (batch,), row numbers.
-            width: Tokens they are padded to; None: the longest of them.
+            rows: Row numbers, int (batch,).
+            width: Number of tokens to pad to; None: that of the longest of these rows.
 
         Returns:
             `input_ids`, `attention_mask` and, where the model has them, `token_type_ids`: int64 (batch, width).
@@ -114,25 +114,25 @@ class Tokens:
 
 @dataclass(frozen=True)
 class SentenceTokens:
-    """The tokens of the distinct sentences of n rows of two sides or more, and which row has which."""
+    """Tokens of the distinct sentences of n rows with one or more sides, and the sentences of each row."""
 
     tokens: Tokens
-    """One row for each distinct sentence, in order of first appearance."""
+    """Tokens of the distinct sentences, in order of first appearance."""
     index: np.ndarray
-    """int32 (n, sides): rows of `tokens` for sentence1, sentence2 and so on."""
+    """Rows of `tokens` for sentence1, sentence2 and so on: int32 (n, sides)."""
 
     @property
     def lengths(self) -> np.ndarray:
-        """uint16 (n,): the longest side of each row."""
+        """Number of tokens of the longest side of each row, uint16 (n,)."""
         longest: np.ndarray = self.tokens.lengths[self.index].max(axis=1)
         return longest
 
 
 class TokenCache:
-    """Tokens by content: the same texts, tokenizer and length are tokenised once, across stages and runs.
+    """Cache of tokens by content: equal texts, tokenizer and length are tokenised once, across stages and runs.
 
     Args:
-        folder: Where the arrays live. None: a temporary folder that goes with the cache.
+        folder: Folder for the arrays. None: a temporary folder that is removed with the cache.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -143,7 +143,7 @@ class TokenCache:
         weakref.finalize(self, scratch.close)
 
     def sentences(self, model: SentenceTransformer, pairs: Dataset, prompt: str | None = None) -> SentenceTokens:
-        """Tokenise the distinct sentences of `pairs`, which may have more sides than two, as `model` reads them."""
+        """Tokenise the distinct sentences of `pairs`, which may have more than two sides, as `model` reads them."""
 
         def build(folder: Path) -> None:
             firsts = _index_sentences(pairs, folder)
@@ -158,7 +158,7 @@ class TokenCache:
     def sides(
         self, model: SentenceTransformer, pairs: Dataset, prompt: str | None, document_prompt: str | None
     ) -> list[SentenceTokens]:
-        """Tokenise the sentences of all sides together or, where `sentence2` has a prompt of its own, of each side."""
+        """Tokenise the sentences of all sides together or, if `sentence2` has its own prompt, each side separately."""
         if document_prompt == prompt:
             return [self.sentences(model, pairs, prompt)]
         prompts = {"sentence2": document_prompt}
@@ -167,7 +167,7 @@ class TokenCache:
         ]
 
     def pairs(self, model: CrossEncoder, pairs: Dataset, swapped: bool = False, prompt: str | None = None) -> Tokens:
-        """Tokenise each pair as one input, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` turns them round."""
+        """Tokenise each pair as one input, `[CLS] sentence1 [SEP] sentence2 [SEP]`; `swapped` reverses the order."""
         columns = ("sentence2", "sentence1") if swapped else ("sentence1", "sentence2")
 
         def build(folder: Path) -> None:
@@ -185,13 +185,13 @@ class TokenCache:
                 with whole_folder(folder) as draft:
                     build(draft)
             except OSError:
-                if not folder.exists():  # another rank was quicker otherwise
+                if not folder.exists():  # if it exists, another rank was quicker
                     raise
         self._checked.add(folder)
         return folder
 
     def _fingerprint(self, pairs: Dataset) -> str:
-        """Return the texts' fingerprint, computed once for each that `datasets` keeps: of their content or making."""
+        """Return the fingerprint of the texts' content, computed once for each fingerprint that `datasets` gives."""
         known = pairs._fingerprint
         if known not in self._fingerprints:
             self._fingerprints[known] = fingerprint(pairs.select_columns(_sides(pairs)))
@@ -199,14 +199,14 @@ class TokenCache:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Tell whether tokens are there and are what was written; what is damaged is removed with a warning."""
+    """Check whether the tokens exist and are as they were written; remove damaged ones with a warning."""
     if not folder.exists():
         return False
     try:
         check_files(folder, read_checked_json(folder / _ABOUT)["files"])
         return True
     except (FileNotFoundError, KeyError):
-        logger.info("%s has no checksums, its texts are tokenised again", folder)  # of an earlier version
+        logger.info("%s has no checksums, its texts are tokenised again", folder)  # from an earlier version
     except DamagedError as error:
         logger.warning("tokens are damaged, their texts are tokenised again: %s", error)
     remove_folder(folder)
@@ -214,7 +214,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 def inverse_document_frequencies(tokens: Tokens) -> np.ndarray:
-    """Return log((N + 1) / (n + 1)) of each token id that n of N texts have, float32 (n_ids,): 0 where all have it.
+    """Return log((N + 1) / (n + 1)) for each token id in n of N texts, float32 (n_ids,); 0 if all texts have it.
 
     Cost: one pass over the tokens, and 12 bytes for each id up to the highest.
     """
@@ -230,7 +230,7 @@ def inverse_document_frequencies(tokens: Tokens) -> np.ndarray:
 
 
 def allocate(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
-    """Make an array on disk, memory-mapped, its space taken now: later a full disk would kill the process (SIGBUS)."""
+    """Create a memory-mapped array and reserve its disk space: a full disk would later kill the process (SIGBUS)."""
     array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, "w+", dtype, shape)
     reserve(path, path.stat().st_size)
     return array
@@ -242,7 +242,7 @@ def _sides(pairs: Dataset) -> list[str]:
 
 
 def _reader(model: Encoder) -> list[Any]:
-    """Return what decides how `model` turns text into ids."""
+    """Return everything that determines how `model` turns text into ids."""
     tokenizer = model.tokenizer
     is_fast = tokenizer.is_fast
     return [
@@ -255,9 +255,9 @@ def _reader(model: Encoder) -> list[Any]:
     ]
 
 
-@lru_cache(maxsize=8)  # a tenth of a second for 30,000 words, and each evaluation asks
+@lru_cache(maxsize=8)  # takes a tenth of a second for 30,000 words, and each evaluation calls it
 def _digest_of_fast(serialised: str) -> str:
-    # Less the truncation and padding of its last call, which it remembers: a used one reads like a fresh one.
+    # Without the truncation and padding of the last call, which a tokenizer remembers: used or new, it reads the same.
     return _digest(json.loads(serialised) | {"truncation": None, "padding": None})
 
 
@@ -294,7 +294,7 @@ def _write_tokens(model: Encoder, texts: Iterator[Texts], total: int, prompt: st
 
 @contextmanager
 def padded(model: Encoder) -> Iterator[None]:
-    """Have a model whose attention takes texts without padding, one after the other, take them as rows nevertheless."""
+    """Make a model prepare texts as rows, even if its attention could take them concatenated, without padding."""
     first: Any = model[0]
     flattens = isinstance(first, Transformer) and first.can_flatten_inputs
     if flattens:
@@ -307,9 +307,9 @@ def padded(model: Encoder) -> Iterator[None]:
 
 
 def _cut(texts: Texts, model: Encoder) -> Texts:
-    """Cut both texts of pairs that are much longer than the model reads, so that their tokens stay the same.
+    """Cut both texts of pairs, if they are much longer than the model reads, so that the tokens it reads stay the same.
 
-    A tokenizer keeps what it truncates, of a pair in all combinations: two texts of 20,000 characters took 5 GB.
+    A tokenizer keeps what it truncates, for a pair in all combinations: two texts of 20,000 characters took 5 GB.
     """
     tokenizer, limit = model.tokenizer, model.max_seq_length
     if limit is None or not tokenizer.is_fast or tokenizer.truncation_side == "left":
@@ -322,11 +322,11 @@ def _cut_pair(pair: tuple[str, str], tokenizer: Any, limit: int) -> tuple[str, s
         return pair
     tokens = [tokenizer(text, add_special_tokens=False, truncation=False, verbose=False) for text in pair]
     lengths = [len(each["input_ids"]) for each in tokens]
-    longer = int(lengths[0] <= lengths[1])  # stays so: of an odd number of tokens it has one more
+    longer = int(lengths[0] <= lengths[1])  # it must stay longer: of an odd number of tokens it keeps one more
     cut = list(pair)
     for which, least in ((1 - longer, limit), (longer, 4 * limit)):
         words = tokens[which].word_ids()
-        # Behind a whole word what follows changes nothing; a script without spaces may be one word.
+        # Text after a whole word does not change the tokens before it; a script without spaces may be one word.
         ends = (i for i in range(least, min(lengths[which], 2 * least)) if words[i] != words[i - 1])
         if (end := next(ends, 2 * least)) < lengths[which]:
             cut[which] = pair[which][: tokens[which].token_to_chars(end).start]
@@ -350,13 +350,13 @@ def _memory_map(path: Path, dtype: Any) -> np.ndarray:
 
 
 def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
-    """Index the distinct sentences by first appearance; writes index.npy, int32 (n, sides).
+    """Index the distinct sentences by first appearance, and write index.npy, int32 (n, sides).
 
-    Sentences are told apart by 64-bit hashes (4 million of them collide with probability 4e-7), compared one partition
-    of the hash space at a time, so that memory does not grow with the pairs.
+    Sentences are compared by 64-bit hashes (the probability that two of 4 million collide is 4e-7), one partition of
+    the hash space at a time, so that memory does not grow with the pairs.
 
     Returns:
-        int64 (n_distinct,): position sides * row + side of each distinct sentence's first appearance, memory-mapped.
+        Position of each distinct sentence's first appearance, sides * row + side: int64 (n_distinct,), memory-mapped.
     """
     sides = _sides(pairs)
     index = allocate(folder / "index.npy", np.int32, (len(pairs), len(sides)))
@@ -381,7 +381,7 @@ def _index_sentences(pairs: Dataset, folder: Path) -> np.ndarray:
 
 
 def _first_positions(hashes: np.ndarray, blocks: list[slice], path: Path) -> np.ndarray:
-    """Find for each hash, (n,), the position of its first appearance: int64 (n,), memory-mapped."""
+    """Return the position of the first appearance of each hash, (n,): int64 (n,), memory-mapped."""
     first = allocate(path, np.int64, hashes.shape)
     for partition in range(_PARTITIONS if blocks else 0):
         where = np.concatenate(

@@ -63,7 +63,7 @@ _COMMANDS: dict[str, type | None] = {
     "demo": train.Demo,
     "completion": Completion,
 }
-"""What is typed -> the dataclass of its options, which is called to run it."""
+"""Name of each command -> dataclass of its options, which is called to run it."""
 
 _GROUPS = {
     "train": ("METHOD", "train models without labels, or go on with a run that was interrupted"),
@@ -71,7 +71,7 @@ _GROUPS = {
     "recipes": ("ACTION", "list, show and run the recipes that come with the project"),
     "runs": ("ACTION", "list run folders and free their disk space"),
 }
-"""First word -> what the second is, and what they do."""
+"""First word of a command -> placeholder for the second, and help of the group."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0, or 1 for an unexpected error, 2 for bad input, 3 for trouble with a run folder, 130 after Ctrl-C or SIGTERM.
     """
     try:
-        if isinstance(sys.stdout, io.TextIOWrapper):  # a table shows what a terminal of few characters lacks escaped
+        if isinstance(sys.stdout, io.TextIOWrapper):  # escape what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         terminal.say_error(_how_to_go_on(stop))
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # who reads our output, such as `head`, has seen enough, which is no error
+    except BrokenPipeError:  # a reader of our output, such as `head`, has closed it: no error
         return 0
     except Exception as error:
         if (refused := system_error(error)) is not None:
@@ -127,7 +127,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _drop_what_nobody_takes() -> None:
-    """Turn stdout to nowhere where its rest cannot be written: Python would try again as it ends, and fail."""
+    """Redirect stdout to /dev/null if its rest cannot be written: Python would try again when it ends, and fail."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -135,10 +135,10 @@ def _drop_what_nobody_takes() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser of the program and, as argparse makes them of the same class, of every command."""
+    """Parser of the program and of every command, for which argparse uses the same class."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and end; a value of thousands of characters is not repeated whole."""
+        """Print an error and exit. A message that repeats a value of thousands of characters is cut."""
         super().error(message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}...")
 
 

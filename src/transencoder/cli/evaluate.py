@@ -1,4 +1,4 @@
-"""`evaluate`: how far models, and on request their mean, agree with gold; as a table, JSON or CSV."""
+"""The command `evaluate`: measure models, and on request their mean, and print a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 _ENSEMBLE = "ensemble"
 _SEED = 2021
-"""The runs' default: intervals are then those of a run's report."""
+"""Seed of the bootstrap: the default of runs, so that intervals agree with a run's report."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(Config):
-    """Measure models on tasks or your own scored pairs, and gains over the first; of a run, both its models."""
+    """Measure models on tasks or your own scored pairs, with gains over the first; for a run, both of its models."""
 
     scoring: Models
     tasks: tuple[str, ...] = option((), metavar="TASK", one_of="data!")
@@ -49,11 +49,11 @@ class Evaluate(Config):
     score_column: str | None = None
     """name of the gold score in --pairs (default: score)"""
     metric: Literal["spearman", "roc_auc", "map", "mrr_at_10", "ndcg_at_10", "recall_at_10"] | None = None
-    """those from map on rank the pairs of equal first sentences (default: spearman, for --tasks their own)"""
+    """metric; map and later ones rank pairs that share a first sentence (default: spearman, for --tasks their own)"""
     ensemble: bool = False
     """measure the mean of the models' scores too"""
     weights: tuple[float, ...] = option(())
-    """the same, with a share for each model (default: equal)"""
+    """measure the mean, with this weight for each model (default: equal)"""
     json: bool = option(False, one_of="form")
     """print JSON instead of a table"""
     csv: bool = option(False, one_of="form")
@@ -95,51 +95,51 @@ class Evaluate(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What was measured on a set, or the average of several sets of one metric."""
+    """Results on a data set, or their average over several data sets with the same metric."""
 
     name: str
     metric: str | None
-    """None for the average."""
+    """Name of the metric; None for the average."""
     n_pairs: int | None = None
     n_queries: int | None = None
-    """Of a ranking, those that can be ranked."""
+    """Number of queries that can be ranked, for a ranking metric."""
     n_sets: int = 1
     scores: Mapping[str, float]
-    """Model, the ensemble if any last -> metric times 100."""
+    """Model -> metric times 100; the ensemble, if any, is last."""
     draws: np.ndarray | None
     """The models' metrics on bootstrap samples, (models, samples); None for classes, and where they are undefined."""
 
     @cached_property
     def intervals(self) -> IntervalRecord | None:
-        """Of the models' scores and gains."""
+        """Intervals of the models' scores and gains."""
         from transencoder.metrics import row_intervals
 
         return None if self.draws is None else row_intervals(self.draws, list(self.scores))
 
     @property
     def gains(self) -> dict[str, float]:
-        """Each model but the first -> points over the first."""
+        """Each model except the first -> points gained over the first."""
         first, *others = self.scores
         return {model: self.scores[model] - self.scores[first] for model in others}
 
     def interval(self, model: str) -> Interval | None:
-        """Return that of a model's score."""
+        """Return the interval of a model's score, if any."""
         return self.intervals["scores"].get(model) if self.intervals else None
 
     def gain_interval(self, model: str) -> Interval | None:
-        """Return that of a model's gain."""
+        """Return the interval of a model's gain, if any."""
         return self.intervals["gains"].get(model) if self.intervals else None
 
     @property
     def size(self) -> str:
-        """How large the data are: `100 pairs`, of a ranking `20 queries`, of an average `7 tests`."""
+        """Size of the data: `100 pairs`, `20 queries` for a ranking metric, `7 tests` for an average."""
         if self.n_queries is not None:
             return "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
         return plural(self.n_sets, "test") if self.n_pairs is None else plural(self.n_pairs, "pair")
 
 
 def _of_run(name: str) -> list[str]:
-    """Return a model's name or, of a run, the names of its bi-encoder and its cross-encoder."""
+    """Return the name of a model or, for a run, the names of its bi-encoder and its cross-encoder."""
     folder = Path(os.path.expandvars(name)).expanduser()
     found = [f"{name}/{form}" for form in ("bi-encoder", "cross-encoder") if (folder / form).is_dir()]
     return found if (folder / "recipe.toml").exists() and found else [name]
@@ -165,7 +165,7 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
 
 
 def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[Row]:
-    """Measure the models and, with weights, their ensemble, each on each set once; the last row may be the average."""
+    """Measure each model and, with weights, their ensemble on each set; the last row may be the average."""
     from transencoder.evaluation import average
     from transencoder.scorers import KeptScores, MeanScorer
 
@@ -186,13 +186,13 @@ def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], wei
 
 
 class _Last:
-    """A scorer that gives the scores again that another gave last."""
+    """A scorer that returns the last scores of another scorer again."""
 
     def __init__(self, kept: scorers.KeptScores) -> None:
         self.kept = kept
 
-    def score(self, pairs: Dataset) -> np.ndarray:  # noqa: ARG002 - they are those that were scored
-        """Return them."""
+    def score(self, pairs: Dataset) -> np.ndarray:  # noqa: ARG002 - they are the pairs scored last
+        """Return the last scores."""
         return self.kept.scores[-1]
 
 
@@ -205,14 +205,14 @@ def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers
         gold, queries = evaluation.gold_of(labelled.pairs, metric)
         n_queries = None if queries is None else metrics.n_ranked(gold, queries)
         scores = np.array([scorer.scores[-1] for scorer in kept.values()], np.float64)
-        test = Path(name).name.partition(".")[0]  # as runs call it
+        test = Path(name).name.partition(".")[0]  # the name that runs use
         drawn = metrics.metric_draws(metric, gold, scores, queries, name=test, seed=_SEED)
     n_pairs = len(labelled.pairs)
     return Row(name=name, metric=metric, n_pairs=n_pairs, n_queries=n_queries, scores=measured, draws=drawn)
 
 
 def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:
-    """Build what `--json` prints: each model's scores below `each`, on top those of the only one or the ensemble."""
+    """Build the JSON record: each model's scores under `each`, and on top those of the ensemble or the only model."""
     sets = [row for row in rows if row.metric]
     average = rows[-1].scores if len({row.metric for row in sets}) == 1 else {}
     each = {
@@ -235,16 +235,16 @@ def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:
 
 
 def _without_nan(record: Any) -> Any:
-    """Put null for NaN, which JSON does not have."""
+    """Replace NaN, which JSON does not have, by None."""
     if isinstance(record, dict):
         return {name: _without_nan(value) for name, value in record.items()}
     return None if isinstance(record, float) and math.isnan(record) else record
 
 
 def _csv(rows: Sequence[Row]) -> str:
-    """Write the rows of the table, unrounded, with their intervals and gains in columns of their own.
+    """Return the rows of the table as CSV, unrounded, with intervals and gains in their own columns.
 
-    A text that a spreadsheet would compute begins with an apostrophe. Data of other commands stay as they are.
+    A text that a spreadsheet would compute gets an apostrophe in front. Data that other commands write stay unchanged.
     """
     cells = [list(_csv_cells(row)) for row in rows]
     text = io.StringIO()
@@ -255,7 +255,7 @@ def _csv(rows: Sequence[Row]) -> str:
 
 
 def _csv_cells(row: Row) -> Iterator[tuple[str, object]]:
-    """Yield the columns and what a row has there."""
+    """Yield the names of the columns and a row's values."""
     yield from (("set", row.name), ("metric", row.metric), *row.scores.items())
     yield from (("n_pairs", row.n_pairs), ("n_queries", row.n_queries))
     for model in row.scores:
@@ -282,8 +282,8 @@ def _table_of_one(rows: Sequence[Row]) -> Table:
 
 
 def table_of_several(rows: Sequence[Row]) -> Table:
-    """Build a section for each set, whose name, metric and size stand below each other beside the models."""
-    table = Table(pad_edge=False)  # three models' fit in 80 columns
+    """Build a table with a section for each set: its name, metric and size below each other, beside the models."""
+    table = Table(pad_edge=False)  # so that a table of three models fits in 80 columns
     for title in ("", "model"):
         table.add_column(title, overflow="fold")
     for title in ("score x 100", "gain over the first"):
@@ -308,7 +308,7 @@ def _cell(value: float, interval: Interval | None, sign: str = "") -> str:
 
 
 def _remarks(rows: Sequence[Row]) -> Iterator[str]:
-    """Say what the brackets hold, and which gains they say nothing of: the average's, where there is one."""
+    """Yield remarks on what the brackets hold, and on gains without significance: of the average, if there is one."""
     from transencoder.metrics import includes_zero
     from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
     from transencoder.report.words import no_difference

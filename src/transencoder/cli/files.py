@@ -1,4 +1,4 @@
-"""The files of commands: options of how rows are read, and rows written in the format that a file's name says."""
+"""Files of commands: options for reading rows, and writing of rows in the format that a file's name says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STDOUT = "-"
 Row = tuple[Any, ...]
 
 COLUMN = ("--columns", "--column")
-"""Of the one column of texts: the flag that every command has, and the older one."""
+"""Flags for the column of texts: the one that every command has, and the older one."""
 
 _BATCH_ROWS = 10_000
 _TEXTS = ("text", "sentence1", "sentence2")
@@ -36,7 +36,7 @@ _TEXTS = ("text", "sentence1", "sentence2")
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Where data sets come from."""
+    """Options for where data sets come from."""
 
     data_folder: str | None = option(None, flag="--data-dir", metavar="DATA_DIR")
     """folder with data sets in the hub's layout (default: TRANSENCODER_DATA)"""
@@ -47,41 +47,41 @@ class Where:
 
     @property
     def hub(self) -> dict[str, Any]:
-        """What `fetch` and other loaders of models take of it."""
+        """The options that `fetch` and other loaders of models take."""
         return {"token": self.token, "cache_folder": self.cache_folder}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Where):
-    """How the rows of a file are read, whatever its columns: parameters of `read_pairs` and its siblings."""
+    """Options for reading the rows of a file, whatever its columns: parameters of `read_pairs` and its siblings."""
 
     split: str | None = None
     """split of a hub id or folder, such as test or validation[:1000]"""
     header: bool | None = None
-    """whether a TSV or CSV has one (default: detected, an error where that is not certain)"""
+    """whether a TSV or CSV file has a header (default: detected, an error if that is not certain)"""
     file_format: str | None = None
-    """tsv, csv, jsonl or parquet, for stdin and files of another name"""
+    """format of stdin, or of files whose name does not tell: tsv, csv, jsonl or parquet"""
     skip_bad_rows: bool = False
     """count and leave out bad rows"""
     bad_rows_file: str | None = option(None, metavar="FILE")
-    """with --skip-bad-rows: where they go, with the reason"""
+    """with --skip-bad-rows: file to write bad rows to, with the reasons"""
 
     @property
     def is_said(self) -> bool:
-        """Whether anything is said of how rows are read, beside where they come from."""
+        """Whether any option for reading rows is given, besides where they come from."""
         return replace(self, data_folder=None, cache_folder=None, token=None) != type(self)()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairRows(Rows):
-    """How a file of pairs is read."""
+    """Options for reading a file of pairs."""
 
     columns: tuple[str, str] | None = option(None, metavar=("FIRST", "SECOND"))
     """names of the two text columns (default: known names, else the first two)"""
 
 
 def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
-    """Read sentences; stdin has one a line unless an option says otherwise."""
+    """Read sentences; stdin has one per line unless an option says otherwise."""
     if source == STDOUT and not (column or rows.file_format or rows.header is not None):
         rows = replace(rows, file_format="txt")
     return transencoder.read_sentences(source, column=column, **vars(rows))
@@ -90,7 +90,11 @@ def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:
 def check_output(
     output: str, formats: tuple[str, ...] = (".tsv", ".csv", ".jsonl", ".parquet"), *, source: str = STDOUT
 ) -> None:
-    """Refuse a name before the work for it is done: a URL, another ending, no such folder, or the file that is read."""
+    """Check the name of an output before the work begins.
+
+    Raises:
+        InputError: It is a URL, has another ending or no existing folder, or is the file that is read.
+    """
     if "://" in output:
         raise InputError(f"--output is {output!r}; {NO_URL}")
     if output != STDOUT and Path(output).exists() and Path(source).exists() and Path(output).samefile(source):
@@ -102,7 +106,7 @@ def check_output(
 
 
 def check_texts(rows: Dataset, output: str | None) -> None:
-    """Refuse a text with a tab or a line end, if a TSV is to hold it, before the work on it is done."""
+    """Check, before the work begins, that no text has a tab or a line break if the output is a TSV."""
     if output == STDOUT or Path(output or "").suffix == ".tsv":
         for row in rows_of(rows, [name for name in _TEXTS if name in rows.column_names]):
             _refuse_marks(row)
@@ -126,17 +130,17 @@ def write_pairs(pairs: Dataset, output: str, scores: np.ndarray | None = None) -
 
 
 def nine_digits(score: float) -> float:
-    """Return a float32 as a float of nine digits, which hold it exactly and are no longer to read."""
+    """Return a float32 as a float of nine digits, which are exact and not longer than needed."""
     return float(f"{score:.9g}")
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_json: bool = False) -> None:
-    """Write rows in the format of a file's name; to stdout TSV, or with `as_json` JSON lines; the first rank alone."""
+    """Write rows in the format of a file's name, or to stdout as TSV or JSON lines. Only the first rank writes."""
     check_output(output)
     if not is_first_rank():
         return
     if output == STDOUT:
-        if isinstance(sys.stdout, TextIOWrapper):  # rows are what a file would hold, whatever the terminal shows
+        if isinstance(sys.stdout, TextIOWrapper):  # as in a file, whatever the terminal's encoding
             sys.stdout.reconfigure(encoding="utf-8", errors="strict")
         _write_lines(columns, rows, stdout(), ".jsonl" if as_json else ".tsv")
         return
@@ -150,7 +154,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_
 
 @contextmanager
 def whole_file(output: str) -> Iterator[Path]:
-    """Yield a name to write to; the file gets its own name when all is written, or is never there."""
+    """Yield a temporary path to write to; the file appears under its own name only when all is written."""
     try:
         with files.whole_file(Path(output)) as draft:
             yield draft

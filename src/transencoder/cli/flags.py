@@ -1,8 +1,8 @@
-"""The one way to a command's options: a frozen dataclass, whose fields are flags and whose docstrings are their help.
+"""Options of commands: frozen dataclasses, whose fields are flags and whose docstrings are the help.
 
-A command is such a dataclass that can be called: its docstring's first line says what it does, and a field's type and
-default say what may be typed. A field that is a dataclass itself is a part that commands share: its flags stand among
-the others. `train` has a method's config in the same way, over a recipe.
+A command is such a dataclass that can be called. Its docstring's first line says what it does, and a field's type and
+default say which values are allowed. A field that is a dataclass itself is a part that several commands share; its
+flags are listed among the others. `train` uses a method's config in the same way; its flags override a recipe.
 """
 
 import argparse
@@ -35,11 +35,11 @@ def option(
     """Declare an option that has more than a type and a default.
 
     Args:
-        default: Without it the option is required.
-        metavar: What stands for the value in the help.
-        flag: What is typed, where it is not the field's name; several are one option.
-        one_of: A name that options share which exclude each other. If it ends in `!`, one of them must be given.
-        is_repeated: The items of a list come one after each flag: `--set a=1 --set b=2`.
+        default: Default value; without one the option is required.
+        metavar: Placeholder for the value in the help.
+        flag: The flag, if it differs from the field's name; several flags are alternatives.
+        one_of: Name that mutually exclusive options share. If it ends in `!`, one of them must be given.
+        is_repeated: Whether a list takes one item per flag: `--set a=1 --set b=2`.
     """
     return field(
         default=default, metadata={"metavar": metavar, "flag": flag, "one_of": one_of, "is_repeated": is_repeated}
@@ -52,13 +52,13 @@ def argument(metavar: str, default: Any = MISSING) -> Any:
 
 
 def part(title: str, description: str | None = None) -> Any:
-    """Declare a part whose options stand below a title of their own in the help."""
+    """Declare a part whose options are listed under their own title in the help."""
     return field(metadata={"title": title, "description": description})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Logs:
-    """Options of all commands."""
+    """Options that all commands have."""
 
     verbose: bool = False
     """log details too, also those of other libraries"""
@@ -67,7 +67,7 @@ class Logs:
 
 
 def add_command(commands: Commands, name: str, command: type, description: str = "") -> argparse.ArgumentParser:
-    """Add a command with its options and those of all; default description: the first line of its docstring."""
+    """Add a command with its options and the common ones. Default description: the first line of its docstring."""
     if not description:
         text = str(command.__doc__).partition("\n")[0].rstrip(".")
         description = text[:1].lower() + text[1:]
@@ -82,7 +82,7 @@ def add_command(commands: Commands, name: str, command: type, description: str =
 
 
 def options_from(options_class: type[Options], args: argparse.Namespace) -> Options:
-    """Build a command's options of what was typed."""
+    """Build a command's options from the parsed arguments."""
     values: dict[str, Any] = {}
     for name, setting in settings_of(options_class).items():
         value = options_from(setting.kind, args) if setting.is_nested else getattr(args, name)
@@ -137,16 +137,16 @@ def _keywords(setting: Setting) -> dict[str, Any]:
 
 
 def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collection[str]) -> None:
-    """Add a flag for each field of a method's config, over what a recipe has.
+    """Add a flag for each field of a method's config; flags override a recipe.
 
-    A field of a nested config has a dot: `--bi.epochs`; two nested configs of one kind share the help of their fields.
-    Fields of a list of configs, such as members, have no dot: each `--start` begins a new one, to which the flags after
-    it belong.
+    The flag of a field of a nested config has a dot: `--bi.epochs`. Nested configs of the same class share the help of
+    their fields. Fields of a list of configs, such as members, have no dot: each `--start` begins a new config, to
+    which the flags after it belong.
 
     Args:
-        parser: Of the method.
+        parser: The parser of the method's command.
         config: The method's config class, or a config whose values are shown where a default is None.
-        usual: Fields that `--help` shows beside the required ones; `--help-all` shows all.
+        usual: Fields that `--help` shows besides the required ones; `--help-all` shows all.
     """
     settings = settings_of(config if isinstance(config, type) else type(config))
     required = [name for name, setting in settings.items() if setting.is_required]
@@ -178,7 +178,7 @@ def _title(name: str, setting: Setting) -> str:
 
 
 def _filled(setting: Setting, inner: str, config: Any) -> Setting:
-    """Return a nested config's setting, with the value that a config has where its default is None."""
+    """Return a nested config's setting; if its default is None, the config's value becomes the default."""
     found = setting.inner[inner]
     value = getattr(getattr(config, setting.name), inner)
     return replace(found, default=value) if found.default is None else found
@@ -188,14 +188,14 @@ _REFERENCE = re.compile(r"\b([Pp]aper|Tables?|Figures?|[Ss]ections?|[Ee]quations
 
 
 def plain_help(text: str) -> str:
-    """Return a setting's text without brackets and sentences that speak of papers and their code: docs have them."""
+    """Return a setting's help without brackets and sentences about papers and their code, which belong in the docs."""
     brackets = re.sub(r" ?\([^()]*\)", lambda found: "" if _REFERENCE.search(found[0]) else found[0], text)
     sentences = re.split(r"(?<=\.) (?=[A-Z`])", brackets)
     return " ".join(each for each in sentences if not _REFERENCE.search(each)) or text
 
 
 class _ShortHelp(argparse.RawDescriptionHelpFormatter):
-    """The help of the settings that people change, and of what is no setting."""
+    """Help formatter that shows only the settings that people usually change, and all that is not a setting."""
 
     def __init__(self, prog: str, shown: Set[str]) -> None:
         super().__init__(prog)
@@ -207,7 +207,7 @@ class _ShortHelp(argparse.RawDescriptionHelpFormatter):
 
 
 class _HelpAll(argparse.Action):
-    """Shows the help of all settings."""
+    """Action that shows the help of all settings."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -216,7 +216,7 @@ class _HelpAll(argparse.Action):
 
 
 class _Given(argparse.Action):
-    """Keeps what was typed for the setting whose flag was typed, where several share an entry of the help."""
+    """Action that stores a value under the setting whose flag was typed, as several settings may share a help entry."""
 
     def __call__(self, parser: argparse.ArgumentParser, args: argparse.Namespace, values: Any, flag: Any = "") -> None:
         name = _PREFIX + flag.removeprefix("--no-").removeprefix("--").replace("-", "_")
@@ -228,7 +228,7 @@ class _Given(argparse.Action):
 
 
 def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespace) -> None:
-    """Put the flags that were given into a table of plain values, over what is there."""
+    """Put the given flags into a table of plain values, overriding what is there."""
     given = {name.removeprefix(_PREFIX): value for name, value in vars(args).items() if name.startswith(_PREFIX)}
     for name, setting in nested_settings(config_class).items():
         if name in given:
@@ -242,7 +242,7 @@ def put_flags(table: dict[str, Any], config_class: type, args: argparse.Namespac
 
 
 def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str = "") -> None:
-    """Add the flags of settings that share an entry of the help: the same field of nested configs of one kind."""
+    """Add the flags of settings that share a help entry: the same field of nested configs of the same class."""
     name, setting = next(iter(settings.items()))
     flags = [flag_of(each) for each in settings]
     keywords: dict[str, Any] = {"action": _Given, "dest": _PREFIX + (list_name or name), "default": argparse.SUPPRESS}
@@ -259,7 +259,7 @@ def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str
 
 
 def _default(settings: Mapping[str, Setting]) -> str:
-    """Say the default of settings that share an entry; of each, where they differ."""
+    """Describe the default of settings that share a help entry, or each default if they differ."""
     if next(iter(settings.values())).is_required:
         return "required"
     values = {name: "none" if each.default in (None, ()) else str(each.default) for name, each in settings.items()}
@@ -273,7 +273,7 @@ def _named(name: str, text: str) -> tuple[str, str]:
 
 
 def _joined(list_name: str, tables: Any, config_class: type, given: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Join the given fields into tables, one for each `--start`; without any, over the recipe's only one."""
+    """Group the given fields into tables, one for each `--start`; without any, override the recipe's only table."""
     settings = settings_of(config_class)
     first = next(iter(settings))
     if first not in [name for name, _ in given]:

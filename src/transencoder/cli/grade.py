@@ -1,4 +1,4 @@
-"""`grade`: ten minutes of a person's time, pair by pair, and what the grades say of a run's models."""
+"""The command `grade`: a person grades pairs for ten minutes, and the grades compare a run's models."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Grade(Config):
-    """Grade pairs of a run by hand, and see which of its models to use; the same command goes on where you stopped."""
+    """Grade pairs of a run by hand, and see which of its models to use; run it again to continue where you stopped."""
 
     folder: str = argument("RUN")
     """folder of a finished run"""
     n_pairs: int = 100
-    """how many pairs; they are drawn where the models disagree"""
+    """number of pairs, which are drawn where the models disagree"""
     scale: Literal["graded", "binary"] | None = None
     """graded: 0 to 5; binary: yes or no (default: the run's task_kind)"""
     output: str | None = option(None, metavar="FILE")
@@ -38,7 +38,7 @@ class Grade(Config):
     grades: str | None = option(None, flag="--import", metavar="FILE", one_of="elsewhere")
     """read grades that were given elsewhere: .csv, .tsv, or .json of Label Studio or Argilla"""
     tool: Literal["csv", "label-studio", "argilla"] = "csv"
-    """what reads the file of --export"""
+    """tool that the file of --export is for"""
 
     def contradictions(self) -> Contradictions:
         if self.n_pairs < 10:
@@ -97,7 +97,7 @@ class Grade(Config):
         show(f"{path}: {plural(len(grades), 'grade')}, now in {sheet.output} too")
 
     def _sheet(self, scored: ScoredPairs, pairs: Sequence[Pair], scale: Scale, *, has_marks: bool) -> Sheet:
-        """Open the file of grades, or begin it."""
+        """Open the file of grades, or start a new one."""
         from transencoder import grading
 
         output = Path(self.output or Path(self.folder) / ("dev.csv" if has_marks else "dev.tsv"))
@@ -107,14 +107,14 @@ class Grade(Config):
         grades = grading.grades_from(output, scale) if output.exists() else {}
         others = {pair: grades.pop(pair) for pair in scored.unknown(list(grades))}
         if others and not grades and self.output:
-            grading.check_known(scored, others)  # somebody else's file
+            grading.check_known(scored, others)  # the file is of another run: refuse it
         if others:
             show(f"{output}: {plural(len(others), 'grade')} of pairs that this run does not keep stay there unused.")
         return Sheet(pairs=pairs, scale=scale, output=output, grades=grades, others=others)
 
     @property
     def _command(self) -> str:
-        """This command, as far as it says which run, file and scale."""
+        """This command with its run, file and scale."""
         options = {"--scale": self.scale, "--output": self.output}
         given = [f"{flag} {shlex.quote(value)}" for flag, value in options.items() if value]
         return " ".join(["transencoder grade", shlex.quote(self.folder), *given])
@@ -152,5 +152,5 @@ class Grade(Config):
 
 
 def _have_marks(pairs: Sequence[Pair]) -> bool:
-    """Check whether a text holds what a TSV cannot."""
+    """Check whether a text has a tab or a line break, which a TSV cannot hold."""
     return any(mark in text for pair in pairs for text in pair for mark in "\t\r\n")

@@ -1,4 +1,4 @@
-"""Pairs that a person grades in a terminal, key by key, in a file that is whole after each."""
+"""Grading of pairs in a terminal, key by key; the file of grades is complete after each key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transencoder.grading import Pair, Scale
 
 _FIRST_GUESS_SECONDS = 8.0
-"""What a grade takes, as long as fewer than three are given."""
+"""Estimated time per grade while fewer than three are given."""
 
 _COLUMNS = ("sentence1", "sentence2", "score")
 _SHOWN_CHARACTERS = 2000
@@ -35,17 +35,17 @@ class Sheet:
     """Pairs and their grades so far."""
 
     pairs: Sequence[Pair]
-    """What is to be graded, in this order."""
+    """Pairs to grade, in this order."""
     scale: Scale
     output: Path
     grades: dict[Pair, float]
-    """In the order in which they were given."""
+    """Grade of each pair, in the order in which they were given."""
     others: dict[Pair, float] = field(default_factory=dict)
-    """Grades in the file of pairs that the run does not keep, since it was trained again: they stay there."""
+    """Grades in the file for pairs that the run no longer keeps, since it was trained again; they stay in the file."""
     _seconds: list[float] = field(default_factory=list)
-    """What each grade of this session took."""
+    """Seconds that each grade of this session took."""
     _written: bytes | None = None
-    """The file's content, as this session left it."""
+    """Content of the file as this session left it."""
 
     def save(self) -> None:
         """Write the graded pairs.
@@ -112,7 +112,7 @@ class Sheet:
         self.save()
 
     def _shown(self, left: Sequence[Pair]) -> Padding:
-        """Return the first of the pairs that are left, with how much is left to do."""
+        """Return the next pair for display, with the progress and the time left."""
         each = statistics.median(self._seconds) if len(self._seconds) > 2 else _FIRST_GUESS_SECONDS
         done = sum(pair in self.grades for pair in self.pairs)
         head = f"{done + 1} of {len(self.pairs)}, about {duration(each * len(left))} left"
@@ -129,7 +129,7 @@ def _beginning(text: str) -> str:
 
 @contextmanager
 def _keyboard() -> Iterator[Iterator[str]]:
-    """Yield the keys that are pressed, in lower case, without Enter; Ctrl-C interrupts as ever."""
+    """Yield an iterator over pressed keys, in lower case and without Enter; Ctrl-C interrupts as usual."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -145,14 +145,14 @@ def _keyboard() -> Iterator[Iterator[str]]:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal, termios.TCSADRAIN)  # keys that are pressed meanwhile wait
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # keys that were pressed meanwhile are kept
         yield iter(lambda: _pressed(terminal), "")
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
 def _pressed(terminal: int) -> str:
-    """Return one key; of those that send several characters, such as Page Up, all of them."""
+    """Return one key, with all its characters if it sends several, such as Page Up."""
     import select
 
     pressed = os.read(terminal, 1)

@@ -1,4 +1,4 @@
-"""`pairs`, `mine` and `views`: pairs to train on, from tasks, from plain sentences, and of one meaning."""
+"""The commands `pairs`, `mine` and `views`: training pairs from tasks, from plain sentences, and as views of them."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ class Pairs:
 
 @dataclass(frozen=True, kw_only=True)
 class Starting:
-    """How the base model reads texts: parameters of `mine`."""
+    """Options for how the base model reads texts: parameters of `mine`."""
 
     revision: str | None = None
-    """its hub revision"""
+    """hub revision of the base model"""
     pooling: Pooling | None = None
-    """its pooling (default: its own)"""
+    """pooling of the base model (default: its own)"""
     prompt: str | None = option(None, metavar="TEXT")
-    """read before every text (default: its own default prompt, if any)"""
+    """text put before every text (default: its own default prompt, if any)"""
     document_prompt: str | None = option(None, metavar="TEXT")
-    """read before every document instead (default: the same)"""
+    """text put before every document instead (default: the same)"""
     max_length: int | None = option(None, metavar="TOKENS")
-    """cut longer texts, as training does after 32 (default: its own)"""
+    """tokens after which texts are cut; training cuts after 32 (default: its own)"""
     device: str | None = None
-    """such as cpu or cuda:0 (default: the best there is)"""
+    """device, such as cpu or cuda:0 (default: the best one available)"""
     precision: Precision = "auto"
-    """auto: bf16 where the hardware has it"""
+    """precision of the computation; auto: bf16 where the hardware supports it"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mine(Config):
-    """Mine pairs to train on from plain sentences, spread evenly over what the base model says of them."""
+    """Mine training pairs from plain sentences, spread evenly over the scores of the base model."""
 
     sentences: str = argument("SENTENCES")
     """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
@@ -84,19 +84,19 @@ class Mine(Config):
     start: str = option(metavar="MODEL")
     """the bi-encoder to train from: folder, hub id, or minilm"""
     n_pairs: int | None = None
-    """how many (default: 5 for each sentence up to 10,000, 2 for each up to 50,000)"""
+    """number of pairs (default: 5 for each sentence up to 10,000, or 2 for each up to 50,000 if that is more)"""
     max_pairs_per_sentence: int = 20
-    """that a sentence may be in"""
+    """maximum number of pairs that a sentence may be in"""
     documents: str | None = option(None, metavar="FILE")
-    """pair each sentence with texts of this file, read as SENTENCES is: queries and documents"""
+    """file of documents, read as SENTENCES is: pair each sentence, as a query, with documents"""
     column: str | None = option(None, flag=COLUMN, metavar="NAME")
     """the text column (default: text, body and other known names, else the first)"""
     document_column: str | None = option(None, metavar="NAME")
-    """the same in the documents"""
+    """the text column of --documents (default: as for --columns)"""
     seed: int = 2021
-    """decides what is drawn"""
+    """seed of the random choice of pairs"""
     json: bool = False
-    """print the record as JSON instead of tables"""
+    """print the record as JSON instead of one line of text"""
     starting: Starting = part("start")
     rows: Rows
 
@@ -160,67 +160,67 @@ _READS = {
     "mlm": ("mlm",),
     **dict.fromkeys(("translations", "translate", "translate_back", "beams"), ("back-translation",)),
 }
-"""Option -> the kinds of views that read it."""
+"""Option -> kinds of views that use it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Making:
-    """What views are made with."""
+    """Options for making views."""
 
     mask_token: str | None = option(None, metavar="TEXT")
-    """span-mask: what stands for the span (default: [MASK])"""
+    """span-mask: token that replaces the span (default: [MASK])"""
     share: float | None = None
-    """share of the words that go, in word-deletion (default: 0.2) and mlm (default: 0.15)"""
+    """share of words that word-deletion deletes (default: 0.2) or mlm replaces (default: 0.15)"""
     synonyms: str | None = option(None, metavar="PATH")
     """synonyms: file of lines word<TAB>synonym, or folder of WordNet's data files"""
     mlm: str | None = option(None, metavar="MODEL")
     """mlm: masked language model, a folder or hub id"""
     translations: tuple[str, ...] = option((), metavar="FILE")
-    """back-translation: file of texts and their back-translations; two: of --first and of --second"""
+    """back-translation: file of texts and their back-translations; two files for --first and --second"""
     translate: tuple[str, ...] = option((), metavar="MODEL")
-    """back-translation: translation model, a folder or hub id; two: of --first and of --second"""
+    """back-translation: translation model, a folder or hub id; two models for --first and --second"""
     translate_back: tuple[str, ...] = option((), metavar="MODEL")
-    """back-translation: its way back; two: of --first and of --second"""
+    """back-translation: model that translates back; two models for --first and --second"""
     beams: int | None = None
-    """back-translation: beams of the models (default: 1)"""
+    """back-translation: number of beams of the models (default: 1)"""
     device: str | None = None
-    """such as cpu or cuda:0, for all models (default: the best there is)"""
+    """device for all models, such as cpu or cuda:0 (default: the best one available)"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing:
-    """How views are compared."""
+    """Options for comparing views."""
 
     stats: bool = False
     """show the edit distance in characters, mean ± standard deviation, and with --model the mean cosine"""
     model: tuple[str, ...] = option((), metavar="MODEL")
-    """bi-encoders: folder, hub id, or minilm"""
+    """bi-encoders to compare views with: folder, hub id, or minilm"""
     json: bool = False
     """print JSON instead of a table"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Views(Config):
-    """Make two views of each sentence, or compare views: pairs to train on."""
+    """Make training pairs from two views of each sentence, or compare views."""
 
     sentences: str | None = option(None, one_of="source!")
     """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
     pairs: str | None = option(None, one_of="source!")
-    """with --stats: views that are there, two columns of such a file"""
+    """with --stats: existing views to compare, in two columns of such a file"""
     first: Kind | None = None
-    """what makes sentence1 (default: as-is, the sentence itself)"""
+    """view for sentence1 (default: as-is, the sentence itself)"""
     second: tuple[Kind, ...] = option((), metavar="KIND")
-    """what makes sentence2: %(choices)s; without --output several, to be compared"""
+    """view for sentence2: %(choices)s; without --output, several kinds to compare"""
     output: str | None = option(None, metavar="FILE")
     """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
     seed: int = 2021
-    """with the row, it decides what comes out"""
+    """seed of the views, together with the row"""
     processes: int = 1
-    """processes that make views, with the same result; each loads a model of its own"""
+    """number of processes that make views; the result is the same, and each loads its own model"""
     making: Making = part("views", "what they are made with")
     comparing: Comparing = part("comparison")
     columns: tuple[str, ...] = option((), metavar="NAME")
-    """the column of --sentences, the two of --pairs"""
+    """the text column of --sentences, or the two text columns of --pairs"""
     rows: Rows
 
     def contradictions(self) -> Contradictions:
@@ -244,7 +244,7 @@ class Views(Config):
         yield from self._unread()
 
     def _unread(self) -> Contradictions:
-        """Yield options that no view reads, and two values where one side alone is a back-translation."""
+        """Yield errors about options that no view uses, and about two values if only one side is a back-translation."""
         sides = (self.first or "as-is", *self.second)
         for name, readers in sorted(_READS.items()):
             if getattr(self.making, name) not in (None, ()) and not set(sides) & set(readers):

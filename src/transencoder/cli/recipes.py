@@ -1,4 +1,4 @@
-"""`recipes list|show|run`: recipes shown, and their runs trained in order, varied, or chosen among."""
+"""The commands `recipes list|show|run`: show recipes, and train their runs in order, with variations or a choice."""
 
 import logging
 import math
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ListRecipes:
-    """List the recipes by their methods, with the first line of each."""
+    """List the recipes by method, with the first line of each."""
 
     def __call__(self) -> None:
         table, of_method = Table("recipe", "what"), ""
@@ -61,23 +61,23 @@ class ShowRecipe:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecipes(RunOptions):
-    """Train as recipes say, one after the other, or go on with their runs."""
+    """Train the runs of recipes, one after the other, or resume them."""
 
     names: tuple[str, ...] = argument("RECIPE")
     """name, as `recipes list` shows it, or a TOML file"""
     output: str | None = None
     """the run folder of a single recipe (default: the recipe's)"""
     vary: tuple[str, ...] = option((), metavar="NAME=A,B,C", is_repeated=True)
-    """one run for each value, in a folder of its own beside the output, and a table of them; repeatable"""
+    """train one run for each value, in its own folder beside the output, and show a table of them; repeatable"""
     sweep: tuple[str, ...] = option((), metavar="NAME=A,B,C", is_repeated=True)
-    """try each value with the tests off, choose the run whose bi-encoder is best on dev (of several members: whose best
-    one is), and score the tests of that run alone; repeatable"""
+    """train a run for each value with the tests off, choose the run whose bi-encoder is best on dev (of several
+    members: the best one's), and score the tests of that run only; repeatable"""
     engine: Literal["here", "ray"] = "here"
-    """who trains the runs of --vary, --sweep or a recipe's [vary]: this process, one after the other, or a Ray cluster,
-    side by side, what they share once (extra ray)"""
+    """where the runs of --vary, --sweep or a recipe's [vary] are trained: in this process, one after the other, or on a
+    Ray cluster, side by side, with shared stages computed once (extra ray)"""
     parity: bool = False
-    """do as the paper's released code where it is not what the paper says, in OUTPUT-parity, in the recipes that run
-    before it too"""
+    """follow the paper's released code where it differs from the paper, in the folder OUTPUT-parity; recipes that run
+    before this one follow it too"""
 
     def contradictions(self) -> Contradictions:
         if len(self.names) > 1 and (self.output is not None or self.overrides or self.vary or self.sweep):
@@ -120,10 +120,10 @@ class RunRecipes(RunOptions):
 
 
 def _truncate(models: Mapping[str, recipes.Truncated]) -> None:
-    """Write the smaller models that a recipe starts from, where there are none yet; a plan needs them too.
+    """Write the truncated models that a recipe starts from if they do not exist yet; a plan needs them too.
 
     Raises:
-        InputError: There is another model.
+        InputError: The folder holds a model with another number of layers.
     """
     from transformers import AutoConfig
 
@@ -146,16 +146,16 @@ class _Variant:
     """One of the runs of a recipe."""
 
     name: str
-    """Such as `seed-1,bi.epochs-3`; empty for the only run."""
+    """Name, such as `seed-1,bi.epochs-3`; empty for the only run."""
     recipe: str | None
-    """The recipe's name and the options that make this run alone; None where the run is not the recipe's own."""
+    """Name of the recipe and options that make this run alone; None if the run is not one of the recipe itself."""
     config: RunConfig
 
 
 def _variants(path: Path, options: RunRecipes) -> list[_Variant]:
-    """Build the runs of a recipe: one, called by the empty name, or one for each combination of varied settings.
+    """Build the runs of a recipe: one, with an empty name, or one for each combination of varied settings.
 
-    Each takes what it shares with those before it from them: a sweep of `bi.epochs` trains one cross-encoder.
+    Each run reuses the stages that it shares with runs before it: a sweep of `bi.epochs` trains one cross-encoder.
     """
     recipe = recipes.read_recipe(path)
     if recipe.vary and options.sweep:
@@ -191,7 +191,7 @@ def _varied(flag: str, given: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _choose(runs: Sequence[_Variant], engine: str) -> None:
-    """Train each with its tests off, then score the tests of the one that is best on dev, the first of equals."""
+    """Train each run with its tests off, then score the tests of the run that is best on dev (the first, if equal)."""
     from transencoder.report.scores import runs_table
 
     configs = {run.name: run.config for run in runs}
@@ -210,20 +210,20 @@ def _choose(runs: Sequence[_Variant], engine: str) -> None:
 
 
 def _dev(result: Any) -> float:
-    """Return what chooses: dev of the bi-encoder, which most users serve; of several members, of the best one's."""
+    """Return the score to choose by: dev of the bi-encoder, which most users serve; of several members, the best's."""
     dev = (result["dev"] or {}).get("bi")
     return -math.inf if dev is None else dev
 
 
 def _tabulate(runs: Sequence[_Variant], engine: str) -> None:
-    """Train each and show a table of all, in their order."""
+    """Train each run and show a table of all, in their order."""
     from transencoder.report.scores import runs_table
 
     show(runs_table(_trained(runs, engine)))
 
 
 def _trained(runs: Sequence[_Variant], engine: str) -> dict[str, Any]:
-    """Train each, and return the results by name."""
+    """Train each run, and return the results by name."""
     if engine == "here":
         return {each.name: train_quietly(each.config, each.recipe).result for each in runs}
     from transencoder.training.several import train_on_ray
@@ -232,7 +232,7 @@ def _trained(runs: Sequence[_Variant], engine: str) -> dict[str, Any]:
 
 
 def _train_before(run: _Variant) -> None:
-    """Train what another recipe comes after; where another process is at it, wait, for its run is what is wanted."""
+    """Train a run that another recipe needs first. If another process is training it, wait and use its result."""
     while True:
         try:
             return train_and_show(run.config, run.recipe)

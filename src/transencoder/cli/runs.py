@@ -1,4 +1,4 @@
-"""Finished runs and models: `runs list|clean`, `report`, `results`, `truncate`, `weight`, `export`, `push`."""
+"""Commands for runs and models: `runs list|clean`, `report`, `results`, `truncate`, `weight`, `export`, `push`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ class ListRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class Clean:
-    """Remove what a run no longer needs: unused and half-done stages."""
+    """Remove what a run no longer needs: unused and unfinished stages."""
 
     runs: tuple[str, ...] = argument("RUN")
     """run folder"""
@@ -57,7 +57,7 @@ class Report:
     """Write a finished run's report again, or a page that compares several runs."""
 
     runs: tuple[str, ...] = argument("RUN")
-    """run folder; several are measured against the first"""
+    """run folder; several are compared with the first"""
     output: str | None = option(None, metavar="FILE")
     """with several runs: the HTML file to write (default: comparison.html)"""
 
@@ -92,7 +92,7 @@ class Results:
 
 @dataclass(frozen=True, kw_only=True)
 class Hub:
-    """How models are had from the hub."""
+    """Options for downloads from the hub."""
 
     cache_folder: str | None = option(None, flag="--cache-dir", metavar="CACHE_DIR")
     """folder for hub downloads (default: the usual one)"""
@@ -102,12 +102,12 @@ class Hub:
 
 @dataclass(frozen=True, kw_only=True)
 class Truncate:
-    """Write a smaller model that has some of another's layers: a start for a student."""
+    """Write a smaller model with some of another model's layers, as a base model for a student."""
 
     model: str = argument("MODEL")
     """folder, run, hub id (id@revision), or minilm"""
     layers: tuple[str, ...] = option(metavar="N")
-    """layers to keep, from 0: 0,2,5"""
+    """layers to keep, counted from 0, such as 0,2,5"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
     hub: Hub
@@ -132,7 +132,7 @@ class Weight:
     sentences: str = option(metavar="FILE")
     """your text: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
-    """its column (default: text, body and other known names, else the first)"""
+    """the text column (default: text, body and other known names, else the first)"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
     rows: files.Rows
@@ -152,7 +152,7 @@ class Export:
     model: str = argument("MODEL")
     """folder, a run's bi-encoder or cross-encoder, hub id, or minilm"""
     to: Literal["onnx", "openvino"]
-    """what reads it: onnxruntime or OpenVINO"""
+    """runtime to write the model for: onnxruntime or OpenVINO"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
     hub: Hub
@@ -174,13 +174,13 @@ class Push:
     """Upload a model with its card to the hub, as a private repository unless told otherwise."""
 
     model: str = argument("MODEL")
-    """folder, a run's bi-encoder or cross-encoder"""
+    """folder of a model, such as a run's bi-encoder or cross-encoder"""
     repo_id: str = argument("REPO_ID")
-    """name or owner/name"""
+    """hub repository: name or owner/name"""
     public: bool = False
     """let everybody see the new repository"""
     update: bool = False
-    """add a commit to a repository that is there already"""
+    """add a commit to an existing repository"""
     branch: str | None = None
     """branch to push to (default: the main one)"""
     token: str | None = None

@@ -1,4 +1,4 @@
-"""`score` and `label`: what models say of pairs."""
+"""The commands `score` and `label`: score pairs with models, or turn the scores into pseudo-labels."""
 
 from __future__ import annotations
 
@@ -32,30 +32,31 @@ _SCORES = "scores"
 
 @dataclass(frozen=True, kw_only=True)
 class Models(Config):
-    """Which models score, and how."""
+    """Options for the models that score, and how they score."""
 
     models: tuple[str, ...] = argument("MODEL")
     """folder, run, hub id, or minilm; of several, `score` and `label` take the mean"""
     revision: str | None = None
     """hub revision of the models"""
     device: str | None = None
-    """such as cpu or cuda:0 (default: the best there is)"""
+    """device, such as cpu or cuda:0 (default: the best one available)"""
     attn_implementation: str | None = option(None, metavar="NAME")
-    """how transformers compute attention: sdpa, eager, flash_attention_2 (default: as the model does by itself)"""
+    """implementation of attention: sdpa, eager, flash_attention_2 (default: the model's own)"""
     precision: Precision = "auto"
-    """auto: bf16 where the hardware has it"""
+    """precision of the computation; auto: bf16 where the hardware supports it"""
     max_length: int | None = option(None, metavar="TOKENS")
-    """cut longer texts (default: the model's)"""
+    """tokens after which texts are cut (default: the model's own)"""
     pooling: Pooling | None = None
     """how a plain checkpoint's tokens become an embedding (default: the model's own, mean where it has none)"""
     prompt: str | None = option(None, metavar="TEXT", one_of="prompt")
-    """put before every text (default: the model's own default prompt, if any)"""
+    """text put before every text (default: the model's own default prompt, if any)"""
     prompt_name: str | None = option(None, metavar="NAME", one_of="prompt")
-    """the same, by its name among the model's prompts"""
+    """name of that prompt among the model's prompts, instead of its text"""
     document_prompt: str | None = option(None, metavar="TEXT", one_of="document prompt")
-    """put before every second text instead, of queries with documents; for bi-encoders (default: the same)"""
+    """text put before every second text instead, if pairs are queries with documents; for bi-encoders (default: the
+    same)"""
     document_prompt_name: str | None = option(None, metavar="NAME", one_of="document prompt")
-    """the same, by its name among the model's prompts"""
+    """name of that prompt among the model's prompts, instead of its text"""
     both_orders: bool = False
     """average a cross-encoder's scores of both orders of a pair"""
 
@@ -66,14 +67,14 @@ class Models(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Sharding(Config):
-    """Whether a part of the work is done here, such as by a job of an array."""
+    """Options for dividing the work into parts, such as among the jobs of an array."""
 
     shard: str | None = option(None, metavar="I/N", one_of="shards")
-    """compute the I-th of N parts alone, such as 3/100, on any machine that sees the output's folder"""
+    """compute only the I-th of N parts, such as 3/100, on any machine that sees the output's folder"""
     merge: bool = option(False, one_of="shards")
     """compute nothing: join the parts that --shard made"""
     engine: Literal["here", "ray"] = option("here", one_of="shards")
-    """who computes the parts: this process, or a Ray cluster, whose nodes see all files (extra ray)"""
+    """where the parts are computed: in this process, or on a Ray cluster whose nodes see all files (extra ray)"""
 
     def contradictions(self) -> Contradictions:
         number = re.fullmatch(r"(\d{1,9})/(\d{1,9})", self.shard or "1/1")
@@ -82,10 +83,10 @@ class Sharding(Config):
 
     @property
     def own(self) -> shards.Shard | None:
-        """The shard that is computed here; None: all of them.
+        """The shard to compute here; None: all shards.
 
         Raises:
-            InputError: A launcher has started several processes for it.
+            InputError: A launcher has started several processes for one shard.
         """
         from transencoder import distributed
         from transencoder.shards import Shard
@@ -99,7 +100,7 @@ class Sharding(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Score(Config):
-    """Score pairs: sentence1, sentence2, score."""
+    """Score pairs and write sentence1, sentence2, score."""
 
     scoring: Models
     pairs: str
@@ -126,7 +127,7 @@ class Score(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """Label pairs with models: pseudo-labels any trainer can read."""
+    """Label pairs with models, and write pseudo-labels that any trainer can read."""
 
     scoring: Models
     pairs: str
@@ -134,7 +135,7 @@ class Label:
     policy: LabelPolicy = "clip"
     """how scores become targets"""
     weights: tuple[float, ...] = option(())
-    """share of each model in the labels (default: equal)"""
+    """weight of each model in the labels (default: equal)"""
     output: str = option(metavar="FILE.parquet")
     """sentence1, sentence2 and label, as trainers take them; each model's raw scores go to FILE.raw.parquet"""
     sharding: Sharding
@@ -162,14 +163,15 @@ class Label:
 
 @contextmanager
 def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None]:
-    """Score pairs shard by shard, going on with the parts that are there; these go at the end.
+    """Score pairs shard by shard, continuing with existing parts, which are removed at the end.
 
-    Parts are of rows where several processes make them, so that each tokenises its own, and where there are some that
-    --shard made. Otherwise they are of what is computed: of a bi-encoder each distinct sentence is embedded once.
+    If several processes make the parts, or if --shard has made some, a part holds the scores of a slice of the rows, so
+    each process tokenises its own rows. Otherwise each model has its own parts: a bi-encoder embeds each distinct
+    sentence once.
 
     Yields:
-        Each model's scores, float32 (n, models); None where they are not to be written here: of one shard, and in all
-        processes but the first.
+        Each model's scores, float32 (n, models); None if they are not to be written here: for a single shard, and in
+        all processes but the first.
     """
     from transencoder import distributed
 
@@ -210,14 +212,14 @@ def scored(options: Score | Label, pairs: Dataset) -> Iterator[np.ndarray | None
 
 
 def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
-    """Load what a command's options name, in another process, and return what makes parts of its scores."""
+    """Load a command's pairs and models in another process, and return a function that makes the part of a shard."""
     pairs = transencoder.read_pairs(options.pairs, **vars(options.rows))
     stack = ExitStack()
     teachers = stack.enter_context(loaded(options.scoring, options.rows))
     maker = _maker(options.scoring, options.rows)
     work = _Work(Path(f"{options.output}.parts"), pairs, [each.scorer for each in teachers], maker)
 
-    def make(shard: shards.Shard, *, _open: ExitStack = stack) -> None:  # the models' tokens go with it
+    def make(shard: shards.Shard, *, _open: ExitStack = stack) -> None:  # it keeps the models' tokens
         work.parts.make(shard, work.score_rows)
 
     return make
@@ -225,18 +227,18 @@ def _part_maker(options: Score | Label) -> Callable[[shards.Shard], None]:
 
 @dataclass(frozen=True)
 class _Work:
-    """Pairs that models score."""
+    """Pairs, and the models that score them."""
 
     folder: Path
-    """Where parts lie."""
+    """Folder of the parts."""
     pairs: Dataset
     models: list[scorers.Scorer]
     maker: dict[str, Any]
-    """What decides the scores."""
+    """Description of what determines the scores."""
 
     @property
     def parts(self) -> shards.Parts:
-        """Scores of rows, by all models."""
+        """The parts that hold all models' scores of slices of the rows."""
         from transencoder import distributed
         from transencoder.pairs import fingerprint
         from transencoder.sharded import precision_of
@@ -248,12 +250,12 @@ class _Work:
             maker=self.maker,
             rows_hash=lambda rows: fingerprint(self.pairs.select(range(rows.start, rows.stop))),
             remedy="run the same command with --shard {shard}",
-            fewest=distributed.world_size(),  # sentences that several shards have are embedded in each
+            fewest=distributed.world_size(),  # few: sentences in several shards are embedded in each
             computed_in=" and ".join(sorted({precision_of(model) for model in self.models})),
         )
 
     def goes_by_rows(self) -> bool:
-        """Tell whether parts are of rows: where there are such, and of several processes that find none of a model."""
+        """Tell whether to make parts of rows: if there are some, or if several processes find no parts of a model."""
         from transencoder import distributed
 
         return bool(self.parts.numbers) or (distributed.world_size() > 1 and not any(self.folder.glob("model-*")))
@@ -264,7 +266,7 @@ class _Work:
         return {_SCORES: np.stack([model.score(some) for model in self.models], axis=1)}
 
     def score_by_rows(self, *, compute: bool) -> np.ndarray:
-        """Return all scores, float32 (n, models), from parts of rows; compute those that are missing, or refuse."""
+        """Return all scores, float32 (n, models), from parts of rows; compute missing parts or raise an error."""
         parts = self.parts
         if compute:
             parts.make_all(self.score_rows)
@@ -282,7 +284,7 @@ class _Work:
 
 
 def _check_parts(folder: Path) -> None:
-    """Refuse a folder for parts that holds other things, which would go with the parts."""
+    """Check that a folder for parts holds nothing else, which would be removed with the parts."""
     ours = re.compile(rf"\d+-of-\d+\.safetensors|model-\d+|{re.escape(TEMPORARY)}.*")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file, and parts of the output go to a folder of that name; move it away")
@@ -292,9 +294,9 @@ def _check_parts(folder: Path) -> None:
 
 
 def _maker(scoring: Models, where: Where) -> dict[str, Any]:
-    """Return what decides scores: the models by their content, and the settings that are not of a machine."""
+    """Return what determines the scores: the models by their content, and the settings that are not of the machine."""
     settings = {name: value for name, value in vars(scoring).items() if name not in ("models", "revision", "device")}
-    if scoring.attn_implementation is None:  # parts of versions without it stay what they are
+    if scoring.attn_implementation is None:  # parts from versions without this setting stay valid
         del settings["attn_implementation"]
     return {"models": fingerprints_of(scoring, where), **settings}
 
@@ -319,7 +321,7 @@ def checked_weights(weights: Sequence[float], n_models: int) -> list[float]:
 
 @contextmanager
 def loaded(scoring: Models, where: Where) -> Iterator[list[labels.Teacher]]:
-    """Load the models as they were saved, bi- or cross-encoders; tokens are kept until the end."""
+    """Load the models as they were saved, bi- or cross-encoders; their tokens are kept until the block ends."""
     with scratch_folder() as folder:
         yield [_load_teacher(model, scoring, where, folder) for model in scoring.models]
 

@@ -1,4 +1,4 @@
-"""`search build|query|evaluate`, `duplicates`: an index of a corpus, what is found in it, and what is there twice."""
+"""The commands `search build|query|evaluate` and `duplicates`: search a corpus, and find near-duplicates."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
     from transencoder import scorers, search, shards
 
 _BAR = 40
-"""Characters of the longest bar."""
+"""Length of the longest bar in characters."""
 _BIN = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """Which bi-encoder embeds documents, and how: parameters of `load_embedder`."""
+    """Options for the bi-encoder that embeds documents: parameters of `load_embedder`."""
 
     name: str = option(flag="--model", metavar="BI")
     """bi-encoder: folder, run, hub id, or minilm"""
     revision: str | None = None
     """hub revision of the model"""
     device: str | None = None
-    """such as cpu or cuda:0 (default: the best there is)"""
+    """device, such as cpu or cuda:0 (default: the best one available)"""
     max_length: int | None = option(None, metavar="TOKENS")
-    """cut longer texts (default: the model's)"""
+    """tokens after which texts are cut (default: the model's own)"""
     pooling: Pooling | None = None
     """how a plain checkpoint's tokens become an embedding (default: the model's own, mean where it has none)"""
     dimensions: int | None = None
-    """keep the first N numbers of an embedding, for models trained so (Matryoshka; default: all)"""
+    """number of leading dimensions to keep of an embedding, for models trained with Matryoshka (default: all)"""
     document_prompt: str | None = option(None, metavar="TEXT", one_of="document prompt")
-    """put before every document (default: the model's own, if any)"""
+    """text put before every document (default: the model's own, if any)"""
     document_prompt_name: str | None = option(None, metavar="NAME", one_of="document prompt")
-    """the same, by its name among the model's prompts"""
+    """name of that prompt among the model's prompts, instead of its text"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Embed a corpus and write an index of it; run again, it goes on where it stopped."""
+    """Embed a corpus and write an index of it; run it again to resume an interrupted build."""
 
     corpus: str = argument("CORPUS")
     """documents: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
@@ -64,14 +64,14 @@ class Build:
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
     """the documents' column (default: text, body and other known names, else the first)"""
     id_column: str | None = option(None, metavar="NAME")
-    """their ids' column (default: documents have no ids)"""
+    """the column of the documents' ids (default: documents have no ids)"""
     precision: Literal["float32", "int8", "binary"] = "float32"
-    """how embeddings are kept: int8 takes a quarter of the memory, binary 1/32"""
+    """how embeddings are stored: int8 takes a quarter of the memory, binary 1/32"""
     embedding: Embedding
     query_prompt: str | None = option(None, metavar="TEXT", one_of="query prompt")
-    """put before every query (default: the model's own for queries, if any)"""
+    """text put before every query (default: the model's own for queries, if any)"""
     query_prompt_name: str | None = option(None, metavar="NAME", one_of="query prompt")
-    """the same, by its name among the model's prompts"""
+    """name of that prompt among the model's prompts, instead of its text"""
     sharding: Sharding
     rows: files.Rows
 
@@ -126,7 +126,7 @@ class Build:
 
 
 def _part_maker(options: Build) -> Callable[[shards.Shard], None]:
-    """Load what a command's options name, in another process, and return what embeds shards."""
+    """Load a command's corpus and model in another process, and return a function that embeds a shard."""
     from transencoder import search
 
     corpus, embedder = options._given()
@@ -135,16 +135,16 @@ def _part_maker(options: Build) -> Callable[[shards.Shard], None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Searching:
-    """How an index is searched."""
+    """Options for searching an index."""
 
     rerank: str | None = option(None, metavar="CROSS")
-    """cross-encoder that ranks what is found: folder, run, hub id"""
+    """cross-encoder that re-ranks the documents found: folder, run, hub id"""
     candidates: int = 100
-    """documents a query that it ranks"""
+    """number of documents per query to re-rank"""
     model: str | None = option(None, metavar="BI")
-    """where the index's bi-encoder is now (default: where it was)"""
+    """folder or hub id where the index's bi-encoder is now (default: where it was)"""
     device: str | None = None
-    """such as cpu or cuda:0 (default: the best there is)"""
+    """device, such as cpu or cuda:0 (default: the best one available)"""
 
     def open(self, index: str, rows: files.Rows) -> search.SearchIndex:
         """Open the index of a folder."""
@@ -154,7 +154,7 @@ class Searching:
 
     @contextmanager
     def reranker(self, rows: files.Rows) -> Iterator[scorers.Scorer | None]:
-        """Load the cross-encoder, its tokens in a folder that goes when all is done."""
+        """Load the cross-encoder; its tokens are kept in a folder that is removed when the block ends."""
         if self.rerank is None:
             yield None
             return
@@ -173,7 +173,7 @@ class Searching:
 
 @dataclass(frozen=True, kw_only=True)
 class Query(Config):
-    """Find the documents of queries: query, rank, score, document."""
+    """Find the documents for queries and write query, rank, score, document."""
 
     index: str = argument("INDEX")
     """folder that `search build` wrote"""
@@ -184,7 +184,7 @@ class Query(Config):
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
     """the column of --queries (default: as for documents)"""
     top_k: int = option(10, metavar="K")
-    """documents a query"""
+    """number of documents per query"""
     output: str = option(files.STDOUT, metavar="FILE")
     """.tsv, .csv, .jsonl or .parquet"""
     json: bool = False
@@ -196,7 +196,7 @@ class Query(Config):
         if bool(self.texts) == bool(self.queries):
             yield "give queries as arguments, or a file of them as --queries (- for stdin), one of the two"
         if self.texts and (self.column or self.rows.is_said):
-            yield "--column, --header, --split, --file-format and --skip-bad-rows are for --queries"
+            yield "--columns, --header, --split, --file-format and --skip-bad-rows are for --queries"
         for text in self.texts:
             if not text.strip():
                 yield f"a query is {text!r}; every query must have a character that is not white space"
@@ -226,7 +226,7 @@ class Query(Config):
 def _hit_rows(
     queries: Sequence[str], found: Iterator[list[search.Hit]], scores: tuple[str, ...]
 ) -> Iterator[files.Row]:
-    """Yield a row for each document that was found, by its id or else its number."""
+    """Yield a row for each document that was found, with its id or else its number."""
     for text, hits in zip(queries, found, strict=True):
         for rank, hit in enumerate(hits, start=1):
             numbers = (files.nine_digits(getattr(hit, name)) for name in scores)
@@ -240,13 +240,13 @@ class Evaluate(Config):
     index: str = argument("INDEX")
     """folder that `search build` wrote"""
     relevance: str = option(metavar="FILE")
-    """rows of query, document and, where there are negatives, score; texts, or with --queries ids"""
+    """file of rows with query, document and, if there are negatives, score; as texts, or with --queries as ids"""
     columns: tuple[str, str] | None = option(None, metavar=("QUERY", "DOCUMENT"))
-    """its columns (default: known names, else the first two)"""
+    """columns of --relevance (default: known names, else the first two)"""
     score_column: str | None = None
-    """its relevance, above 0 for an answer (default: score, relevance or label)"""
+    """column of --relevance with a number above 0 for an answer (default: score, relevance or label)"""
     queries: str | None = option(None, metavar="FILE")
-    """ids and texts of the queries, whose ids --relevance has"""
+    """file with ids and texts of the queries, if --relevance has ids"""
     query_columns: tuple[str, str] | None = option(None, metavar=("ID", "TEXT"))
     """columns of --queries (default: id or _id, and text)"""
     json: bool = False
@@ -287,18 +287,19 @@ class Evaluate(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class FindDuplicates(Config):
-    """Find clusters of near-duplicate sentences: cluster, score, number, sentence."""
+    """Find clusters of near-duplicate sentences and write cluster, score, number, sentence."""
 
     sentences: str = argument("SENTENCES")
     """TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
     output: str = option(metavar="FILE")
     """.tsv, .csv, .jsonl or .parquet; -: TSV to stdout"""
     kept: str | None = option(None, metavar="FILE")
-    """write the sentences without near-duplicates: the centre of each cluster"""
+    """also write the sentences without near-duplicates, keeping only the centre of each cluster"""
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
     """the sentences' column (default: text, body and other known names, else the first)"""
     threshold: float | None = None
-    """least score with a cluster's centre (default: the lowest point between the two peaks of nearest scores)"""
+    """least score with a cluster's centre (default: the lowest point between the two peaks of the scores
+    with nearest neighbours)"""
     embedding: Embedding
     rows: files.Rows
 
@@ -342,7 +343,7 @@ def _member_rows(sentences: Dataset, found: search.Duplicates) -> Iterator[files
 
 
 def _histogram(found: search.Duplicates) -> Table:
-    """Draw how many sentences score how much with their nearest."""
+    """Draw a histogram of the sentences' scores with their nearest neighbours."""
     table, threshold = Table("score with the nearest", "sentences", ""), found.threshold.score
     table.columns[1].justify = "right"
     low = _BIN * np.floor(np.clip(found.nearest.min(initial=1.0), -1.0, 1.0 - _BIN) / _BIN)

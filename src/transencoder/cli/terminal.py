@@ -1,4 +1,4 @@
-"""What the command line shows: logs and progress on stderr, results on stdout."""
+"""Output of the command line: logs and progress on stderr, results on stdout."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ _QUIET_LIBRARIES = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-"""Hides other libraries' bars and load reports; what the user has set in the environment wins."""
+"""Environment variables that hide other libraries' bars and load reports; values that the user has set win."""
 
 
 @contextmanager
@@ -63,12 +63,12 @@ def session(*, is_verbose: bool, is_quiet: bool) -> Iterator[None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C while something was made that the same command goes on with; its argument is the folder."""
+    """Ctrl-C during work that the same command can resume; its argument is the folder of the work."""
 
 
 @contextmanager
 def goes_on_from(folder: str) -> Iterator[None]:
-    """Tell the user, where Ctrl-C stops what is done here, from which folder the same command goes on."""
+    """Raise Ctrl-C inside the block as `Interrupted`, with the folder from which the same command resumes."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -76,9 +76,9 @@ def goes_on_from(folder: str) -> Iterator[None]:
 
 
 def show(result: object, *, as_it_is: bool = False) -> None:
-    """Print a table or text on stdout; the first rank alone.
+    """Print a table or text on stdout, on the first rank only.
 
-    On a terminal prose wraps at words; `as_it_is` leaves the lines of what is copied or read by programs.
+    On a terminal, text wraps at words; `as_it_is` keeps the lines of text that is copied or read by programs.
     """
     if not is_first_rank():
         return
@@ -96,7 +96,7 @@ def say_error(message: str) -> None:
 
 
 def stdout() -> TextIO:
-    """Return what to write texts to: in a file or a pipe they are exact, on a terminal they are only shown."""
+    """Return the stream to write texts to: exact in a file or a pipe, with control characters escaped on a terminal."""
     return cast(TextIO, _Visible()) if sys.stdout.isatty() else sys.stdout
 
 
@@ -111,7 +111,7 @@ def is_first_rank() -> bool:
 
 
 def size(n_bytes: int) -> str:
-    """Write a number of bytes as a person reads it."""
+    """Format a number of bytes for people to read."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"
@@ -125,24 +125,24 @@ def _console(*, is_stderr: bool) -> Console:
 
 
 class _Console(Console):
-    """A terminal on which texts are only shown: no character of theirs acts on it, no part of theirs is markup."""
+    """A console that only shows texts: control characters in them are escaped, and nothing in them is markup."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # the command line's to deal with, not rich's, which would exit with 1
+        raise BrokenPipeError  # for the command line to handle: rich would exit with 1
 
 
 class _Lines(logging.Formatter):
-    """Log lines in which no character acts on a terminal."""
+    """Log formatter that escapes control characters."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
 
 
 class _Bars:
-    """Bars with the time left, while there is something to show; they vanish when done."""
+    """Progress bars with the time left, which disappear when their task is done."""
 
     def __init__(self, console: Console) -> None:
         self._bars = Bars(

@@ -1,4 +1,4 @@
-"""`train METHOD`, `demo`: configs of recipe, `--set` and flags; trained, or only planned."""
+"""The commands `train METHOD` and `demo`: build a config from recipe, `--set` and flags, then train or only plan."""
 
 import argparse
 import logging
@@ -45,7 +45,7 @@ _SHORTEST = """
 DEFAULT_METHOD = "trans-encoder"
 
 _INSTEAD = {"--views": "give two texts a row as --sentences FILE --columns a b, the names of their columns"}
-"""What methods of sentences that take pairs have for options of other methods."""
+"""Option of other methods -> what to use instead in methods on sentences that also take pairs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class RunOptions(Config):
     overrides: tuple[str, ...] = option((), flag="--set", metavar="NAME=VALUE", is_repeated=True)
     """override the recipe, such as bi.epochs=3 or members.1.pooling=cls; repeatable"""
     dry_run: bool = False
-    """only show the plan, the steps, and about how much time and disk"""
+    """only show the plan: the steps, and estimates of time and disk space"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Train(RunOptions):
     """Options of `train`, beside the settings of the method."""
 
     recipe: str | None = option(None, metavar="FILE")
-    """recipe to begin from: a TOML file, or a name"""
+    """recipe to start from: a TOML file, or a name"""
 
 
 def add_methods(methods: flags.Commands) -> None:
@@ -89,14 +89,14 @@ def add_methods(methods: flags.Commands) -> None:
 
 
 def summary(config_class: type) -> str:
-    """Return a method in one line."""
+    """Return a one-line summary of a method."""
     return flags.plain_help(str(config_class.__doc__).partition("\n")[0])
 
 
 def with_method(typed: Sequence[str]) -> list[str]:
-    """Return what was typed with the method, and its preset, that `train` without a method has.
+    """Return the typed words; to `train` without a method, add the default method and its preset.
 
-    The preset is `standard`, whose settings suit some thousand pairs. A recipe says all itself.
+    The preset is `standard`, whose settings suit some thousand pairs. A recipe needs no preset.
     """
     command, *others = typed or [""]
     if command != "train" or (others and not others[0].startswith("-")):
@@ -120,7 +120,7 @@ def _train_method(args: argparse.Namespace) -> None:
 
 
 def _check_files(config: RunConfig) -> None:
-    """Refuse names of files that are not there, before anything heavy is imported."""
+    """Check that all files exist, before anything heavy is imported."""
     config = expanded(config)
     names = [
         getattr(config, name) for name, setting in settings_of(type(config)).items() if "is_rows" in setting.metadata
@@ -131,7 +131,7 @@ def _check_files(config: RunConfig) -> None:
 
 
 def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[str]]:
-    """Build the config that recipe, `--set` and flags make together; and say what neither of them chose."""
+    """Build the config from recipe, `--set` and flags; also return lines on the main defaults in use."""
     config_class, table, origin = METHODS[args.method], dict[str, Any](), ""
     if options.recipe is not None:
         path = recipes.find_recipe(options.recipe)
@@ -161,12 +161,12 @@ def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[s
 
 
 def train_and_show(config: RunConfig, recipe: str | None = None) -> None:
-    """Train and print what it gave; `recipe` is the name of the recipe that this is a run of."""
+    """Train and print the result; `recipe` is the name of the recipe that the run belongs to."""
     show_run(config, train_quietly(config, recipe).result)
 
 
 def show_run(config: RunConfig, result: Any) -> None:
-    """Print what a training gave."""
+    """Print the result of a training."""
     folder = Path(expanded(config).output)
     _show_result(result)
     for form, best in result["best"].items():
@@ -175,7 +175,7 @@ def show_run(config: RunConfig, result: Any) -> None:
 
 
 def train_quietly(config: RunConfig, recipe: str | None = None) -> Any:
-    """Train; an interruption then names this run's folder."""
+    """Train without printing the result; an interruption names the folder of this run."""
     from transencoder.training import train
 
     with goes_on_from(expanded(config).output):
@@ -203,7 +203,7 @@ def _show_result(result: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train on a small domain that comes along, in about two minutes."""
+    """Train on a small data set that comes with the package, in about two minutes."""
 
     output: str = "demo-run"
     """the run folder"""
@@ -219,9 +219,9 @@ class Demo:
 
 
 def show_plan(runs: Sequence[RunConfig]) -> None:
-    """Show the plans of runs in their order, as one graph: what one computes the next takes over.
+    """Show the plans of runs in their order, as one graph: a run reuses the stages of the runs before it.
 
-    A run that starts from another's model, which is not there yet, is planned with the model that this one starts from.
+    A run may start from another run's model that does not exist yet. It is planned with the base model of that run.
     """
     from transencoder.training import plan
 
@@ -247,7 +247,7 @@ def show_plan(runs: Sequence[RunConfig]) -> None:
 
 
 def _with_stand_ins(config: RunConfig, stand_ins: Mapping[str, str | None]) -> tuple[RunConfig, list[str]]:
-    """Return a config whose settings that name absent runs name their stand-ins, and the runs that were named."""
+    """Replace absent runs in a config's settings by their stand-ins; return the config and the replaced runs."""
     named: list[str] = []
 
     def stand_in(text: str, name: str) -> str:
@@ -260,6 +260,6 @@ def _with_stand_ins(config: RunConfig, stand_ins: Mapping[str, str | None]) -> t
 
 
 def _start_of(config: RunConfig) -> str | None:
-    """Return the base model whose shape a run's model will have; None for a model from nothing."""
+    """Return the base model whose shape a run's model will have; None for a model trained from scratch."""
     start = config.members[0].start if isinstance(config, TransEncoder) else getattr(config, "start", None)
     return None if start is None else str(start)

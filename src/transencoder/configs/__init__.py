@@ -1,4 +1,4 @@
-"""What the configs of all methods share, as methods name it: `configs.SentenceEncoder`. No heavy imports."""
+"""Parts shared by the configs of all methods, which use them as `configs.SentenceEncoder`. No heavy imports."""
 
 from transencoder.configs.encoder import EncoderConfig as EncoderConfig
 from transencoder.configs.encoder import Projection as Projection

@@ -1,4 +1,4 @@
-"""What Trans-Encoder's preset `standard` chooses where the user does not, each with its reason: data, no logic."""
+"""Settings that Trans-Encoder's preset `standard` chooses for the user, each with its reason: data, no logic."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Choice:
-    """A setting that was chosen for the user."""
+    """A setting that the preset chooses for the user."""
 
     setting: str
     value: Any
@@ -55,7 +55,7 @@ BESIDE_TEACHERS = (
     ),
     Choice("bi.epochs", 8, "chosen together with the rate"),
 )
-"""Values that replace those of `STANDARD` where other teachers label too."""
+"""Choices that replace those of `STANDARD` if other teachers also label the pairs."""
 WEIGHTED_BECAUSE = (
     "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
     "2.5 points with weighted tokens, 1.0 without"

@@ -1,4 +1,4 @@
-"""What the configs of single encoders have: sentences, views, a teacher, values by size, and what a method fills in."""
+"""Base configs of methods that train one bi-encoder, with text, views and teachers; settings by the encoder's size."""
 
 from __future__ import annotations
 
@@ -31,37 +31,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(RunConfig, ABC):
-    """A bi-encoder from a pretrained model and text.
+    """Base config of methods that train a bi-encoder from a pretrained model and text.
 
-    A method fills in `rows` and `loss`, and of the others what it needs: `description`, `distillation`, `helpers`,
-    `cost`, `prepared`, `candidates`.
+    A method implements `rows` and `loss`. It overrides `description`, `distillation`, `helpers`, `cost`, `prepared` and
+    `candidates` as needed.
     """
 
     pipeline: ClassVar[Pipeline] = "encoder"
     inputs: ClassVar[tuple[str, ...]] = ()
-    """A method's settings that say what is read: text and models. Stages' keys hold the content in their place."""
+    """Names of the settings that refer to text and models. Stage keys contain their content instead of their value."""
 
     start: str
-    """The pretrained model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
+    """Base model: a folder, a hub id, or `minilm` (the packaged all-MiniLM-L6-v2)."""
     revision: str | None = None
     """Hub revision of `start`."""
     student_layers: tuple[int, ...] = ()
-    """Train a smaller model that has these layers of `start`, often the teacher, from 0, such as 0 2 5; empty: all."""
+    """Layers of `start`, often the teacher, to keep in a smaller student, numbered from 0, such as 0 2 5; empty: all.
+    """
     prune_vocabulary: bool = False
-    """Train a model that knows only the word pieces of the training text, special tokens and single characters."""
+    """Whether to cut the vocabulary to the word pieces of the training text, special tokens and single characters."""
     pooling: Pooling | None = None
     """Pooling in training and at test; None: the base model's own, mean for a plain model."""
     test_length: int | None = at_least(1, None)
-    """Tokens of a text in the final tests, of the base model too; None: as in training, which dev sets and
-    `test_every_eval` always are. SimCSE, DiffCSE and DCLR train at 32 and test at 512 (released code)."""
+    """Maximum number of tokens per text in the final tests, also for the base model; None: as in training. Dev sets and
+    `test_every_eval` always use the training length. SimCSE, DiffCSE and DCLR train at 32 and test at 512 (released
+    code)."""
     fit: FitConfig = FitConfig()
-    """How the encoder is trained; a method has its paper's values, and leaves no field empty."""
+    """Training settings of the encoder; each method has its paper's values as defaults and leaves no field empty."""
     columns: tuple[str, ...] = ()
-    """Name of the text column; empty: `text`, `sentence`, else the first. Two names, for methods of sentences: the rows
-    are pairs, which are taken for two views of one meaning (pseudo-positives: Trans-Encoder, Table 9)."""
+    """Name of the text column; empty: `text`, `sentence`, else the first column. For methods that train on sentences,
+    two names are allowed: each row is then a pair, used as two views of the same meaning (pseudo-positives:
+    Trans-Encoder, Table 9)."""
 
     def contradictions(self) -> Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
         if len(self.columns) > 2:
             yield f"columns names {len(self.columns)} columns; give one of sentences, or two of pairs"
@@ -83,52 +86,52 @@ class EncoderConfig(RunConfig, ABC):
         return self.pooling == "pooler"
 
     def with_lengths(self, text: int, pair: int) -> Self:
-        """Return it with so many tokens that its encoder reads of a text."""
+        """Return a copy whose encoder reads at most `text` tokens of each text."""
         return replace(self, fit=replace(self.fit, max_length=text))
 
     @property
     def is_paired(self) -> bool:
-        """Whether the rows of text are pairs, taken for two views of one meaning."""
+        """Whether each row is a pair, used as two views of the same meaning."""
         return len(self.columns) == 2
 
     @property
     def description(self) -> str:
-        """What the method does with these settings, for reports."""
+        """Description of the method with these settings, for reports."""
         return self.about
 
     @property
     @abstractmethod
     def rows(self) -> TrainingRows:
-        """The text, and what is made of it to train on."""
+        """The training text, and how training rows are made from it."""
 
     @abstractmethod
     def loss(self, student: SentenceTransformer, given: Given) -> nn.Module:
-        """Make the loss for a student, with what it trains besides, of the teacher and the helpers that are given."""
+        """Build the loss for a student from the given teacher and helpers, with any modules that it trains itself."""
 
     @property
     def distillation(self) -> Teacher | None:
-        """The model whose embeddings of the rows the loss is given as labels; usually none."""
+        """The teacher whose embeddings of the rows are the labels of the loss; None by default."""
         return None
 
     @property
     def helpers(self) -> tuple[Helper, ...]:
-        """The models that the loss needs besides the student; usually none."""
+        """The models that the loss needs besides the student; none by default."""
         return ()
 
     def cost(self, width: int, dimension: int | None) -> Cost:
-        """Return what it costs beyond one encoder's training, by the width of its embeddings and of a teacher's."""
+        """Return the cost beyond training one encoder, from the embedding widths of the student and of a teacher."""
         return Cost()
 
     def prepared(self, n_parameters: int) -> Self:
-        """Return the config with its paper's values for a student of this size, where it has several.
+        """Return the config with the paper's values for a student of this size, if they depend on the size.
 
         Args:
-            n_parameters: Of the student, before its vocabulary is cut.
+            n_parameters: Number of parameters of the student before its vocabulary is cut.
         """
         return self
 
     def candidates(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
-        """Return other encoders that the loss trains, one of which is kept if it does better on dev; usually none."""
+        """Return other encoders that the loss trains; one is kept if it scores better on dev. Empty by default."""
         return ()
 
 
@@ -137,22 +140,22 @@ _NEEDED = ("learning_rate", "batch_size", "epochs", "max_length", "warmup_ratio"
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceFields:
-    """What methods of sentences are given besides the base model."""
+    """Settings of the text for methods that train on sentences."""
 
     sentences: str | Dataset = source()
-    """Unlabelled sentences: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id. With two `columns`:
-    pairs, also of tasks."""
+    """Unlabelled sentences: a TXT (one per line), TSV, CSV, JSONL or Parquet file, `-` (stdin), or a hub id. With two
+    `columns`: pairs, also from tasks."""
     n_sentences: int | None = at_least(1, None)
-    """Train on so many of them, drawn with the seed; None: on all."""
+    """Number of sentences to train on, sampled with the seed; None: all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceEncoder(SentenceFields, EncoderConfig):
-    """A bi-encoder from sentences: each twice, dropout making two views of it, unless a method says otherwise."""
+    """Base config of methods that train on sentences; by default, dropout makes two views of each sentence."""
 
     @property
     def description(self) -> str:
-        """What the method does, or what comes of it on pairs that are given."""
+        """Description of the method, or of contrastive tuning if pairs are given."""
         if not self.is_paired:
             return self.about
         return (
@@ -162,7 +165,7 @@ class SentenceEncoder(SentenceFields, EncoderConfig):
 
     @property
     def rows(self) -> TrainingRows:
-        """Each sentence twice."""
+        """Each sentence twice, or the given pairs."""
         return TrainingRows(text=self.text, need_dropout=not self.is_paired)
 
     @property
@@ -173,26 +176,27 @@ class SentenceEncoder(SentenceFields, EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ViewEncoder(SentenceEncoder):
-    """A bi-encoder from two views of each sentence, given or made."""
+    """Base config of methods that train on two views of each sentence, either given or generated."""
 
     inputs: ClassVar[tuple[str, ...]] = ("views", "view_kind", "synonyms", "mlm")
 
     sentences: str | Dataset | None = source(None)
-    """Unlabelled sentences, of which views are made: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub
-    id. Or give `views`."""
+    """Unlabelled sentences, from which views are generated: a TXT (one per line), TSV, CSV, JSONL or Parquet file, `-`
+    (stdin), or a hub id. Alternatively, give `views`."""
     views: str | Dataset | None = source(None)
-    """Two texts of one meaning a row, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet file, a hub
-    id. `transencoder views` writes such files."""
+    """Rows of two texts with the same meaning, such as two back-translations (paper): a TSV, CSV, JSONL or Parquet
+    file, or a hub id. `transencoder views` writes such files."""
     view_kind: ViewKind = "as-is"
-    """What makes the second view of `sentences`; `as-is`: dropout alone. SCT, Table 4: dropout, synonyms and a masked
-    language model do worse than two back-translations."""
+    """Kind of second view to generate from each of the `sentences`; `as-is`: dropout alone. SCT, Table 4: dropout,
+    synonyms and a masked language model do worse than two back-translations."""
     synonyms: str | None = None
-    """For `synonyms`: a file of lines word<TAB>synonym, or a folder of WordNet's data files."""
+    """Source of the synonyms for view_kind `synonyms`: a file with lines word<TAB>synonym, or a folder with WordNet's
+    data files."""
     mlm: str | None = None
-    """For `mlm`: the masked language model, a folder or a hub id; None: the base model."""
+    """Masked language model for view_kind `mlm`: a folder or a hub id; None: the base model."""
 
     def contradictions(self) -> Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         kind = self.view_kind
         if (self.sentences is None) == (self.views is None):
             yield "give either sentences, of which views are made (--sentences), or views, two texts a row (--views)"
@@ -214,7 +218,7 @@ class ViewEncoder(SentenceEncoder):
 
     @property
     def is_paired(self) -> bool:
-        """Whether the views are given."""
+        """Whether the views are given, not generated."""
         return self.views is not None or super().is_paired
 
     @property
@@ -225,7 +229,7 @@ class ViewEncoder(SentenceEncoder):
 
     @property
     def rows(self) -> TrainingRows:
-        """The sentence, and its view."""
+        """Each sentence and its second view, or the given views."""
         second = SecondView(kind=self.view_kind, synonyms=self.synonyms, model=self.mlm)
         return TrainingRows(text=self.text, made=second)
 
@@ -235,22 +239,22 @@ Projection = Literal["kept", "training", "auto"]
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherFields:
-    """What methods with a teacher are given besides the base model and the text."""
+    """Settings of the teacher for methods that distil from one."""
 
     inputs: ClassVar[tuple[str, ...]] = ("teacher", "teacher_pooling")
 
     teacher: str
-    """A larger bi-encoder: a folder, a run, a hub id or `minilm`. Its embeddings of the texts are computed once; runs
-    on the same texts can take them from each other (`reuse_from`)."""
+    """Larger bi-encoder that the student learns from: a folder, a run, a hub id or `minilm`. Its embeddings of the
+    texts are computed once; other runs on the same texts can reuse them (`reuse_from`)."""
     teacher_pooling: Pooling | None = None
-    """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
+    """Pooling of `teacher`; None: its own, mean for a plain model. Released SimCSE models are plain and need cls."""
     projection: Projection = "auto"
-    """A linear layer from the student's width to the teacher's: `kept`, a part of the student, whose embeddings are
-    then of the teacher's width; in `training` only; `auto`: in training where the widths differ, else none."""
+    """Linear layer from the student's width to the teacher's: `kept` as part of the student, whose embeddings then have
+    the teacher's width; in `training` only; `auto`: in training if the widths differ, else none."""
 
     @property
     def distillation(self) -> Teacher:
-        """The teacher, and the projection to its width."""
+        """The teacher, with the projection to its width."""
         return Teacher(
             model=self.teacher,
             pooling=self.teacher_pooling,
@@ -261,16 +265,16 @@ class TeacherFields:
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceStudent(TeacherFields, SentenceEncoder):
-    """A method whose student learns each sentence by itself; a row of two columns is two sentences."""
+    """Base config of methods that distil a teacher on single sentences; a row of two columns is two sentences."""
 
     @property
     def description(self) -> str:
-        """The same for sentences and for rows of two."""
+        """Description of the method, the same for sentences and for rows of two columns."""
         return self.about
 
     @property
     def rows(self) -> TrainingRows:
-        """Each sentence alone, half as long as a pair."""
+        """Each sentence by itself, which has half the length of a pair."""
         rows = TrainingRows(text=self.text, made=None)
         return rows if self.is_paired else replace(rows, name="sentence", relative_length=0.5)
 
@@ -281,12 +285,13 @@ EncoderConfigT = TypeVar("EncoderConfigT", bound=EncoderConfig)
 def fill_by_size(
     config: EncoderConfigT, table: Mapping[float, Mapping[str, float | None]], n_parameters: int
 ) -> EncoderConfigT:
-    """Return the config with what is None in it, its fit's learning rate too, taken from a paper's table.
+    """Return the config with its None fields and, if it is None, `fit.learning_rate` filled from a paper's table.
 
     Args:
-        config: For an encoder of any size.
-        table: The parameters of an encoder, embeddings included -> setting -> value.
-        n_parameters: The encoder's. The nearest row is that by ratio: 20M lies nearer to 29M than to 11M.
+        config: Config of a method for encoders of any size.
+        table: Number of parameters of an encoder, embeddings included -> setting -> value.
+        n_parameters: Number of parameters of the encoder. The row with the nearest ratio is used: 20M is nearer to 29M
+            than to 11M.
     """
     row = table[min(table, key=lambda size: abs(math.log(size / n_parameters)))]
     own = {name: value for name, value in row.items() if name != "learning_rate"}
@@ -295,14 +300,14 @@ def fill_by_size(
 
 
 def width_of(student: SentenceTransformer) -> int:
-    """Return how many numbers an encoder's embeddings have."""
+    """Return the width of an encoder's embeddings."""
     width = student.get_embedding_dimension()
     assert width is not None, "every model here has embeddings of one size"
     return width
 
 
 def training_projector(teacher: Teacher, student: SentenceTransformer, given: Given) -> nn.Module | None:
-    """Make the projection of training alone, from the student's width to the teacher's; None: there is none."""
+    """Build the projection from the student's width to the teacher's that is used in training only; None if unused."""
     from torch import nn
 
     width, dimension = width_of(student), given.dimension

@@ -1,4 +1,4 @@
-"""How one encoder is trained, how a method declares its own defaults for that, and the members of a run."""
+"""Training settings of one encoder, a method's own defaults for them, and the members and other teachers of a run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -11,82 +11,86 @@ from transencoder.models import Prompts
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Config):
-    """How one encoder is trained. In Trans-Encoder a field left empty takes Table 16's value."""
+    """Training settings of one encoder. In Trans-Encoder a field left empty takes the value of Table 16."""
 
     learning_rate: float | None = ranges.finite_from_zero(None)
     """Peak learning rate. Paper, Table 16: 2e-5 for the cross-encoder, 5e-5 for the bi-encoder."""
     head_learning_rate: float | None = ranges.above_zero(None)
-    """Peak learning rate of what is trained around the pretrained transformer: a classifier, a projector, a dense
-    layer, a temperature; BERT's pooler is inside of it. New ones need a higher rate in a short training. In
-    Trans-Encoder it is that of all members. None: as everything else (papers)."""
+    """Peak learning rate of the parameters outside the pretrained transformer: a classifier, a projector, a dense
+    layer, a temperature. BERT's pooler belongs to the transformer. New layers need a higher rate in a short training.
+    In Trans-Encoder it applies to all members. None: the same as for all other parameters (papers)."""
     batch_size: int | None = ranges.at_least(1, None)
-    """Pairs a step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
+    """Number of pairs per step and device. Paper, Table 16: cross 32; bi 128, 64 for large models."""
     epochs: int | None = ranges.at_least(1, None)
-    """Passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
+    """Number of passes over the pairs. Paper, Table 16: graded tasks cross 1, bi 10; binary tasks cross 3, bi 15."""
     max_length: int | None = ranges.at_least(1, None)
-    """Tokens: of a sentence for the bi-encoder, of a pair for the cross-encoder (Table 16: 32 and 64)."""
+    """Maximum number of tokens: of a sentence for the bi-encoder, of a pair for the cross-encoder (Table 16: 32 and
+    64)."""
     warmup_ratio: float | None = ranges.share(None, " of the steps")
-    """Share of the steps with rising rate. Paper: silent; released code and we: cross 0.1, bi 0."""
+    """Share of the steps in which the learning rate rises. Paper: not stated; released code and here: cross 0.1,
+    bi 0."""
     dropout: float | None = ranges.share(None, " of the activations")
-    """Dropout while training, 0 to below 1; None: the model's own, 0.1 for BERT. Where the labels are close to what the
-    model already says, dropout's noise can outweigh them: 0 then helps. Papers and released code: the model's own."""
+    """Dropout probability in training, 0 to below 1; None: the model's own, 0.1 for BERT. If the labels are close to
+    the model's own scores, the noise of dropout can outweigh them: 0 then helps. Papers and released code: the model's
+    own."""
     optimizer: Literal["adamw", "adamw_hf", "bert_adam", "rmsprop"] = "adamw"
-    """`adamw`: PyTorch's. `adamw_hf`: that of transformers before version 5, with which the papers' released codes
-    trained; it adds epsilon, there 1e-6 (`adam_epsilon`), before the bias correction. `bert_adam`: the same without
-    bias correction, as BERT has it, so that the first hundred steps are three to six times as long. `rmsprop`: as some
-    methods have it (released code); it takes none of the three settings below."""
+    """Optimizer. `adamw`: PyTorch's AdamW. `adamw_hf`: AdamW of transformers before version 5 (used by the papers'
+    released code, with `adam_epsilon` 1e-6), which adds epsilon before the bias correction. `bert_adam`: the same
+    without bias correction, as in BERT, which makes the first hundred steps three to six times as large. `rmsprop`:
+    RMSprop, as in some methods (released code); it ignores `adam_beta1`, `adam_beta2` and `adam_epsilon`."""
     adam_beta1: float = ranges.share(0.9, " of a gradient's mean")
-    """Share of the running mean of gradients that stays at each step."""
+    """Decay rate of the running mean of gradients: the share that is kept at each step."""
     adam_beta2: float = ranges.share(0.999, " of a square's mean")
-    """Share of the running mean of squared gradients that stays at each step. CKD's released code: 0.98."""
+    """Decay rate of the running mean of squared gradients: the share that is kept at each step. CKD's released code:
+    0.98."""
     adam_epsilon: float = ranges.above_zero(1e-8)
-    """What is added to the root of that mean."""
+    """Constant added to the square root of the running mean of squared gradients."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """After the warm-up the rate falls in a line to 0, or along a cosine, or stays."""
+    """Learning rate after the warm-up: it falls linearly to 0, falls along a cosine, or stays constant."""
     weight_decay: float = ranges.at_least(0, 0.01)
-    """Weight decay, not on biases and LayerNorm (released code)."""
+    """Weight decay, not applied to biases and LayerNorm (released code)."""
     max_grad_norm: float = ranges.at_least(0, 1.0)
-    """Gradients are clipped to this norm (released code); 0 switches clipping off."""
+    """Norm to which gradients are clipped (released code); 0 switches clipping off."""
     eval_steps: int = ranges.at_least(1, 200)
-    """Steps between dev evaluations; one more at each epoch's end. Paper, section 4: 200."""
+    """Number of steps between dev evaluations; one more follows at the end of each epoch. Paper, section 4: 200."""
     patience_epochs: int | None = ranges.at_least(1, None)
-    """Where dev or a criterion chooses the checkpoint: stop once the best one is this many epochs old. What is kept is
-    then nearly always what the whole training would have kept. None: train to the end (papers). Released code: SCT's
-    and ConGen's 7, CKD's 3."""
+    """Number of epochs without a better checkpoint after which training stops, if dev or a criterion chooses the
+    checkpoint. The checkpoint is nearly always the one that the whole training would have kept. None: train to the end
+    (papers). Released code: SCT and ConGen 7, CKD 3."""
     checkpoint_steps: int | None = ranges.at_least(1, None)
-    """Steps between the checkpoints a run resumes from; None: one a minute, or fewer where they would take more than a
-    fiftieth of the time (under torchrun asked at every tenth step)."""
+    """Number of steps between the checkpoints that a run resumes from; None: one per minute, or fewer if they would
+    take more than a fiftieth of the time (under torchrun this is checked at every tenth step)."""
     save_steps: int | None = ranges.at_least(1, None)
-    """Steps between models that are kept as they then are, ready to load, in `steps/` of the run; None: none. Of two
-    copies that are trained, the first. Nothing is kept of a training that another run has done already."""
+    """Number of steps between models that are saved during training, ready to load, in the run's `steps/`; None: none.
+    If two copies are trained, the first is saved. Nothing is saved of a training that is reused from another run."""
     gradient_accumulation_steps: int = ranges.at_least(1, 1)
-    """Batches a step."""
+    """Number of batches per optimizer step."""
     mini_batch_size: int | None = ranges.at_least(1, None)
-    """Of a bi-encoder: texts that are embedded at once, however many a batch has, so that contrastive batches may be
-    larger than the memory. Each is embedded twice (GradCache, Gao et al., RepL4NLP 2021). None: all together."""
+    """Number of texts that a bi-encoder embeds at once, whatever the batch size, so that contrastive batches may exceed
+    the memory. Each text is embedded twice (GradCache, Gao et al., RepL4NLP 2021). None: the whole batch."""
     matryoshka_dims: tuple[int, ...] = ()
-    """Of a bi-encoder: widths to which its embeddings are to be cut, such as 128 and 64; the loss is the sum over these
-    and the whole width (MatryoshkaLoss of sentence-transformers; Kusupati et al., NeurIPS 2022). For losses of cosines
-    without a projector or a queue."""
+    """Widths to which a bi-encoder's embeddings can be truncated after training, such as 128 and 64; the loss is the
+    sum over these and the full width (MatryoshkaLoss of sentence-transformers; Kusupati et al., NeurIPS 2022). Only for
+    losses of cosines without a projector or a queue."""
     gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time."""
+    """Whether to recompute activations in the backward pass, which takes less memory and more time."""
     lora_rank: int | None = ranges.at_least(1, None)
-    """Rank of LoRA adapters on the encoder's linear layers, merged at the end: less memory for large models, whose
-    rates are then higher, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
+    """Rank of LoRA adapters on the encoder's linear layers, merged at the end. They save memory with large models, and
+    need a higher learning rate, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
     lora_alpha: float | None = None
-    """Scale of what LoRA adds, by its rank; None: twice the rank."""
+    """Scale of the LoRA update, relative to the rank; None: twice the rank."""
     trained_share: float = ranges.between(0.0, 1.0, 1.0, "it is a share, 0 to 1")
-    """Of a bi-encoder: evaluated and kept are the base model's weights plus this share of what training changed, 0 to
-    1 (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5 less is lost on other text. Papers: 1."""
+    """Share of the weight change from training, 0 to 1, that is added to a bi-encoder's base weights when it is
+    evaluated and saved (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5, it loses less on other text. Papers: 1."""
     bucket_batches: int = ranges.at_least(1, 64)
-    """Batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
+    """Number of batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
-    """What chooses the checkpoint where there is no dev set (Trans-Encoder alone): the last one, or a criterion that
-    needs no labels, on pairs that are held out; `auto`: the one that cost least on runs that had a dev set, but in
-    preset `standard` the last."""
+    """Rule that chooses the checkpoint without a dev set (Trans-Encoder only): `last`, or a criterion that needs no
+    labels, computed on held-out pairs. `auto`: the rule that lost least on runs that had a dev set; in preset
+    `standard`, `last`."""
 
     def contradictions(self) -> Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
         if not is_scale:
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
@@ -101,7 +105,7 @@ class FitConfig(Config):
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
     def of_bi_encoders(self, name: str) -> Contradictions:
-        """Yield what is for bi-encoders only, for the fit of cross-encoders that has this name."""
+        """Yield an error message for each bi-encoder setting that is given here, in `name`, for cross-encoders."""
         if self.mini_batch_size is not None:
             yield (
                 f"{name}.mini_batch_size is {self.mini_batch_size}, and pairs of a cross-encoder's batch do not meet; "
@@ -112,32 +116,33 @@ class FitConfig(Config):
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What decides the weights that come out, for a stage's key: all but how often checkpoints are written.
+        """Settings that determine the trained weights, for a stage's key: all but how often checkpoints are written.
 
-        Fields that came later count when they are not at their defaults, so that older stages keep their keys.
+        Fields that were added later are included only if they differ from their defaults, so that older stages keep
+        their keys.
         """
         later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
         later |= {"trained_share": 1.0, "head_learning_rate": None, "mini_batch_size": None, "matryoshka_dims": ()}
         later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "patience_epochs": None}
         found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
-        del found["selection"]  # in the key as the criterion that it comes to
+        del found["selection"]  # the key contains the criterion that it resolves to
         found.pop("save_steps", None)
         return found | {"checkpoint_steps": None}
 
 
 Default = tuple[Any, str] | tuple[Any, str, tuple[str, ...]]
-"""A method's value of a setting of the fit, its text, which names the value's source, and what alone is allowed."""
+"""A method's default of a training setting, its help text with the value's source, and the only allowed choices."""
 
 
 def fit_defaults(base: Mapping[str, Default] | None = None, /, **own: Default) -> Any:
-    """Declare a method's `fit`: the values of its paper or released code, each with its setting's text.
+    """Declare a method's `fit` field: the values of its paper or released code, each with a help text.
 
-    The texts are what `--help` and the docs show in the place of `FitConfig`'s. In Python, change some of the values
-    with `dataclasses.replace(SimCSE.fit, epochs=2)`.
+    `--help` and the docs show these texts instead of `FitConfig`'s. In Python, change some of the values with
+    `dataclasses.replace(SimCSE.fit, epochs=2)`.
 
     Args:
-        base: Defaults of another method, which this one follows.
-        own: Setting -> (value, text), for a setting with choices also those that are left.
+        base: Defaults of another method, on which this one builds.
+        own: Setting -> (value, text), or (value, text, allowed choices).
     """
     defaults = {**(base or {}), **own}
     return field(
@@ -154,16 +159,20 @@ SIMCSE_FIT: dict[str, Default] = {
         3e-5,
         "Peak learning rate of AdamW. Released code: BERT-base and RoBERTa-large 3e-5, the others 1e-5.",
     ),
-    "batch_size": (64, "Sentences a step and device. Released code: BERT 64, RoBERTa 512."),
-    "epochs": (1, "Passes over the sentences. Released code: 1, over a million."),
-    "max_length": (32, "Tokens of a sentence."),
-    "warmup_ratio": (0.0, "Share of the steps with rising rate. Released code: none."),
+    "batch_size": (64, "Number of sentences per step and device. Released code: BERT 64, RoBERTa 512."),
+    "epochs": (1, "Number of passes over the sentences. Released code: 1, over a million."),
+    "max_length": (32, "Maximum number of tokens of a sentence."),
+    "warmup_ratio": (0.0, "Share of the steps in which the learning rate rises. Released code: none."),
     "weight_decay": (0.0, "AdamW weight decay. Released code: none."),
-    "eval_steps": (125, "Steps between dev evaluations; one more at each epoch's end. SimCSE's released code: 125."),
+    "eval_steps": (
+        125,
+        "Number of steps between dev evaluations; one more follows at the end of each epoch. SimCSE's released "
+        "code: 125.",
+    ),
     "bucket_batches": (
         1,
-        "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the released "
-        "code); more is faster.",
+        "Number of batches in a window that is sorted by length. 1, so that the negatives are of any length as in the "
+        "released code; more is faster.",
     ),
 }
 """SimCSE's released values for BERT-base, which methods that build on it share."""
@@ -171,26 +180,26 @@ SIMCSE_FIT: dict[str, Default] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingConfig(Config):
-    """Masked language modelling over the pairs, before the cross-encoder learns labels.
+    """Settings of masked language modelling on the pairs, before the cross-encoder learns labels.
 
     Lengths, optimizer, schedule, weight decay, clipping, accumulation, bucketing and checkpoints are those of `cross`;
     dropout is the model's own.
     """
 
     epochs: int = ranges.at_least(0, 0)
-    """Passes over the pairs; 0: none (paper). For starts that never read two texts at once: such a cross-encoder only
-    copies its teacher."""
+    """Number of passes over the pairs; 0: none (paper). For base models that were never trained on two texts at once:
+    without it, their cross-encoder only copies its teacher."""
     learning_rate: float = ranges.finite_from_zero(1e-4)
-    """Peak learning rate. Higher for small models."""
+    """Peak learning rate. Small models need a higher one."""
     batch_size: int = ranges.at_least(1, 64)
-    """Pairs a step and device; of a symmetric task each pair comes in both orders."""
+    """Number of pairs per step and device; in a symmetric task each pair is used in both orders."""
     warmup_ratio: float = ranges.share(0.1, " of the steps")
-    """Share of the steps with rising rate."""
+    """Share of the steps in which the learning rate rises."""
     mask_ratio: float = ranges.share_above_zero(0.15, " of the tokens")
-    """Share of a pair's tokens to guess, above 0 and below 1. BERT: 0.15."""
+    """Share of a pair's tokens to predict, above 0 and below 1. BERT: 0.15."""
 
     def as_fit(self, cross: FitConfig) -> FitConfig:
-        """Return how it is trained, `epochs` being at least 1, with what it takes from the cross-encoder's config."""
+        """Return the training settings, completed from the cross-encoder's; `epochs` must be at least 1."""
         own = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size", "warmup_ratio")}
         return replace(
             cross,
@@ -206,70 +215,73 @@ class PretrainingConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Config):
-    """One pretrained model taking part (paper, section 2.4)."""
+    """Settings of one member: a pretrained model that takes part in the run (paper, section 2.4)."""
 
     start: str
     """Base model of the bi-encoder: a folder, a run, a hub id with or without `@revision`, or `minilm` (the packaged
     all-MiniLM-L6-v2)."""
     cross_start: str | None = None
-    """Base model of the cross-encoder. Paper: the plain pretrained model. Without it: `start`."""
+    """Base model of the cross-encoder. Paper: the plain pretrained model. None: `start`."""
     pooling: Pooling | None = None
-    """Pooling of the bi-encoder. Without it: the base model's own (mean when it has none)."""
+    """Pooling of the bi-encoder. None: the base model's own (mean if it has none)."""
     prompt: str | None = None
-    """Text that the bi-encoder reads before each text of a pair. Without it: the base model's default prompt, if it has
+    """Prompt that the bi-encoder reads before each text of a pair. None: the base model's default prompt, if it has
     one."""
     document_prompt: str | None = None
-    """Text that the bi-encoder reads before the second text of a pair instead, where pairs are a query and a document.
-    Without it: the same."""
+    """Prompt that the bi-encoder reads before the second text of a pair instead, if pairs are a query and a document.
+    None: the same as for the first text."""
     revision: str | None = None
     """Hub revision of `start`."""
     cross_revision: str | None = None
     """Hub revision of `cross_start`."""
     weight: float = ranges.above_zero(1.0)
-    """With several members: its share in the labels and in the ensemble, above 0; normalised. Paper: equal shares."""
+    """Weight of the member in the labels and in the ensemble, if there are several: above 0, normalised. Paper: equal
+    weights."""
     policy: LabelPolicy | None = None
-    """How its raw scores become targets; None: as the run's `label_policy` says."""
+    """Label policy, which maps the member's raw scores to targets; None: the run's `label_policy`."""
 
     bi_learning_rate: float | None = ranges.above_zero(None)
-    """Peak learning rate of its bi-encoders; None: as `bi` says. Members of unequal size need unequal rates."""
+    """Peak learning rate of the member's bi-encoders; None: as in `bi`. Members of different sizes need different
+    rates."""
     cross_learning_rate: float | None = ranges.above_zero(None)
-    """Peak learning rate of its cross-encoders; None: as `cross` says."""
+    """Peak learning rate of the member's cross-encoders; None: as in `cross`."""
     bi_epochs: int | None = ranges.at_least(1, None)
-    """Passes of its bi-encoders over the pairs; None: as `bi` says."""
+    """Number of passes of the member's bi-encoders over the pairs; None: as in `bi`."""
     cross_epochs: int | None = ranges.at_least(1, None)
-    """Passes of its cross-encoders over the pairs; None: as `cross` says."""
+    """Number of passes of the member's cross-encoders over the pairs; None: as in `cross`."""
     pretraining_epochs: int | None = ranges.at_least(0, None)
-    """Epochs of masked language modelling over the pairs for its cross-encoders' start; None: as `pretraining` says."""
+    """Number of epochs of masked language modelling on the pairs, before the member's cross-encoders learn labels;
+    None: as in `pretraining`."""
 
     @property
     def prompts(self) -> Prompts:
-        """What its bi-encoders read before the two texts of a pair."""
+        """Prompts of the member's bi-encoders for the two texts of a pair."""
         return Prompts(self.prompt, self.document_prompt)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTeacher(Config):
-    """A model that labels and is not trained, or a column of scores; the paper has none."""
+    """Settings of a teacher outside the members: a model that is not trained, or a column of scores. Paper: none."""
 
     teacher: str
-    """Bi-encoder, cross-encoder or re-ranker that labels the pairs too: a folder, a run's model, a hub id with or
+    """Bi-encoder, cross-encoder or re-ranker that also labels the pairs: a folder, a run's model, a hub id with or
     without `@revision`, or `minilm`; or `column:NAME`, scores in a column of `pairs`."""
     teacher_weight: float = ranges.above_zero(1.0)
-    """Its share in the labels, above 0, where the members together have 1."""
+    """Weight of the teacher in the labels, above 0; the members together have weight 1."""
     teacher_policy: LabelPolicy | None = None
-    """How its raw scores become targets; None: as the run's `label_policy` says."""
+    """Label policy, which maps the teacher's raw scores to targets; None: the run's `label_policy`."""
     teacher_prompt: str | None = None
-    """Text that a bi-encoder reads before each text of a pair; None: its own default prompt, if it has one."""
+    """Prompt that a bi-encoder reads before each text of a pair; None: its own default prompt, if it has one."""
     teacher_document_prompt: str | None = None
-    """Text that it reads before the second text instead; None: the same."""
+    """Prompt that a bi-encoder reads before the second text instead; None: the same as for the first text."""
 
     @property
     def column(self) -> str | None:
-        """The column of `pairs` that holds its scores; None: it is a model."""
+        """Column of `pairs` that contains the teacher's scores; None if the teacher is a model."""
         kind, _, name = self.teacher.partition(":")
         return name if kind == "column" and name else None
 
     @property
     def prompts(self) -> Prompts:
-        """What a bi-encoder reads before the two texts of a pair."""
+        """Prompts of a bi-encoder for the two texts of a pair."""
         return Prompts(self.teacher_prompt, self.teacher_document_prompt)

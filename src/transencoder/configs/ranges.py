@@ -1,6 +1,6 @@
-"""What a config's field may hold: choices, ranges declared on the field, and the one place where configs are checked.
+"""Allowed values of config fields: choices, ranges declared on the field, and the base class that checks them.
 
-A field declares its range in the place of its default: `epochs: int | None = at_least(1, None)`. None always passes.
+A field declares its range together with its default: `epochs: int | None = at_least(1, None)`. None is always allowed.
 Choices need no declaration: they are the annotation, a `Literal`.
 """
 
@@ -30,19 +30,19 @@ Criterion = Literal["teacher_agreement", "start_agreement", "member_agreement", 
 Selection = Literal["auto", "last", Criterion]
 
 Contradictions = Iterator[str]
-"""What two or more fields say against each other, as messages to the user."""
+"""Error messages for the user about fields that contradict each other."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """The base of all config dataclasses: refuses values out of range and contradictions, by the names users type.
+    """Base class of all config dataclasses, which refuses values out of range and contradictions between fields.
 
-    Taken too are paths in the place of text, lists in that of tuples, dicts in that of configs, and, where a field
-    holds rows, what people hold in Python (`transencoder.in_memory`).
+    Error messages name fields as users type them. Paths are also accepted instead of strings, lists instead of tuples,
+    dicts instead of configs and, in fields of rows, the Python objects that `transencoder.in_memory` reads.
     """
 
     def __post_init__(self) -> None:
-        """Check the fields, then what they say together.
+        """Check each field, then contradictions between fields.
 
         Raises:
             InputError: A value is not allowed, or two contradict each other.
@@ -56,47 +56,47 @@ class Config:
             raise InputError(message)
 
     def contradictions(self) -> Contradictions:
-        """Yield what fields say against each other; the first is raised."""
+        """Yield an error message for each contradiction between fields; the first one is raised."""
         yield from ()
 
 
 def source(default: Any = MISSING) -> Any:
-    """Declare a field of rows: the name of a file or data set, or what `transencoder.in_memory.as_source` takes."""
+    """Declare a field of rows: the name of a file or data set, or a value that `in_memory.as_source` accepts."""
     return field(default=default, metadata={"is_rows": True})
 
 
 def at_least(low: float, default: Any, source: str = "") -> Any:
-    """Declare a field of numbers from `low` on; `source` is added to the message: `, the paper's is 7`."""
+    """Declare a field of numbers of at least `low`; `source` is appended to the error message: `, the paper's is 7`."""
     return _checked(default, lambda value: value >= low, f"it must be at least {low}{source}")
 
 
 def finite_from_zero(default: Any, source: str = "") -> Any:
-    """Declare a field of finite numbers from 0 on."""
+    """Declare a field of finite numbers of at least 0."""
     return _checked(default, lambda value: 0 <= value < math.inf, f"it must be at least 0 and finite{source}")
 
 
 def above_zero(default: Any, source: str = "") -> Any:
-    """Declare a field of finite numbers above 0, such as temperatures, which divide."""
+    """Declare a field of finite numbers above 0, such as temperatures, which are divisors."""
     return _checked(default, lambda value: 0 < value < math.inf, f"it must be above 0 and finite{source}")
 
 
 def share(default: Any, of: str = "") -> Any:
-    """Declare a field of shares, 0 to below 1; `of` says of what: ` of the steps`."""
+    """Declare a field of shares from 0 to below 1; `of` names the whole in the error message: ` of the steps`."""
     return _checked(default, lambda value: 0 <= value < 1, f"it is a share{of}, 0 to below 1")
 
 
 def share_above_zero(default: Any, of: str) -> Any:
-    """Declare a field of shares above 0 and below 1."""
+    """Declare a field of shares above 0 and below 1; `of` is as in `share`."""
     return _checked(default, lambda value: 0 < value < 1, f"it is a share{of}, above 0 and below 1")
 
 
 def between(low: float, high: float, default: Any, words: str) -> Any:
-    """Declare a field of numbers from `low` to `high`; `words` are the message's: `it is a cosine, from -1 to 1`."""
+    """Declare a field of numbers from `low` to `high`; `words` go into the message: `it is a cosine, from -1 to 1`."""
     return _checked(default, lambda value: low <= value <= high, words)
 
 
 def rising_pair(low: float, high: float) -> Any:
-    """Declare a field of the lowest and the highest score of a file."""
+    """Declare a field of two rising numbers, the lowest and the highest score of a file."""
     return _checked(
         (low, high),
         lambda value: len(value) == 2 and -math.inf < value[0] < value[1] < math.inf,
@@ -108,7 +108,7 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds of a time such as `90s`, `20m` or `1.5h`; NaN of anything else."""
+    """Convert a time such as `90s`, `20m` or `1.5h` to seconds; anything else gives NaN."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|m|min|h)", text)
     return float(found[1]) * _SECONDS[found[2]] if found else math.nan
 
@@ -130,12 +130,12 @@ ConfigT = TypeVar("ConfigT", bound=Config)
 
 
 def filled(config: ConfigT, values: Mapping[str, Any]) -> ConfigT:
-    """Return the config with those of its fields that are None taken from a table."""
+    """Return the config with its None fields filled from a table of values."""
     return replace(config, **{name: value for name, value in values.items() if getattr(config, name) is None})
 
 
 def nearest(name: str, allowed: Sequence[str]) -> str:
-    """Return the allowed name that is most like `name`, or that its initials stand for."""
+    """Return the allowed name most similar to `name`, or the one whose initials are `name`."""
     short_for = next((each for each in allowed if _initials(each) == name.lstrip("-")), None)
     if short_for is not None:
         return short_for
@@ -151,14 +151,14 @@ def _initials(name: str) -> str | None:
 
 
 def _as_held(declared: Field[Any], value: Any) -> Any:
-    """Return a value as its field holds it, whatever Python people type in its place."""
+    """Convert a value given in Python, such as a list or a path, to the type that the field holds."""
     if value is not None and declared.metadata.get("is_rows"):
         return as_source(value, declared.name)
     if isinstance(value, PurePath) and "Path" not in str(declared.type):
         return str(value)
     if isinstance(value, list):
         return tuple(str(item) if isinstance(item, PurePath) else item for item in value)
-    if isinstance(value, numbers.Number) and hasattr(value, "item"):  # numpy's
+    if isinstance(value, numbers.Number) and hasattr(value, "item"):  # a NumPy scalar
         return value.item()
     if isinstance(value, str) and "tuple[str, ...]" in str(declared.type):
         return (value,)
@@ -170,12 +170,12 @@ def _as_held(declared: Field[Any], value: Any) -> Any:
 def _is_in_range(value: Any, is_allowed: Callable[[Any], bool]) -> bool:
     try:
         return value is None or value == "auto" or is_allowed(value)
-    except TypeError:  # a text in the place of a number
+    except TypeError:  # a string instead of a number
         return False
 
 
 def with_values(config: ConfigT, values: Mapping[str, Any], prefix: str = "") -> ConfigT:
-    """Return the config with some fields changed, by their names; `prefix` is how messages begin these."""
+    """Return the config with some fields changed; `prefix` is put before field names in error messages."""
     known = [each.name for each in fields(config)]
     for name in values:
         if name not in known:
@@ -184,16 +184,16 @@ def with_values(config: ConfigT, values: Mapping[str, Any], prefix: str = "") ->
 
 
 def listed(given: Any, kind: type[ConfigT], setting: str, key: str) -> tuple[ConfigT, ...]:  # noqa: ANN401
-    """Return the configs that a list of them, of models or of dicts, or one of these alone, stands for.
+    """Convert a list of configs, models or dicts, or a single one of these, to a tuple of configs.
 
     Args:
-        given: What was typed.
-        kind: Their class.
-        setting: What the list is called, for messages.
-        key: The field that names the model.
+        given: Value to convert.
+        kind: Class of the configs.
+        setting: Name of the list in error messages.
+        key: Field of the config that names the model.
 
     Raises:
-        InputError: An item is none of these, or has a field that there is not.
+        InputError: An item is none of these, or has an unknown field.
     """
 
     def one(item: Any, number: int) -> ConfigT:  # noqa: ANN401

@@ -1,7 +1,7 @@
-"""What the configs of all methods have, and the parts that a method hands to the engine.
+"""Settings that the configs of all methods have, and the parts that a method passes to the engine.
 
-Every run has a folder, what is measured, how data is read and what it runs on. A method's parts are text, rows, labels,
-teachers, helpers and cost.
+The common settings are the run folder, the evaluation, how data is read, and the hardware. A method's parts are text,
+rows, labels, teachers, helpers and cost.
 """
 
 from __future__ import annotations
@@ -33,63 +33,66 @@ Relation = Literal["any", "adjacent", "subsumed"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Config):
-    """A method's config; a subclass is one paper."""
+    """Base config of all methods; each subclass is the method of one paper."""
 
     about: ClassVar[str]
-    """What the method does, in a sentence or two, for reports and model cards."""
+    """Description of the method in a sentence or two, for reports and model cards."""
     pipeline: ClassVar[Pipeline]
-    """Which kind of run the engine builds for it."""
+    """Kind of run that the engine builds for the method."""
     reads_whole_texts: ClassVar[bool] = True
-    """Whether an encoder reads each text from its beginning; else spans or blocks of them."""
+    """Whether an encoder reads each text from its beginning; if not, it reads spans or blocks of texts."""
 
     output: str = path_to_write("transencoder-run")
-    """The run folder. The same command on the same folder goes on where it stopped."""
+    """Run folder. The same command with the same folder resumes where it stopped."""
     dev: str | Dataset | None = source(None)
-    """Labelled pairs that choose the checkpoint: a file with scores or a task name. None: chosen without labels, see
+    """Labelled pairs used to choose the checkpoint: a file with scores or a task name. None: chosen without labels, see
     `selection`."""
     tests: tuple[str, ...] = ()
     """Tasks, suites or labelled files scored once, at the end."""
     score_tests: bool = True
-    """Whether the tests are scored; else they are only told apart from the training text (exclude_test_sentences)."""
+    """Whether to score the tests; if not, they only serve to filter the training text (exclude_test_sentences)."""
     task_kind: Literal["graded", "binary"] = "graded"
-    """Graded similarity (Spearman) or yes/no relations (ROC-AUC): picks the metric, and defaults (Table 16)."""
+    """Kind of task: graded similarity (Spearman) or binary relations (ROC-AUC). It sets the metric, and defaults (Table
+    16)."""
     max_length: int | Literal["auto"] | None = at_least(1, None)
-    """Tokens that are read of a text in training, and twice as many of a pair by a cross-encoder; `auto`: as many as 98
-    of 100 texts have, up to what the base model reads; None: each encoder's own setting."""
+    """Maximum number of tokens per text in training; a cross-encoder reads twice as many of a pair. `auto`: enough to
+    read 98 of 100 texts whole, up to the base model's limit. None: each encoder's own setting."""
     precision: Precision = "auto"
-    """bf16 autocast where the hardware has it (`auto`), always, or never (`fp32`)."""
+    """Use of bf16 autocast: if the hardware supports it (`auto`), always (`bf16`), or never (`fp32`)."""
     device: str | None = None
-    """Device such as `cpu` or `cuda:0`; None: the best there is."""
+    """Device such as `cpu` or `cuda:0`; None: the best one available."""
     attn_implementation: str | None = None
-    """How transformers compute attention: sdpa, eager, or flash_attention_2 where its package is installed; None: as
-    the base model does by itself. Last digits change, as with another device."""
+    """Attention implementation of transformers: sdpa, eager, or flash_attention_2 if its package is installed; None:
+    the base model's default. It changes the last digits of results, as another device does."""
     seed: int = 2021
-    """Run seed; each stage derives its own (released code: 2021)."""
+    """Seed of the run, from which each stage derives its own (released code: 2021)."""
     test_every_eval: bool = False
-    """Analysis mode: also score the tests at every dev evaluation. Never use it to choose."""
+    """Whether to score the tests also at every dev evaluation, for analysis. Never use these scores to choose."""
     skip_bad_rows: bool = False
-    """Count, report and set aside bad rows of the training text instead of stopping at the first."""
+    """Whether to count, report and set aside bad rows of the training text instead of stopping at the first."""
     header: bool | None = None
-    """Whether the training text, a TSV or CSV, has a header; None: detected, and an error where that is not certain."""
+    """Whether the training text, a TSV or CSV, has a header; None: detected, with an error if it is uncertain."""
     file_format: str | None = None
-    """Format of the training text where its name does not say: tsv, csv, jsonl or parquet."""
+    """Format of the training text if its name does not tell: tsv, csv, jsonl or parquet."""
     split: str | None = None
-    """Split of the training text, a hub id or folder, such as train; None: the only one there is."""
+    """Split of the training text, such as train, if it is a hub id or a folder; None: the only one available."""
     reuse_from: tuple[str, ...] = ()
-    """Other run folders: a stage that is finished there, with the same key, is copied and not computed again."""
+    """Other run folders: a stage that is finished there with the same key is copied, not computed again."""
     exclude_test_sentences: bool = False
-    """Inductive setting: leave out of training what contains a sentence of any test set."""
+    """Whether to leave out of training all rows that contain a sentence of any test set (the inductive setting)."""
     data_dir: str | None = None
-    """Folder with data sets in the hub's layout; else the environment's TRANSENCODER_DATA, else the hub."""
+    """Folder with data sets in the hub's layout; None: the one in the environment variable TRANSENCODER_DATA, else the
+    hub."""
     cache_dir: str | None = None
-    """Folder for hub downloads; None: the hub's usual one."""
+    """Folder for hub downloads; None: the hub's default."""
     token: str | None = None
-    """Hub access token; None: the one you are logged in with. Never written to the run folder."""
+    """Hub access token; None: the one you are logged in with. It is never written to the run folder."""
     report_to: tuple[str, ...] = ()
-    """Trackers passed on to the trainer, such as tensorboard (events in the run folder), wandb or trackio."""
+    """Experiment trackers that the trainer reports to, such as tensorboard (events in the run folder), wandb or
+    trackio."""
 
     def contradictions(self) -> Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         if self.max_length is not None and not self.reads_whole_texts:
             yield f"max_length is {self.max_length}, and this method reads parts of texts; give fit.max_length"
         if self.test_every_eval and not (self.tests and self.score_tests and self.has_evaluations):
@@ -99,103 +102,103 @@ class RunConfig(Config):
             )
 
     def with_lengths(self, text: int, pair: int) -> Self:
-        """Return it with so many tokens that its bi-encoders read of a text, and its cross-encoders of a pair."""
+        """Return a copy whose bi-encoders read at most `text` tokens of a text, its cross-encoders `pair` of a pair."""
         raise NotImplementedError
 
     @property
     def has_evaluations(self) -> bool:
-        """Whether checkpoints are evaluated during training; else the last one is kept."""
+        """Whether checkpoints are evaluated during training; if not, the last one is kept."""
         return self.dev is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledRows:
-    """Pairs with gold labels, in the place of unlabelled text, and cross-encoders that learn and give such labels."""
+    """Pairs with gold labels, used instead of unlabelled text, and cross-encoders that learn and give such labels."""
 
     kind: Literal["classes", "scores"]
     sources: tuple[str | Dataset, ...]
-    """At least one, all with the same classes or scores."""
+    """Sources of the pairs: at least one, all with the same classes or scores."""
     class_names: tuple[str, ...] = ()
-    """The classes in the order of their numbers; empty: as the data say."""
+    """Names of the classes in the order of their numbers; empty: as given in the data."""
     classes_field: str
-    """The setting that holds the names of the classes once the data are read."""
+    """Name of the setting that holds the class names once the data are read."""
     column: str | None = None
-    """Of the labels; None: as usual."""
+    """Name of the column of labels; None: the usual names."""
     score_range: tuple[float, ...] = (0.0, 1.0)
-    """Lowest and highest score of files."""
+    """Lowest and highest score in files."""
     n_rows: int | None = None
-    """So many are drawn; None: all."""
+    """Number of rows to sample; None: all."""
     teachers: tuple[str, ...] = ()
-    """Cross-encoders that label the rows too, beside gold."""
+    """Cross-encoders that label the rows in addition to the gold labels."""
     teachers_fit: FitConfig
-    """How they learn the labels, if they have not yet."""
+    """Training settings of the teachers that have not learned the labels yet."""
     new_head: bool = False
-    """Whether they learn the labels whatever they had learned before."""
+    """Whether all teachers learn the labels with a new head, even if they have learned others before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """Which text a run trains on, and how its rows are read."""
+    """The text that a run trains on, and how its rows are read."""
 
     source: str | Dataset
     kind: Texts = "sentences"
     columns: tuple[str, ...] = ()
-    """Names of the columns of text; empty: well-known ones."""
+    """Names of the text columns; empty: well-known names."""
     is_paired: bool = False
-    """Whether a row has two texts, taken for two views of one meaning."""
+    """Whether each row has two texts, used as two views of the same meaning."""
     n_sentences: int | None = None
-    """So many are drawn; None: all."""
+    """Number of rows to sample; None: all."""
     least_rows: int = 2
-    """Fewer are refused."""
+    """Minimum number of rows; fewer are refused."""
     least_words: int = 0
-    """Texts of fewer words are refused, or left out as bad rows."""
+    """Minimum number of words per text; shorter texts are refused, or skipped as bad rows."""
     labels: LabelledRows | None = None
-    """Where the rows are labelled pairs: what else is to be known of them."""
+    """Labels of the rows and their teachers; None: the rows have no labels."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SecondView:
-    """What makes the second of two views of a text; the first is the text itself."""
+    """Settings for generating the second view of a text; the first view is the text itself."""
 
     kind: ViewKind = "as-is"
     mask_token: str | None = None
-    """For `span-mask`; None: the tokenizer's own."""
+    """Mask token for `span-mask`; None: the tokenizer's own."""
     n_characters: int = 5
-    """For `span-mask`: the length of the span."""
+    """Length of the masked span in characters, for `span-mask`."""
     synonyms: str | None = None
-    """For `synonyms`: their file or folder."""
+    """File or folder of the synonyms, for `synonyms`."""
     model: str | None = None
-    """For `mlm`: the masked language model; None: the base model."""
+    """Masked language model for `mlm`; None: the base model."""
     otherwise: str = "take another view_kind"
-    """What to do where the tokenizer has no mask token, for the message."""
+    """Advice in the error message for a tokenizer that has no mask token."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomNegatives:
-    """Each text with itself, and pairs of different texts beside it."""
+    """Rows of each text paired with itself, and of pairs of different texts."""
 
     n_negatives: int
-    """Pairs of different texts for each text."""
+    """Number of pairs of different texts for each text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanRows(Config):
-    """A row for each document: an anchor and its positives, the next one and its own (DeCLUTR, section 3.1)."""
+    """Rows of spans, one per document: an anchor, its positives, the next anchor, its own (DeCLUTR, section 3.1)."""
 
     document_words: int = 2048
-    """Words that a document must have; the longest span has a 2 `n_anchors`-th of so many tokens (paper: 2048, so
-    512)."""
+    """Minimum number of words in a document; the longest span has `document_words / (2 n_anchors)` tokens (paper: 2048,
+    so 512)."""
     n_anchors: int = at_least(1, 2)
-    """Anchors a document (paper: 2); they do not overlap and are not next to each other."""
+    """Number of anchors per document (paper: 2); they do not overlap and are not next to each other."""
     n_positives: int = at_least(1, 2)
-    """Positives an anchor (paper: 2)."""
+    """Number of positives per anchor (paper: 2)."""
     relation: Relation = "any"
-    """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
+    """Position of positives: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = at_least(1, 1)
-    """Rows of each document, each drawn anew."""
+    """Number of rows per document, each with newly drawn spans."""
 
     def contradictions(self) -> Contradictions:
-        """Yield that documents are too short for a span."""
+        """Yield an error message if documents are too short for a span."""
         if self.longest < 2:
             yield (
                 f"document_words is {self.document_words}; with {self.n_anchors} anchors it must be at least "
@@ -204,94 +207,94 @@ class SpanRows(Config):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest span (paper: 512)."""
+        """Number of tokens in the longest span (paper: 512)."""
         return self.document_words // (2 * self.n_anchors)
 
     @property
     def shortest(self) -> int:
-        """Tokens of the shortest span (paper: 32 of 512)."""
+        """Number of tokens in the shortest span (paper: 32 if the longest has 512)."""
         return max(1, self.longest // 16)
 
     @property
     def n_columns(self) -> int:
-        """Spans a row."""
+        """Number of spans per row."""
         return self.n_anchors * (1 + self.n_positives)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingRows:
-    """What a method makes of its text to train on; rows that are pairs already stay as they are."""
+    """The rows that a method makes from its text for training; rows that are already pairs stay as they are."""
 
     text: Text
     made: SecondView | RandomNegatives | SpanRows | None = SecondView()
-    """The second view of each text, or other rows of the texts; None: each text stands alone."""
+    """Rows to make from the texts: two views, random negatives or spans; None: each text is a row by itself."""
     need_dropout: bool = False
-    """Whether nothing but dropout makes two views of a text differ."""
+    """Whether dropout is the only difference between the two views of a text."""
     per_text: int = 1
-    """Rows that are made of one text."""
+    """Number of rows made from one text."""
     name: str = "pair"
-    """What a row to train on is called."""
+    """Word for a training row, for messages."""
     relative_length: float = 1.0
-    """Tokens of a row, those of a pair of sentences being 1."""
+    """Number of tokens in a row, relative to a pair of sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Teacher:
-    """A bi-encoder whose embeddings of the rows the loss is given as labels."""
+    """A bi-encoder whose embeddings of the rows are the labels of the loss."""
 
     model: str
     pooling: Pooling | None = None
-    """None: its own."""
+    """Pooling of the teacher; None: its own."""
     n_queued: int = 0
-    """Rows on which nothing is trained, so that the teacher's embeddings of their first texts can fill a queue."""
+    """Number of rows left out of training; the teacher's embeddings of their first texts fill a queue."""
     projection: Literal["kept", "training"] = "training"
-    """Whether a layer from the student's width to the teacher's is a part of the student, or of training alone."""
+    """Use of the layer from the student's width to the teacher's: kept as part of the student, or in training only."""
     is_always_projected: bool = False
-    """Whether it is there where the widths are the same too."""
+    """Whether the projection is also used if the widths are the same."""
     has_tanh: bool = False
     """Whether tanh follows the linear layer."""
 
     def has(self, projection: Literal["kept", "training"], width: int, dimension: int) -> bool:
-        """Tell whether there is such a projection between a student and a teacher of these widths."""
+        """Return whether this kind of projection is used between a student and a teacher of these widths."""
         return self.projection == projection and (self.is_always_projected or width != dimension)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Helper:
-    """A model that the loss needs besides the student and the teacher; it comes loaded."""
+    """A model that the loss needs besides the student and the teacher; the engine loads it."""
 
     field: str
-    """The setting that names it."""
+    """Name of the setting that names the model."""
     form: Literal["bi", "masked", "head"]
-    """A bi-encoder; a masked language model with its tokenizer, as a pair; or, of the base model, what `masked` gives,
-    its encoder being the student's."""
+    """Kind of model. `bi`: a bi-encoder. `masked`: a tuple of a masked language model and its tokenizer. `head`: the
+    same for the base model, of which only the head is used, on the student's token embeddings."""
     pooling: Pooling | None = None
-    """Of a bi-encoder; None: its own."""
+    """Pooling of a bi-encoder; None: its own."""
     otherwise: str = ""
-    """What else can be given, where the base model has no language-modelling head, for the message."""
+    """Alternative that the error message gives if the base model has no language-modelling head."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What a loss is made with besides the student."""
+    """Inputs from which a method builds its loss, besides the student."""
 
     dimension: int | None = None
-    """Of the teacher's embeddings; None: there is no teacher."""
+    """Width of the teacher's embeddings; None: there is no teacher."""
     queue: Tensor | None = None
-    """float32 (n_queued, dimension), the teacher's embeddings of what nothing is trained on."""
+    """Teacher's embeddings of the rows that are left out of training, float32 (n_queued, dimension)."""
     helpers: Mapping[str, Any] = field(default_factory=dict)
-    """Setting -> the loaded model."""
+    """Name of a helper's setting -> the loaded model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a method costs beyond one encoder's training, for plans."""
+    """Cost of a method beyond training one encoder, for plans."""
 
     relative: float = 1.0
-    """Floating-point operations of a step, the student's alone being 1."""
+    """Floating-point operations of a step, relative to those of the student alone."""
     n_encoders: int = 1
-    """Encoders of the student's size that are trained, itself included."""
+    """Number of trained encoders of the student's size, including the student."""
     loss_operations: float = 0.0
     """Floating-point operations of the loss itself for one row."""
     loss_state: float = 0.0
-    """Numbers that a checkpoint holds of the loss itself: queues, MLPs with Adam's moments."""
+    """Number of values of the loss itself in a checkpoint: queues, MLPs with Adam's moments."""

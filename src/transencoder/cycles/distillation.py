@@ -1,4 +1,4 @@
-"""The paper's algorithm: bi -> cross -> bi, with one member or with several that learn from the mean of all."""
+"""The paper's algorithm: bi -> cross -> bi, with one member, or with several that learn the mean of all labels."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from transencoder.runs import StageRecord
 logger = logging.getLogger(__name__)
 
 _NARROW = 0.25
-"""From this width of the middle nine tenths of the labels on, pairs are told apart."""
+"""Smallest width of the middle nine tenths of the labels at which the teachers tell the pairs apart."""
 
 
 def distil(context: CycleContext, n_cycles: int) -> list[list[Model]]:
     """Run self-distillation with one member, mutual distillation with several (paper, sections 2.2 to 2.4).
 
-    `n_cycles` is the highest number of cycles: they end earlier where none improves any more.
+    `n_cycles` is the highest number of cycles; training ends earlier if the models no longer improve.
 
     Returns:
-        What each cycle made: the cross-encoders, then the bi-encoders; only these in standard self-distillation
-        (Table 14), where a bi-encoder learns from the one before.
+        Models of each cycle: the cross-encoders, then the bi-encoders. In standard self-distillation (Table 14), where
+        a bi-encoder learns from the one before, there are only bi-encoders.
     """
     cycles: list[list[Model]] = []
     bis = [context.members[member].bi for member in _learners(context, 1)]
@@ -46,11 +46,11 @@ def distil(context: CycleContext, n_cycles: int) -> list[list[Model]]:
 def learn(
     context: CycleContext, members: Sequence[int], form: Form, cycle: int, teachers: Sequence[Model]
 ) -> list[Model]:
-    """Train one student of each member: teachers score the pairs, labels are made of the scores, students learn them.
+    """Train one student of each member: teachers score the pairs, and students learn labels made from the scores.
 
-    They learn the mean of all teachers' labels (section 2.4) or, where members do not share labels, each its own. For
-    bi-encoders the base models teach too, as far as the settings say so. Members are given by their positions, from 0;
-    cycles count from 1.
+    Students learn the mean of all teachers' labels (section 2.4) or, if members do not share labels, those of their own
+    teacher. For bi-encoders the base models also teach, if `start_weight` is above 0. Members are given by their
+    positions, from 0; cycles count from 1.
     """
     shared = context.config.share_labels
     groups = [list(teachers)] if shared else [[teacher] for teacher in teachers]
@@ -70,21 +70,21 @@ def learn(
 
 @dataclass(frozen=True)
 class _Supervision:
-    """What students of a cycle learn."""
+    """Labels that the students of a cycle learn, and the teachers."""
 
     cycle: int
     labels: StageRecord
     seconds: float
-    """That labels and teachers' scores took."""
+    """Seconds that the labels and the teachers' scores took."""
     teachers: Sequence[Model]
     other_teachers: Sequence[Model]
-    """The cycle's other teachers, which have no part in the labels."""
+    """Other teachers of the cycle, which do not contribute to the labels."""
 
 
 def _supervise(
     context: CycleContext, form: Form, cycle: int, teachers: Sequence[Model], all_teachers: Sequence[Model]
 ) -> _Supervision:
-    """Have teachers score the pairs, and make labels of what they say."""
+    """Score the pairs with the teachers, and make labels from the scores."""
     others_part = [_other_part(context, teacher) for teacher in context.teachers]
     labellers = [*_members_part(context, form, teachers), *others_part]
     prefix = "" if context.config.share_labels else context.members[teachers[0].member].prefix
@@ -108,7 +108,7 @@ def _supervise(
 
 @dataclass(frozen=True)
 class _Labeller:
-    """What one teacher says of the pairs, and how it counts."""
+    """Scores that one teacher gives the pairs, with its policy and weight in the labels."""
 
     name: str
     key: str
@@ -118,7 +118,7 @@ class _Labeller:
 
 
 def _members_part(context: CycleContext, form: Form, teachers: Sequence[Model]) -> list[_Labeller]:
-    """Return the teachers and, with their share in a bi-encoder's labels, their base models; their weights sum to 1."""
+    """Return the teachers and, for a bi-encoder's labels, the base models with their share; all weights sum to 1."""
     start_weight = context.config.start_weight if form == "bi" else 0.0
     total = sum(context.members[teacher.member].weight for teacher in teachers)
     shares = [context.members[teacher.member].weight / total for teacher in teachers]
@@ -139,8 +139,8 @@ def _other_part(context: CycleContext, teacher: ContextTeacher) -> _Labeller:
 
 
 def _warn_of_narrow(labels: StageRecord) -> None:
-    """Warn at once where the base models hardly tell the pairs apart."""
-    low, high = labels.result.get("middle", (0.0, 1.0))  # absent from labels of earlier versions
+    """Warn, before training, if the base models hardly tell the pairs apart."""
+    low, high = labels.result.get("middle", (0.0, 1.0))  # missing in labels of earlier versions
     if high - low < _NARROW:
         logger.warning(
             "nine of ten labels lie between %.2f and %.2f: the teachers hardly tell these pairs apart, and "
@@ -153,7 +153,7 @@ def _warn_of_narrow(labels: StageRecord) -> None:
 def _student(context: CycleContext, member: ContextMember, form: Form, supervision: _Supervision) -> Student:
     """Return the stage of a member's student.
 
-    Refreshing, it starts from the member's base models; sequential, with the encoder of its own teacher (section 5.2).
+    It starts from the member's base model (refreshing), or with its own teacher's encoder (sequential, section 5.2).
     """
     config, data, teachers = context.config, context.data, supervision.teachers
     is_sequential = config.initialisation == "sequential"
@@ -198,7 +198,7 @@ def _model(
     stage: Student,
     record: StageRecord,
 ) -> Model:
-    """Return a student that was trained."""
+    """Return a trained student as a model."""
     return replace(
         trained_model(record, stage.base, cycle=supervision.cycle),
         seconds=supervision.seconds + record.seconds,
@@ -211,7 +211,7 @@ def _model(
 def _references(
     context: CycleContext, member: ContextMember, teachers: Sequence[Model]
 ) -> dict[str, tuple[StageRecord, ...]]:
-    """Return the scores that criteria compare a student's with: its base model's, and those of others' teachers."""
+    """Return the scores that criteria compare a student's with: its base model's, and other members' teachers'."""
     if context.held_out is None:
         return {}
     others = [each for each in teachers if each.member != member.bi.member]
@@ -220,13 +220,13 @@ def _references(
 
 
 def _learners(context: CycleContext, cycle: int) -> Sequence[int]:
-    """Return all members or, where they alternate, the one whose turn it is (paper, section 2.4, footnote 5)."""
+    """Return the positions of all members or, if they alternate, of the next one (paper, section 2.4, footnote 5)."""
     n_members = len(context.members)
     return [(cycle - 1) % n_members] if context.config.alternate_members else range(n_members)
 
 
 def _is_stale(context: CycleContext, cycles: list[list[Model]]) -> bool:
-    """Return whether by what chooses neither form of any member improved in the last `patience_cycles` cycles."""
+    """Return whether, for `patience_cycles` cycles, no form of any member improved its dev metric or criterion."""
     patience = context.config.patience_cycles
     if patience is None or len(cycles) <= patience or context.is_plan:
         return False
@@ -235,7 +235,7 @@ def _is_stale(context: CycleContext, cycles: list[list[Model]]) -> bool:
 
 
 def _highest(context: CycleContext, cycles: list[list[Model]]) -> dict[tuple[str, int], float]:
-    """Return the highest value of what chose, by form and member; members that alternate make one model together."""
+    """Return the highest dev metric or criterion, by form and member; members that alternate count as one."""
     highest: dict[tuple[str, int], float] = {}
     for model in (model for cycle in cycles for model in cycle if model.chosen_by is not None):
         name = (model.form, 0 if context.config.alternate_members else model.member)

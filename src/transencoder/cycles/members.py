@@ -1,4 +1,4 @@
-"""Who takes part in a Trans-Encoder run, and what its stages are built with."""
+"""Members and other teachers of a Trans-Encoder run, and the context that its stages are built with."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ContextMember:
-    """Where the models of one member start, how they are trained, and how their scores count."""
+    """A member: its base models, how its models are trained, and the weight and policy of their scores."""
 
     prefix: str
-    """Of the names of its stages: `member-2/`; empty for the only member."""
+    """Prefix of the names of its stages: `member-2/`; empty for the only member."""
     bi: Model
     cross: Model
     fits: Mapping[Form, FitConfig]
-    """How its bi- and cross-encoders are trained."""
+    """Training settings of its bi- and cross-encoders."""
     pretraining: PretrainingConfig
-    """Of the cross-encoders' base model."""
+    """Pretraining settings of the cross-encoders' base model."""
     weight: float = 1.0
-    """Share in labels and ensembles, above 0; they are normalised."""
+    """Weight in labels and ensembles, above 0; the members' weights are normalised."""
     policy: LabelPolicy = "clip"
-    """How its scores become targets."""
+    """Label policy: how its scores become targets."""
     weight_tokens: bool = False
     """Whether its bi-encoders are kept with weighted tokens."""
     pretrained: StageRecord | None = None
-    """The stage that made the encoder of the cross-encoders' base model from `cross`, where there is one."""
+    """Stage that pretrained the encoder of `cross`, which cross-encoders then start from; None: no pretraining."""
 
 
 @dataclass(frozen=True)
 class ContextTeacher:
-    """A teacher that labels beside the members, in every cycle."""
+    """A teacher that labels in every cycle, in addition to the members."""
 
     name: str
-    """Of its stages and in the labels' record: `teacher-1`."""
+    """Name in its stages and in the labels' record: `teacher-1`."""
     source: Model | GivenScores
-    """A model, or its scores of the training pairs."""
+    """A model, or given scores of the training pairs."""
     weight: float
-    """Its share in the labels, where the members together have 1."""
+    """Weight in the labels; the members together have weight 1."""
     policy: LabelPolicy
 
 
 @dataclass
 class CycleContext(Context[TransEncoder]):
-    """What the cycles are built with."""
+    """Context that the cycles are built with."""
 
     members: tuple[ContextMember, ...] = ()
     teachers: tuple[ContextTeacher, ...] = ()
-    """Teachers that are no members."""
+    """Teachers that are not members."""
     held_out: HeldOut | None = None
-    """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
+    """Pairs that are held out from training: each evaluation computes criteria on them, without labels."""
     criteria: Mapping[Form, Criterion | None] = field(default_factory=dict)
-    """By which of these checkpoints are chosen; none where there is a dev set, or the last one is kept."""
+    """Criterion that chooses the checkpoints of each form; none if there is a dev set, or the last one is kept."""
 
     @property
     def may_leave_range(self) -> bool:
@@ -73,7 +73,7 @@ class CycleContext(Context[TransEncoder]):
         return "raw" in policies
 
     def scores_of(self, models: Sequence[Model], bi_labels: BiLabels = "cosine") -> tuple[StageRecord, ...]:
-        """Return the stages of models' scores of the training pairs; of bi-encoders by what they label by."""
+        """Return the stages with models' scores of the training pairs; members' bi-encoders score by `bi_labels`."""
         by = ["cosine" if model.form == "cross" or model.only_teaches else bi_labels for model in models]
         stages = [
             TeacherScores(
@@ -90,14 +90,14 @@ class CycleContext(Context[TransEncoder]):
         return tuple(self.make_all(stages))
 
     def scores_of_teacher(self, teacher: ContextTeacher) -> StageRecord:
-        """Return the stage of the scores of a teacher that is no member."""
+        """Return the stage with the scores of a teacher that is not a member."""
         if isinstance(teacher.source, Model):
             return self.scores_of([teacher.source])[0]
         return self.make(KeptScores(name=f"{teacher.name}/scores", given=teacher.source))
 
 
 def with_pretraining(context: CycleContext) -> CycleContext:
-    """Return the context whose cross-encoders start from masked language models of its pairs, where members want it."""
+    """Pretrain cross-encoders' base models on the pairs for members that ask for it, and return the new context."""
     stages = [
         Pretraining(
             name=f"{member.prefix}cross-start/pretraining",
@@ -118,9 +118,9 @@ def with_pretraining(context: CycleContext) -> CycleContext:
 
 
 def base_criteria(context: CycleContext, members: Sequence[ContextMember]) -> list[StageRecord | None]:
-    """Return the stages of what some of the pairs say of members' base models without labels; None where pairs are few.
+    """Return the stages with the criteria of members' base models, which need no labels; None for too few pairs.
 
-    These are the held-out pairs, or, where dev chooses and nothing is held out, those that would be.
+    They are computed on the held-out pairs or, if dev chooses and no pairs are held out, on those that would be.
     """
     held_out, gold = context.held_out, context.data.gold
     n_unlabelled = len(context.data.training) if gold is None else int(np.isnan(gold.scores).sum())
@@ -143,7 +143,7 @@ def base_criteria(context: CycleContext, members: Sequence[ContextMember]) -> li
 
 
 def warn_of_weak_bases(context: CycleContext) -> None:
-    """Warn, before anything is trained, of base models that look too weak to teach."""
+    """Warn, before training, of base models that look too weak to teach."""
     records = base_criteria(context, context.members)
     for member, record in zip(context.members, records, strict=True):
         for note in weak_start_notes(record.result) if record is not None else ():

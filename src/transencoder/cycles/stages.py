@@ -1,4 +1,4 @@
-"""The stages of Trans-Encoder: scores of teachers, labels made of them, students, and what surrounds these."""
+"""Stages of Trans-Encoder: criteria, pretraining, scores of teachers, labels made from them, students."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _BI_LOSSES: dict[BiLoss, type[losses.CosineLoss]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Criteria(Stage[Work]):
-    """What held-out pairs say of a base model without labels."""
+    """Criteria of a base model, computed on held-out pairs without labels."""
 
     pairs: Rows = made_of()
     model: Model = made_of(reading=True)
@@ -81,7 +81,7 @@ class Criteria(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pretraining(Training):
-    """Masked language modelling over the pairs: the encoder that a cross-encoder starts from."""
+    """Masked language modelling over the pairs, which makes the encoder that a cross-encoder starts from."""
 
     pairs: Rows = made_of()
     base: Model = made_of()
@@ -109,7 +109,7 @@ class Pretraining(Training):
 
     @property
     def n_trained(self) -> int:
-        """Pairs."""
+        """Number of pairs; a pair in both orders counts twice."""
         return len(self.pairs.data) * (2 if self.both_orders else 1)
 
     def cost(self) -> Cost:
@@ -118,12 +118,12 @@ class Pretraining(Training):
 
 
 _EMBEDDED_BYTES = 2 * 2 * 4 * 768
-"""Of a pair while a bi-encoder labels: two embeddings of width 768, twice."""
+"""Bytes of scratch space for each pair while a bi-encoder labels: two float32 embeddings of width 768, stored twice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TeacherScores(Stage[Work]):
-    """A teacher's raw scores of the training pairs, once for all policies, weights and cycles."""
+    """A teacher's raw scores of the training pairs, computed once for all policies, weights and cycles."""
 
     pairs: Rows = made_of()
     model: Model = made_of(reading=True)
@@ -131,10 +131,10 @@ class TeacherScores(Stage[Work]):
     max_length: int | None
     precision: Precision
     bi_labels: BiLabels = setting(default="cosine")
-    """What a bi-encoder compares the texts by."""
+    """Method by which a bi-encoder compares the two texts of a pair."""
 
     def compute(self, work: Work) -> np.ndarray:
-        """Score the pairs, by shards that an interrupted stage goes on with."""
+        """Score the pairs in shards, so that an interrupted stage can resume."""
         if self.bi_labels == "tokens":
             return work.token_scorer_of(self.model, self.max_length, self.precision).score(self.pairs.data)
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=self.both_orders)
@@ -158,7 +158,7 @@ class TeacherScores(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptScores(Stage[Work]):
-    """A teacher's scores that the user gave, kept as those that are computed."""
+    """Scores of a teacher that the user gave, saved in the same form as computed scores."""
 
     given: GivenScores = made_of()
 
@@ -174,15 +174,15 @@ class Labels(Stage[Work]):
 
     scores: tuple[StageRecord, ...] = made_of()
     policy: tuple[LabelPolicy, ...] = setting(lambda each: each[0] if len(set(each)) == 1 else each)
-    """Of each teacher: how its raw scores become targets."""
+    """Label policy of each teacher: how its raw scores become targets."""
     weights: tuple[float, ...]
-    """Of each teacher."""
+    """Weight of each teacher."""
     teachers: tuple[tuple[str, str], ...] = implied()
-    """Name and key of each; a base model that teaches twice, as itself and with a share of its own, stands twice."""
+    """Name and key of each teacher; a base model that is a teacher and also has `start_weight` is listed twice."""
     pairs: Rows = implied()
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
-        """Write `labels.parquet`, as any sentence-transformers trainer takes it, and the raw scores."""
+        """Write `labels.parquet`, which any sentence-transformers trainer can read, and the raw scores."""
         names = [name for name, _ in self.teachers]
         shares = dict.fromkeys(names, 0.0)
         for name, weight in zip(names, self.weights, strict=True):
@@ -199,38 +199,38 @@ class Labels(Stage[Work]):
         return {"teachers": labels.provenance, "middle": [float(low), float(high)]}
 
     def cost(self) -> Cost:
-        """Return what the labels and the texts beside them take on disk."""
+        """Return the disk space of the labels and of the texts that are stored with them."""
         return Cost(disk_bytes=100 * len(self.pairs.data))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Student(Training):
-    """A member's bi- or cross-encoder, trained on what teachers say of the pairs."""
+    """A member's bi- or cross-encoder, trained on teachers' labels of the pairs."""
 
     labels: StageRecord = made_of()
     dev: Scored | None = made_of(absent="")
     analysis: tuple[Scored, ...] = made_of()
-    """Tests that are scored at each evaluation, never used to choose."""
+    """Tests that are scored at each evaluation, but never used to choose a checkpoint."""
     base: Model = made_of()
     pretrained: StageRecord | None = made_of()
-    """The stage that made the encoder that the student starts from, where `base` is pretrained further."""
+    """Stage that made the encoder that the student starts from, if `base` is pretrained further."""
     teacher: Model | None = made_of()
-    """Whose encoder the student starts from (initialisation sequential, section 5.2)."""
+    """Teacher whose encoder the student starts from (initialisation sequential, section 5.2)."""
     gold: Gold | None = made_of()
     other_teachers: tuple[Model, ...] = made_of()
-    """Teachers that criteria compare with and that have no part in the labels."""
+    """Teachers that criteria compare the student with, but that do not contribute to the labels."""
     initialisation: str
     allow_outside: bool
     """Whether targets may lie outside [0, 1], as the released code's do."""
     held_out: HeldOut | None = setting(lambda held_out: held_out.about, default=None)
-    """Pairs on which nothing is trained: each evaluation records what they say of the student without labels."""
+    """Pairs that are held out from training: each evaluation computes criteria on them, without labels."""
     chosen_by: Criterion | None = setting(default=None)
-    """By which of these the checkpoint is chosen."""
+    """Criterion that chooses the checkpoint."""
     pairs: Rows = implied()
     references: Mapping[str, tuple[StageRecord, ...]] = implied()
-    """Stages with scores that criteria compare the student's with, by whose they are: `start`, `member`."""
+    """Stages with scores that criteria compare the student's with, by the model they come from: `start`, `member`."""
     prompts: Prompts = implied()
-    """Of the member's bi-encoders."""
+    """Prompts of the member's bi-encoders."""
 
     def compute(self, work: Work) -> tuple[Encoder, Fitted]:
         """Train."""
@@ -253,7 +253,7 @@ class Student(Training):
 
     @property
     def n_trained(self) -> int:
-        """Pairs, without those that are held out."""
+        """Number of pairs without those that are held out; a pair in both orders counts twice."""
         n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
         return (len(self.pairs.data) - n_held_out) * (2 if self._in_both_orders else 1)
 
@@ -262,7 +262,7 @@ class Student(Training):
         return self.training_cost(self.base.n_parameters, self.n_scored(self.dev) * self._n_dev_orders)
 
     def _evaluation(self, work: Work, labels: np.ndarray) -> DevMetrics:
-        """Return what is measured of the student at each evaluation."""
+        """Return the function that computes the student's metrics at each evaluation."""
         references = {"teacher": [labels], **as_references(self.references)}
         if self.held_out is not None:
             references = {name: [each[self.held_out.rows] for each in them] for name, them in references.items()}
@@ -280,7 +280,7 @@ class Student(Training):
         return metrics
 
     def _as_kept(self, work: Work, model: Any) -> AbstractContextManager[None]:
-        """Give a model for a while what it is kept with."""
+        """Return a context in which a model has the extra modules that it is saved with."""
         return nullcontext()
 
     def _scorer(self, work: Work, model: Encoder) -> Scorer:
@@ -303,15 +303,15 @@ class Student(Training):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BiStudent(Student):
-    """A bi-encoder, which learns labels by its cosine."""
+    """A bi-encoder, whose cosine is trained to match the labels."""
 
     base: Model = made_of(reading=True)
     loss: BiLoss = setting(default="mse")
     weight_tokens: bool = setting(default=False)
-    """Whether it is kept with weighted tokens; it learns without."""
+    """Whether it is saved with weighted tokens; it is trained without them."""
 
     def compute(self, work: Work) -> tuple[Encoder, Fitted]:
-        """Train, and weight the tokens."""
+        """Train, and weight the tokens if `weight_tokens` is set."""
         student, fitted = super().compute(work)
         if self.weight_tokens:
             assert isinstance(student, SentenceTransformer), "it is a bi-encoder"
@@ -339,14 +339,14 @@ class BiStudent(Student):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CrossStudent(Student):
-    """A cross-encoder, which learns labels by its logit."""
+    """A cross-encoder, whose logit is trained to match the labels."""
 
     loss: CrossLoss = setting(default="bce")
     head: Head
     both_orders: bool
-    """Train on (a, b) and (b, a)."""
+    """Whether to train on both (a, b) and (b, a)."""
     dev_orders: bool
-    """Score both orders when the student is evaluated."""
+    """Whether to score both orders when the student is evaluated."""
 
     def _initialised(self, work: Work, seed: int) -> CrossEncoder:
         student = load_cross(

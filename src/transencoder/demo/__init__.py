@@ -1,4 +1,4 @@
-"""The demonstration: one real run on a small domain that the project wrote itself, what it found, what to do next."""
+"""Demonstration: a real run on a small data set that the project wrote itself, examples of its scores, next steps."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ DATA = Path(__file__).parent / "data"
 
 
 def demo_config(output: str) -> TransEncoder:
-    """Build the demo's settings: about two minutes on two cores.
+    """Build the demo's config, whose run takes about two minutes on two cores.
 
-    The bi-encoder learns its base model's own ranking, and there is no cross-encoder: 1,500 pairs are too few for one.
+    The bi-encoder learns its base model's own ranking. There is no cross-encoder: 1,500 pairs are too few for one.
     """
     return TransEncoder(
         pairs=str(DATA / "pairs.tsv"),
@@ -39,13 +39,13 @@ def demo_config(output: str) -> TransEncoder:
 
 
 def read_questions(path: Path = DATA / "questions.tsv") -> list[tuple[str, str]]:
-    """Read the demo's questions: (intent, text) each; an intent starts with its device, as in `fridge-too-warm`."""
+    """Read the demo's questions as (intent, text); an intent starts with its device, as in `fridge-too-warm`."""
     lines = path.read_text("utf-8").splitlines()[1:]
     return [(intent, text) for intent, text in (line.split("\t") for line in lines)]
 
 
 def examples_table(trained: Trained) -> Table:
-    """Make a table of five test pairs, chosen by their gold scores alone: the first, the last and three between.
+    """Make a table of five test pairs, chosen by their gold scores alone: the lowest, the highest and three between.
 
     Scores are cosines, in [-1, 1].
     """
@@ -71,9 +71,9 @@ def examples_table(trained: Trained) -> Table:
 
 
 def next_steps(folder: Path) -> str:
-    """Say what to do after the demo, whose run folder is given, as commands that can be copied."""
+    """Return the next steps after the demo with this run folder, as commands that can be copied."""
     command = "transencoder"
-    if which(command) is None:  # installed by make into an environment that is not active
+    if which(command) is None:  # make installed it into an environment that is not active
         command = os.path.relpath(Path(sys.executable).with_name(command))
     train = f"{command} train trans-encoder --pairs your-pairs.tsv --start minilm --output runs/yours"
     return f"""What was done: the bi-encoder learned its base model's own ranking of the pairs, spread evenly from 0

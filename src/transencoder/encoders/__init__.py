@@ -1,4 +1,4 @@
-"""Pretrained models as they take part: found, fingerprinted, and made into bi-encoders and cross-encoders."""
+"""Pretrained models: find, check and fingerprint them, load them as bi- or cross-encoders, save and shrink them."""
 
 from transencoder.encoders.files import CARD_NAME as CARD_NAME
 from transencoder.encoders.files import REJECTION as REJECTION

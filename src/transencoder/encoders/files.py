@@ -1,4 +1,4 @@
-"""Pretrained models as files: found or downloaded, checked, fingerprinted, and what they say of themselves."""
+"""Files of pretrained models: find or download, check and fingerprint them, and read what they say of the model."""
 
 import hashlib
 import json
@@ -22,28 +22,28 @@ from transencoder.runs.files import sha256_of
 logger = logging.getLogger(__name__)
 
 _LAYER = re.compile(r"\blayers?\.(\d+)\.")
-"""In the names of a transformer's weights."""
+"""Pattern of a layer's number in the names of a transformer's weights."""
 
 _FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm"]
 _SUMS = "SHA256SUMS"
 """File of a trained model with the hashes of its other files, in the format of the tool sha256sum."""
 _CONFIGS = ("config*.json", "sentence_*_config.json", "tokenizer_config.json", "generation_config.json")
 _JSON = (*_CONFIGS, "modules.json", "tokenizer.json", "vocab.json", "*.safetensors.index.json")
-"""Files that the libraries read; there may be others beside them, as all-MiniLM-L6-v2's data_config.json is."""
+"""JSON files that the libraries read; a model may have others, such as data_config.json of all-MiniLM-L6-v2."""
 
 _MOST_PARTS = {
     re.compile("(layers?|blocks|groups)$"): 256,
     re.compile("(experts|labels)$"): 10_000,
     re.compile("(positions|position_embeddings)$"): 10_000_000,
 }
-"""End of a config's keys that say how many parts a model has -> so many are made in seconds, and in some 100 MB."""
+"""End of config keys for a number of parts -> highest number allowed, still made in seconds and in some 100 MB."""
 
 _MAY_LACK = ("pooler", "decoder", "position")
-"""In the names of weights that are not always saved: nothing uses them, or they are computed."""
+"""Parts of the names of weights that are not always saved, since nothing uses them or they are computed."""
 
 CARD_NAME = "README.md"
 REJECTION = "transencoder_rejection"
-"""In the head of a model's card: why the model should not be used."""
+"""Entry in the metadata of a model's card that says why the model should not be used."""
 
 _AGAIN = "Download it or save it again, or give another model"
 
@@ -56,14 +56,14 @@ def fetch(
     token: str | None = None,
     cache_folder: str | None = None,
 ) -> Path:
-    """Return the local folder of a model, downloaded from the hub when `name` is no folder.
+    """Return the local folder of a model, downloaded from the hub if `name` is not a folder.
 
     Args:
         name: A folder, a run's folder, a hub id with or without `@revision`, or `minilm`.
-        form: Which of a run's models is meant; None: the only one.
+        form: Which of a run's models to return; None: the only one.
         revision: Hub revision; None: the one in `name`, if any.
         token: Hub token.
-        cache_folder: Where hub downloads go; None: the hub's usual folder.
+        cache_folder: Folder for hub downloads; None: the hub's usual folder.
 
     Raises:
         InputError: There is no such model, its weights are not safetensors, or its files are damaged.
@@ -94,18 +94,18 @@ def fetch(
 
 
 def card_of(folder: Path) -> dict[str, Any]:
-    """Return the head of a model's card, such as its licence and language; empty where it has none that can be read."""
+    """Return the metadata of a model's card, such as licence and language; empty if it has none that can be read."""
     from huggingface_hub import ModelCard
 
     try:
         head: dict[str, Any] = ModelCard.load(folder / CARD_NAME).data.to_dict()
-    except Exception:  # somebody else wrote it: bad YAML, a head that is no mapping, no file
+    except Exception:  # there is no card, or it is bad YAML or no mapping: others wrote it
         return {}
     return head
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Return a SHA-256 of a model folder's weights, configs and tokenizer: the same model, the same value anywhere."""
+    """Return a SHA-256 of a model's weights, configs and tokenizer, which does not depend on where its folder is."""
     digest = hashlib.sha256()
     for path in _model_files(folder):
         digest.update(f"{path.relative_to(folder)}\0{sha256_of(path)}\n".encode())
@@ -113,13 +113,13 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write `SHA256SUMS`, of the files that a model is loaded from, for `fetch` and for `sha256sum --check`."""
+    """Write `SHA256SUMS` with the hashes of a model's files, for `fetch` and for `sha256sum --check`."""
     lines = [f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in _model_files(folder)]
     (folder / _SUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
-    """Count a model's parameters by its safetensors headers; of its transformer layers only those, from 0, if given."""
+    """Count a model's parameters from its safetensors headers; `layers`, from 0, are those to count (empty: all)."""
     total = 0
     for path in folder.rglob("*.safetensors"):
         with safe_open(path, "pt") as file:
@@ -132,7 +132,7 @@ def count_parameters(folder: Path, layers: Sequence[int] = ()) -> int:
 
 
 def has_pooler(folder: Path) -> bool:
-    """Return whether a saved model has the weights of a pooler: a linear layer on [CLS], tanh behind it, as in BERT."""
+    """Return whether a saved model has the weights of a pooler: a linear layer on [CLS], then tanh, as in BERT."""
     for path in folder.rglob("*.safetensors"):
         with safe_open(path, "pt") as file:
             if any(name.endswith("pooler.dense.weight") for name in file.keys()):  # noqa: SIM118
@@ -141,9 +141,9 @@ def has_pooler(folder: Path) -> bool:
 
 
 def is_cross(folder: Path) -> bool:
-    """Return whether a saved model is a cross-encoder, by what its files say."""
+    """Return whether a saved model is a cross-encoder, according to its files."""
     path = folder / "config_sentence_transformers.json"
-    if path.exists():  # a bi-encoder where it says nothing
+    if path.exists():  # without a model_type it is a bi-encoder
         return bool(json.loads(path.read_text()).get("model_type") == "CrossEncoder")
     return is_classifier(folder)
 
@@ -162,7 +162,7 @@ def is_classifier(folder: Path) -> bool:
 
 
 def classes_of(folder: Path) -> tuple[str, ...]:
-    """Return the classes that a saved cross-encoder tells apart; none where it gives one score, or is none."""
+    """Return the classes of a saved cross-encoder; empty if it gives one score, or is not a cross-encoder."""
     if not is_classifier(folder):
         return ()
     names = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
@@ -171,7 +171,7 @@ def classes_of(folder: Path) -> tuple[str, ...]:
 
 @contextmanager
 def without_load_reports() -> Iterator[None]:
-    """Silence both libraries, which warn at length of new parts; loading a model in another form makes some."""
+    """Silence the long warnings of both libraries about new weights, which loading in another form adds."""
     levels = {each: each.level for each in map(logging.getLogger, ("transformers", "sentence_transformers"))}
     for each in levels:
         each.setLevel(logging.ERROR)
@@ -221,13 +221,13 @@ def _model_files(folder: Path) -> list[Path]:
 
 
 def _is_loaded(weights: Path) -> bool:
-    """Tell whether the libraries would load these pickled weights: they have these names and no safetensors beside."""
+    """Return whether the libraries would load these pickled weights, by their name and without safetensors beside."""
     stem = {"pytorch_model": "model", "adapter_model": "adapter_model"}.get(weights.stem.partition("-")[0])
     return stem is not None and not any(weights.parent.glob(f"{stem}.safetensors*"))
 
 
 def _check_sums(name: str, folder: Path) -> None:
-    """Refuse a model whose files are not those that its `SHA256SUMS` lists, where it has one."""
+    """Raise an error if a model has a `SHA256SUMS` file and its files differ from it."""
     if not (folder / _SUMS).is_file():
         return
     for line in (folder / _SUMS).read_text(encoding="utf-8", errors="replace").splitlines():
@@ -240,7 +240,7 @@ def _check_sums(name: str, folder: Path) -> None:
 
 
 def _check_whole(name: str, folder: Path) -> None:
-    """Refuse a model folder whose files are damaged or do not fit together; of the weights only headers are read."""
+    """Raise an error if files of a model are damaged or do not fit together; of weights, only headers are read."""
     pipes = (path for path in folder.rglob("*") if path.exists() and not (path.is_file() or path.is_dir()))
     for path in (*pipes, *(path for path in _model_files(folder) if not path.is_file())):
         raise InputError(f"{name} is damaged: {path} is no regular file. {_AGAIN}")
@@ -262,7 +262,7 @@ def _check_whole(name: str, folder: Path) -> None:
 
 
 def _check_config(content: Any, *, is_config: bool) -> None:
-    """Refuse what is no table where a config is expected, and numbers of layers that would take hours to make."""
+    """Raise an error if a config is not an object, or asks for so many layers that making them would take hours."""
     if is_config and not isinstance(content, dict):
         raise ValueError(f"an object is expected, found {shorten(content)}")
     if is_config and not isinstance(content.get("architectures") or [], list):
@@ -277,7 +277,7 @@ def _check_config(content: Any, *, is_config: bool) -> None:
 
 @contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """Raise any error of the libraries, which raise many kinds, as the user's."""
+    """Turn any error of the libraries, which raise many kinds, into an InputError."""
     try:
         yield
     except Exception as error:
@@ -286,7 +286,7 @@ def _refused(what: str) -> Iterator[None]:
 
 
 def _is_transformer(folder: Path) -> bool:
-    """Return whether transformers loads the folder itself; sentence-transformers has other kinds of modules too."""
+    """Return whether the folder itself is a transformer; sentence-transformers also has other kinds of modules."""
     path = folder / "modules.json"
     if not path.exists():
         return True
@@ -295,7 +295,7 @@ def _is_transformer(folder: Path) -> bool:
 
 
 def _check_tokenizer(name: str, folder: Path) -> None:
-    """Refuse what transformers makes of no files: a few special tokens, to which every word is unknown."""
+    """Raise an error if there is no tokenizer: transformers would make one of special tokens, which knows no word."""
     with _refused(f"{name} has no tokenizer that can be loaded from {folder}"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     if len(tokenizer.get_vocab().keys() - set(tokenizer.all_special_tokens)) <= 1:  # T5's has an empty word
@@ -306,7 +306,7 @@ def _check_tokenizer(name: str, folder: Path) -> None:
 
 
 def _check_weights(name: str, folder: Path) -> None:
-    """Refuse a config of other weights, which gives random ones, or none."""
+    """Raise an error if the weights do not fit the config, or are missing: transformers would use random ones."""
     kind = AutoModelForSequenceClassification if is_classifier(folder) else AutoModel
     with _refused(f"{name} is no model that transformers can make by itself from {folder}"), without_load_reports():
         _, report = kind.from_pretrained(

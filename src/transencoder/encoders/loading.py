@@ -1,4 +1,4 @@
-"""Saved models as bi-encoders, cross-encoders and masked language models; how many tokens they read."""
+"""Load saved models as bi-encoders, cross-encoders and masked language models; check how many tokens they read."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,17 +21,17 @@ from transencoder.errors import InputError, plural, reason_of
 from transencoder.models import OWN_PROMPTS, Prompts
 
 _SCORE = "transencoder_score"
-"""Entry of a transformer's config that says what the score of a cross-encoder is."""
+"""Entry in a transformer's config that says what a cross-encoder's score is: `logit`; absent: the sigmoid."""
 
 _attention: ContextVar[str | None] = ContextVar("attention", default=None)
 
 
 @contextmanager
 def attention(implementation: str | None) -> Iterator[None]:
-    """Have models that are loaded within it compute attention by this implementation of transformers; None: their own.
+    """Load models within this context with an attention implementation of transformers; None: their own.
 
     Raises:
-        InputError: When a model is loaded: it, or this machine, does not have it.
+        InputError: On loading a model, if the model or this machine does not have the implementation.
     """
     token = _attention.set(implementation)
     try:
@@ -48,22 +48,22 @@ def load_bi(
     prompts: Prompts = OWN_PROMPTS,
     device: str | None = None,
 ) -> SentenceTransformer:
-    """Load a bi-encoder from a sentence-transformers model, or from a plain pretrained one with a pooling.
+    """Load a bi-encoder from a sentence-transformers model, or from a plain pretrained one, to which pooling is added.
 
     Args:
         folder: The model.
         max_length: Tokens of a sentence; None: the model's own.
         pooling: Pooling to use; None: the model's own, mean for a plain one.
-        prompts: Saved with it, as `encode_query` and `encode_document` use them.
-        device: Where it goes; None: the best there is.
+        prompts: Prompts to save with it, which `encode_query` and `encode_document` use.
+        device: Device; None: the best one available.
     """
     with without_load_reports(), torch.random.fork_rng():
-        torch.manual_seed(0)  # a plain model without a pooler gets a random one, which nothing uses and all must share
+        torch.manual_seed(0)  # a plain model may get a random pooler: unused, but always the same one
         model = SentenceTransformer(str(folder), device=device)
-    model.float()  # whatever it was saved in: AdamW on half precision loses the small steps
+    model.float()  # also if it was saved in half precision, in which AdamW loses small steps
     for module in model:
         if isinstance(module, WordWeights):
-            module.requires_grad_(False)  # only their first values are saved
+            module.requires_grad_(False)  # only their initial values are saved
     _set_pooling(model, pooling, folder)
     prompts.give_to(model)
     _set_length(model, max_length, folder)
@@ -74,7 +74,7 @@ def load_bi(
 def load_trained(
     folder: Path, device: str | None = None, *, max_length: int | None = None, pooling: configs.Pooling | None = None
 ) -> SentenceTransformer | CrossEncoder:
-    """Load a saved model in the form that it was saved in, its weights in fp32, length and pooling its own or these."""
+    """Load a saved model in its own form, in fp32; `max_length` and `pooling` replace its own settings."""
     model: SentenceTransformer | CrossEncoder
     model = (CrossEncoder if is_cross(folder) else SentenceTransformer)(str(folder), device=device)
     model.float()
@@ -94,23 +94,23 @@ def load_cross(
     class_names: Sequence[str] = (),
     new_head: bool = False,
 ) -> CrossEncoder:
-    """Load any encoder as a cross-encoder; parts that the checkpoint lacks are new and come from `seed`.
+    """Load any encoder as a cross-encoder; parts that the checkpoint lacks are initialised from `seed`.
 
     Args:
         folder: A plain pretrained model, a bi-encoder, or a cross-encoder.
         max_length: Tokens of a pair; None: the model's own.
         head: The model's own classification head (released code), or a new linear layer on [CLS] (paper, section 2.2).
             A cross-encoder keeps the head it was saved with.
-        seed: Decides the new parts.
+        seed: Seed of the new parts.
         device: As in `load_bi`.
-        class_names: Of its outputs, saved with it, of the model's own head; none: it has one output, a score.
-        new_head: Give a cross-encoder that was saved with a head another one, whatever its outputs were.
+        class_names: Names of its outputs, saved with it; they need the model's own head. Empty: one output, a score.
+        new_head: Whether to replace the head of a saved cross-encoder, whatever its outputs were.
 
     Returns:
-        The model. A score is a sigmoid, as the pseudo-labels that it learns are probabilities; classes are raw outputs.
+        The model. Its score is a sigmoid, since it learns pseudo-labels, which are probabilities; classes are logits.
 
     Raises:
-        InputError: A cross-encoder with another number of outputs, or more tokens than the model has positions.
+        InputError: The cross-encoder has another number of outputs, or `max_length` exceeds the model's positions.
     """
     model: CrossEncoder
     check_cross_start(folder, class_names, new_head=new_head)
@@ -129,14 +129,14 @@ def load_cross(
     if class_names:
         config.id2label = dict(enumerate(class_names))
         config.label2id = {name: number for number, name in enumerate(class_names)}
-    vars(config).pop(_SCORE, None)  # a start may have been trained to give logits
+    vars(config).pop(_SCORE, None)  # a base model may have been trained to give logits
     _set_length(model, max_length, folder)
     _set_attention_of(model)
     return model
 
 
 def check_cross_start(folder: Path, class_names: Sequence[str], *, new_head: bool = False) -> None:
-    """Refuse what `load_cross` would: a cross-encoder with another number of outputs."""
+    """Raise an error for what `load_cross` cannot load: a cross-encoder with another number of outputs."""
     if not is_classifier(folder):
         if is_cross(folder) and (class_names or new_head):
             raise InputError(
@@ -154,7 +154,7 @@ def check_cross_start(folder: Path, class_names: Sequence[str], *, new_head: boo
 
 
 def _with_linear_head(folder: Path, device: str | None) -> CrossEncoder:
-    """Add a new linear layer on [CLS] (paper, section 2.2)."""
+    """Load an encoder, and add a new linear layer on [CLS] (paper, section 2.2)."""
     transformer = Transformer(str(folder))
     width = transformer.get_embedding_dimension()
     linear = Dense(
@@ -165,13 +165,13 @@ def _with_linear_head(folder: Path, device: str | None) -> CrossEncoder:
 
 
 def _renew_head(model: CrossEncoder, seed: int) -> None:
-    """Draw random weights for all layers of the head, the same for the same seed."""
+    """Initialise all layers of the head with random weights from the seed."""
     transformer = transformer_of(model)
     torch.manual_seed(seed)
     for name, part in transformer.named_children():
         if name != transformer.base_model_prefix:
             for parameter in part.parameters():
-                parameter._is_hf_initialized = False  # type: ignore[attr-defined]  # transformers leaves what it has loaded
+                parameter._is_hf_initialized = False  # type: ignore[attr-defined]  # transformers skips loaded weights
             part.apply(transformer._init_weights)
 
 
@@ -180,8 +180,8 @@ def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple
 
     Args:
         folder: A plain pretrained model with its language-modelling head.
-        seed: Decides parts that no output depends on, such as a pooler, and a new head.
-        new_head: Give an encoder that has no language-modelling head a new one.
+        seed: Seed of a new head, and of parts that no output depends on, such as a pooler.
+        new_head: Whether to give an encoder without a language-modelling head a new one.
 
     Raises:
         InputError: The folder holds no masked language model, or its tokenizer has no mask token that the model knows.
@@ -207,8 +207,8 @@ def load_masked(folder: Path, *, seed: int = 0, new_head: bool = False) -> tuple
 def language_model_head(folder: Path, student: SentenceTransformer) -> tuple[PreTrainedModel, Any]:
     """Load the head of a masked language model for a student that started from the same folder, and its tokenizer.
 
-    Called with `inputs_embeds`, the student's token embeddings (batch, tokens, dim), it gives logits over the
-    vocabulary. Where the two share the table of word embeddings, as in BERT, it is the student's.
+    Called with `inputs_embeds`, the student's token embeddings (batch, tokens, dim), the head returns logits over the
+    vocabulary. If its weights are tied to the word embeddings, as in BERT, it uses the student's word embeddings.
     """
     model, tokenizer = load_masked(folder)
     setattr(model, model.base_model_prefix, _AsGiven())
@@ -218,7 +218,7 @@ def language_model_head(folder: Path, student: SentenceTransformer) -> tuple[Pre
 
 
 class _AsGiven(nn.Module):
-    """A module in the place of an encoder: its output is what it is given."""
+    """Module that replaces an encoder, and returns its input unchanged."""
 
     def forward(self, *_: Any, inputs_embeds: torch.Tensor, **__: Any) -> BaseModelOutput:
         return BaseModelOutput(last_hidden_state=inputs_embeds)
@@ -229,24 +229,24 @@ def _refusal(folder: Path, reason: str) -> InputError:
 
 
 def as_logits(model: CrossEncoder) -> None:
-    """Make a cross-encoder's score its output itself, here, in plain `predict`, and when it is saved and loaded."""
+    """Make a cross-encoder's score its raw output: here, in plain `predict`, and after it is saved and loaded."""
     model.activation_fn = nn.Identity()
     setattr(transformer_of(model).config, _SCORE, "logit")
 
 
 def gives_logits(model: CrossEncoder) -> bool:
-    """Return whether a cross-encoder's score is its output itself; of one made elsewhere it is the sigmoid."""
+    """Return whether a cross-encoder's score is its raw output; that of a model made elsewhere is the sigmoid."""
     return getattr(transformer_of(model).config, _SCORE, None) == "logit"
 
 
 def transplant(source: nn.Module, target: nn.Module) -> None:
-    """Copy the encoder's weights of `source` into `target`; heads and poolers that both do not have stay as they are.
+    """Copy the encoder's weights of `source` into `target`; heads, and a pooler that only one has, are left out.
 
-    Either is a sentence-transformers model or a plain one. The paper's sequential initialisation (section 5.2,
+    Each is a sentence-transformers model or a plain one. This is the paper's sequential initialisation (section 5.2,
     Table 13).
 
     Raises:
-        InputError: The two encoders differ in a weight's name or shape; `target` is as it was.
+        InputError: The two encoders differ in a weight's name or shape; `target` is then unchanged.
     """
     weights, own = backbone(source).state_dict(), backbone(target).state_dict()
     shapes, own_shapes = ({name: tuple(value.shape) for name, value in part.items()} for part in (weights, own))
@@ -262,7 +262,7 @@ def transplant(source: nn.Module, target: nn.Module) -> None:
 
 
 def backbone(model: nn.Module) -> nn.Module:
-    """Return the encoder without head and pooling, of a sentence-transformers model or a plain one."""
+    """Return the encoder of a sentence-transformers model or a plain one, without head and pooling."""
     if isinstance(model, SentenceTransformer | CrossEncoder):
         model = transformer_of(model)
     assert isinstance(model, PreTrainedModel)
@@ -277,7 +277,7 @@ def transformer_of(model: SentenceTransformer | CrossEncoder) -> PreTrainedModel
 
 
 def check_pooler(folder: Path, typed: str) -> None:
-    """Refuse a model without a trained pooler, a linear layer on [CLS] and tanh as BERT has it."""
+    """Raise an error for a model without a trained pooler: a linear layer on [CLS], then tanh, as in BERT."""
     if not has_pooler(folder):
         raise InputError(
             f"{typed} has no weights of a pooler, as BERT has; pooling pooler and on_pooler need them: leave them out"
@@ -285,9 +285,9 @@ def check_pooler(folder: Path, typed: str) -> None:
 
 
 def check_length(folder: Path, length: int | None, setting: str, typed: str) -> None:
-    """Refuse a length that a model has no positions for, before anything is trained; None is the model's own.
+    """Raise an error, before training, if a length exceeds a model's positions; None is the model's own length.
 
-    The message names the setting that the length is from, and the model as the user typed it.
+    The message names the setting with the length, and the model as the user typed it.
     """
     if length is None:
         return
@@ -302,12 +302,13 @@ def check_length(folder: Path, length: int | None, setting: str, typed: str) -> 
 
 
 def _n_positions(model: nn.Module) -> float:
-    """Return how many positions a model has; no bound where they are relative or there is no transformer."""
+    """Return the number of a model's positions; infinity if they are relative or there is no transformer."""
     tables = (module for name, module in model.named_modules() if name.endswith("position_embeddings"))
     table = next((table for table in tables if isinstance(table, nn.Embedding)), None)
     if table is None:
         return math.inf
-    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)  # RoBERTa's begin there
+    # RoBERTa's positions begin after the padding index.
+    return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 
 def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Pooling | None, folder: Path) -> None:
@@ -333,7 +334,7 @@ def _set_pooling(model: SentenceTransformer | CrossEncoder, pooling: configs.Poo
 def _set_attention_of(model: SentenceTransformer | CrossEncoder) -> None:
     _set_attention(transformer_of(model))
     if isinstance(first := model[0], Transformer):
-        first.unpad_inputs = first.unpad_inputs  # decided anew: whether it needs padding depends on the attention
+        first.unpad_inputs = first.unpad_inputs  # set again: whether it needs padding depends on the attention
 
 
 def _set_attention(model: PreTrainedModel) -> None:

@@ -1,4 +1,4 @@
-"""Models on disk in the form that sentence-transformers 5 and 6, and servers of such models, all read.
+"""Save models in a form that sentence-transformers 5 and 6, and servers of such models, can all read.
 
 Version 6 of sentence-transformers names modules and settings in a way that version 5 and text-embeddings-inference do
 not know; it still reads the older names.
@@ -16,26 +16,26 @@ from torch import nn
 
 _MODULES, _TOKENIZER, _TRANSFORMER = "modules.json", "tokenizer_config.json", "sentence_bert_config.json"
 _LENGTHS = {_TRANSFORMER: "max_seq_length", _TOKENIZER: "model_max_length"}
-"""File -> what it calls the tokens that are read of a text."""
+"""File -> its name for the number of tokens that are read of a text."""
 
 _POOLINGS = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "lasttoken": "lasttoken"} | {
     "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "weightedmean": "weightedmean_tokens",
 }
-"""Pooling in version 6 -> the end of its switch in version 5, `pooling_mode_cls_token`."""
+"""Pooling in version 6 -> end of its setting's name in version 5: `cls_token` in `pooling_mode_cls_token`."""
 _TEXT_ENCODER = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
-"""Settings of a transformer, in version 6, that version 5 needs not be told."""
+"""Settings of a transformer in version 6 that version 5 assumes."""
 _WEIGHTED_PATHS = {"WordWeights": "2_WordWeights", "Pooling": "1_Pooling"}
 _NO_LIMIT = 10**9
 _EMBEDDING = "sentence_embedding"
 
 
 def save(model: SentenceTransformer | CrossEncoder, folder: Path) -> None:
-    """Save a model so that old and new versions of sentence-transformers, and servers, load it."""
+    """Save a model so that old and new versions of sentence-transformers, and servers, can load it."""
     forget_last_call(model.tokenizer)
     model.save_pretrained(str(folder), create_model_card=False)
     if isinstance(model, SentenceTransformer):
@@ -44,7 +44,7 @@ def save(model: SentenceTransformer | CrossEncoder, folder: Path) -> None:
 
 
 def write_length(folder: Path, max_length: int | None) -> None:
-    """Have a saved model read so many tokens of a text; None: as many as it was saved with."""
+    """Set how many tokens of a text a saved model reads; None: leave it as it was saved."""
     for name, setting in _LENGTHS.items():
         path = folder / name
         if max_length is not None and path.exists():
@@ -52,7 +52,7 @@ def write_length(folder: Path, max_length: int | None) -> None:
 
 
 def read_length(folder: Path) -> int | None:
-    """Return how many tokens of a text a saved model reads; None: as many as there are, or its files do not say."""
+    """Return how many tokens of a text a saved model reads; None: there is no limit, or its files name none."""
     files = {**_LENGTHS, "config.json": "max_position_embeddings"}
     found = [json.loads((folder / name).read_text("utf-8")) for name in files if (folder / name).exists()]
     lengths = [each[setting] for each in found for setting in files.values() if each.get(setting)]
@@ -60,9 +60,9 @@ def read_length(folder: Path) -> int | None:
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Clear the truncation and padding that a fast tokenizer keeps of its last call and would save with the model.
+    """Clear the truncation and padding that a fast tokenizer keeps from its last call and would save with the model.
 
-    What it was called with last depends on what was tokenised before: a resumed run would save another file.
+    They depend on what was tokenised last, so a resumed run would save a different file.
     """
     if tokenizer.is_fast:
         tokenizer.backend_tokenizer.no_truncation()
@@ -70,7 +70,7 @@ def forget_last_call(tokenizer: Any) -> None:
 
 
 def _write_older_form(model: SentenceTransformer, folder: Path) -> None:
-    """Name a bi-encoder's modules and their settings as version 5 does, unless one has no name there."""
+    """Name a bi-encoder's modules and their settings as version 5 does, unless a module has no name there."""
     settings = [own for own in map(_older_settings, model) if own is not None]
     if len(settings) < len(model):
         return
@@ -84,7 +84,7 @@ def _write_older_form(model: SentenceTransformer, folder: Path) -> None:
 
 
 def _move_pooling(modules: list[dict[str, Any]], folder: Path) -> None:
-    """Put a pooling that follows weights of tokens where servers look for it: they then take the plain mean."""
+    """Move a pooling that follows token weights to where servers look for it; they then use the plain mean."""
     for entry in modules:
         kind = entry["type"].rpartition(".")[2]
         if kind in _WEIGHTED_PATHS:
@@ -94,13 +94,13 @@ def _move_pooling(modules: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _older_settings(module: nn.Module) -> dict[str, Any] | None:
-    """Return a module's settings by their names in version 5; None: it has no such form."""
+    """Return a module's settings under their names in version 5; None: version 5 has no such module."""
     if isinstance(module, Transformer) and module.get_config_dict() == _TEXT_ENCODER:
         length = _bounded(module.max_seq_length)
-        return {"max_seq_length": length, "do_lower_case": False}  # which version 6 puts into the tokenizer
+        return {"max_seq_length": length, "do_lower_case": False}  # version 6 has this in the tokenizer
     if isinstance(module, Pooling):
         if not isinstance(module.pooling_mode, str):
-            return None  # version 5 has an order of its own for several
+            return None  # version 5 has its own order for several poolings
         switches = {f"pooling_mode_{name}": mode == module.pooling_mode for mode, name in _POOLINGS.items()}
         width, prompt = module.embedding_dimension, module.include_prompt
         return {"word_embedding_dimension": width, **switches, "include_prompt": prompt}
@@ -116,7 +116,7 @@ def _older_settings(module: nn.Module) -> dict[str, Any] | None:
 
 
 def _bounded(length: int | None) -> int | None:
-    """Return a length, or None for what tokenizers write where there is no limit."""
+    """Return a length; None for the huge number that tokenizers write if there is no limit."""
     return length if length is not None and 0 < length < _NO_LIMIT else None
 
 

@@ -1,4 +1,4 @@
-"""Small models: some layers of another, the word pieces of one corpus, another width, or made from nothing; speeds."""
+"""Small models: fewer layers, the word pieces of one corpus, another width, or random weights; encoding speeds."""
 
 import itertools
 import json
@@ -33,23 +33,23 @@ logger = logging.getLogger(__name__)
 
 _UNKNOWN = "[UNK]"
 _SPECIAL = ["[PAD]", _UNKNOWN, "[CLS]", "[SEP]", "[MASK]"]
-"""By BERT's names, in its order."""
+"""Special tokens with BERT's names, in BERT's order."""
 
 _HEAD_WIDTH = 64
-"""BERT's, of each attention head."""
+"""Width of each attention head, as in BERT."""
 
 _TABLE = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
 _OTHER_TABLES = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model", "spm.model", "unigram.json")
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-"""A piece that stands for a byte of a character that has none of its own."""
+"""Pattern of a piece for one byte of a character that has no piece of its own."""
 _CHUNK = 1024
 
 
 def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
-    """Write a model that has some of another's transformer layers, from 0, in rising order, to a new folder.
+    """Write a model with some of another's transformer layers, numbered from 0, in ascending order, to a new folder.
 
-    Embeddings, pooling and heads stay as they are. The form is the same: a sentence-transformers model, or a plain one.
+    Embeddings, pooling and heads stay as they are, and so does the form: a sentence-transformers model, or a plain one.
     """
     check_is_new(output)
     check_layers(folder, layers)
@@ -80,14 +80,14 @@ def truncate(folder: Path, layers: Sequence[int], output: Path) -> None:
 
 
 def check_is_new(output: Path) -> None:
-    """Refuse a folder that is there, after removing what killed processes left beside it."""
+    """Raise an error if a folder exists, after removing what killed processes left beside it."""
     remove_abandoned(output.absolute().parent)
     if output.exists():
         raise InputError(f"{output} is there already; give a new folder, or remove it")
 
 
 def check_layers(folder: Path, layers: Sequence[int]) -> None:
-    """Refuse layers that a model does not have, or that are not in rising order, without loading it."""
+    """Raise an error for layers that a model lacks, or that are not in ascending order, without loading it."""
     n_layers = AutoConfig.from_pretrained(folder).num_hidden_layers
     if not layers or list(layers) != sorted(set(layers)) or layers[0] < 0 or layers[-1] >= n_layers:
         raise InputError(
@@ -97,7 +97,7 @@ def check_layers(folder: Path, layers: Sequence[int]) -> None:
 
 
 def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrainedModel, PreTrainedModel]:
-    """Load a model as it was saved, and its transformer."""
+    """Load a model in the form that it was saved in, and return it and its transformer."""
     if (folder / "modules.json").exists() or (folder / "config_sentence_transformers.json").exists():
         model = load_trained(folder, "cpu")
         return model, transformer_of(model)
@@ -108,7 +108,7 @@ def _load(folder: Path) -> tuple[SentenceTransformer | CrossEncoder | PreTrained
 
 
 def _save(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer: Any, folder: Path) -> None:
-    """Save a model in the form that it was loaded in; the tokenizer is a plain one's."""
+    """Save a model in the form that it was loaded in; `tokenizer` is used for a plain model only."""
     if isinstance(model, PreTrainedModel):
         model.save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
@@ -117,7 +117,7 @@ def _save(model: SentenceTransformer | CrossEncoder | PreTrainedModel, tokenizer
 
 
 def check_prunable(folder: Path) -> None:
-    """Refuse a model whose vocabulary cannot be cut: byte-pair encoding goes through pieces that no text is left in."""
+    """Raise an error if the vocabulary cannot be cut: byte-pair encoding needs intermediate pieces that no text has."""
     if weights_tokens(folder):
         raise InputError(
             f"{folder} weights its tokens, which prune_vocabulary would leave at other places; leave it out, or weight "
@@ -132,16 +132,16 @@ def check_prunable(folder: Path) -> None:
 
 
 def prune_vocabulary(folder: Path, texts: Iterable[list[str]], n_texts: int, output: Path) -> None:
-    """Write a model that knows only the word pieces of some texts; these it reads as before.
+    """Write a model that has only the word pieces of some texts, which it tokenises as before.
 
-    Kept are the pieces that occur, special tokens, and single characters, so that other words are still read, in
-    smaller pieces. All else of the model stays as it is.
+    It keeps the pieces that occur, special tokens, and single characters, so that other words are still read, in
+    smaller pieces. The rest of the model stays as it is.
 
     Args:
         folder: A sentence-transformers model, or a plain one.
         texts: The corpus, in lists of any length.
-        n_texts: How many there are in all.
-        output: The folder to write, which is not there yet.
+        n_texts: Number of texts in all.
+        output: The folder to write, which must not exist.
     """
     check_prunable(folder)
     model, plain = _load(folder)
@@ -166,8 +166,8 @@ def _table(tokenizer: Any) -> dict[str, Any]:
 
 
 def _kept(table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np.ndarray:
-    """Return the ids that stay, in rising order."""
-    vocabulary = table["model"]["vocab"]  # WordPiece has a table of ids, Unigram a list with scores
+    """Return the ids to keep, in ascending order."""
+    vocabulary = table["model"]["vocab"]  # WordPiece maps pieces to ids, Unigram lists them with scores
     pieces = vocabulary if isinstance(vocabulary, dict) else {piece: i for i, (piece, _) in enumerate(vocabulary)}
     n_pieces = max([*pieces.values(), *(added["id"] for added in table["added_tokens"])]) + 1
     is_kept = np.zeros(n_pieces, bool)
@@ -189,7 +189,7 @@ def _kept(table: dict[str, Any], texts: Iterable[list[str]], n_texts: int) -> np
 
 
 def _cut_embeddings(model: PreTrainedModel, kept: np.ndarray) -> None:
-    """Keep some rows of the word embeddings and, where a language model's head is tied to them, of the head."""
+    """Keep some rows of the word embeddings and, if the model has a language-modelling head, of the head."""
     rows = torch.from_numpy(kept)
     old = model.get_input_embeddings()
     assert isinstance(old, nn.Embedding), "every model here has a table of word embeddings"
@@ -209,7 +209,7 @@ def _cut_embeddings(model: PreTrainedModel, kept: np.ndarray) -> None:
 
 
 def _cut_head(model: PreTrainedModel, head: Any, rows: torch.Tensor) -> None:
-    """Keep the weights and biases of some pieces; the bias may stand in the head's parent too."""
+    """Keep the weights and biases of some pieces; the head's parent may also hold the bias."""
     old_bias = head.bias
     head.weight = nn.Parameter(head.weight.data[rows].clone())
     head.out_features = len(rows)
@@ -244,7 +244,7 @@ def _rewrite_tokenizer(folder: Path, table: dict[str, Any], new_ids: dict[int, i
 
 
 def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
-    """Renumber what puts special tokens around a text; it names them `["[SEP]", 102]` or `{"ids": [102]}`."""
+    """Renumber the special tokens of a post-processor, which holds them as `["[SEP]", 102]` or `{"ids": [102]}`."""
     if isinstance(processor, dict):
         return {
             name: [new_ids[i] for i in value] if name == "ids" else _renumbered(value, new_ids)
@@ -258,9 +258,9 @@ def _renumbered(processor: Any, new_ids: dict[int, int]) -> Any:
 
 
 def add_projection(model: SentenceTransformer, dimension: int, *, tanh: bool = False) -> SentenceTransformer:
-    """Add to a bi-encoder a new linear layer, with tanh or without, and return it.
+    """Add a new linear layer, with or without tanh, to a bi-encoder, and return the bi-encoder.
 
-    It stands before the layer that makes embeddings unit vectors, where there is one.
+    The layer comes before the one that normalises embeddings to unit vectors, if there is one.
     """
     activation = nn.Tanh() if tanh else nn.Identity()
     layer = Dense(width_of(model), dimension, activation_function=activation).to(model.device)
@@ -271,10 +271,10 @@ def add_projection(model: SentenceTransformer, dimension: int, *, tanh: bool = F
 def fresh_tokenizer(
     texts: Callable[[], Iterable[list[str]]], n_vocabulary: int
 ) -> transformers.PreTrainedTokenizerBase:
-    """Make a lower-cased word-piece tokenizer, as BERT's, of the texts; the same for the same texts.
+    """Train a lower-casing WordPiece tokenizer, like BERT's, on texts; the same texts give the same tokenizer.
 
-    `texts` gives chunks of them, each time anew. The vocabulary, special tokens included, is smaller where the texts
-    have not so many word pieces.
+    Each call of `texts` gives all chunks of texts anew. The vocabulary, special tokens included, is smaller than
+    `n_vocabulary` if the texts have fewer word pieces.
     """
     normalizer = normalizers.BertNormalizer(lowercase=True)
     found = {character for chunk in texts() for text in chunk for character in normalizer.normalize_str(text)}
@@ -289,7 +289,7 @@ def fresh_tokenizer(
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()
-    # Numbered beforehand: the trainer numbers what it meets in the order of a hash table, and breaks ties by numbers.
+    # Characters are numbered beforehand: the trainer numbers them in a hash table's order, and breaks ties by number.
     trainer = trainers.WordPieceTrainer(
         vocab_size=n_vocabulary, min_frequency=2, special_tokens=fixed, show_progress=False
     )
@@ -304,7 +304,7 @@ def fresh_tokenizer(
 def fresh_masked(
     n_vocabulary: int, *, n_layers: int, width: int, max_length: int, seed: int
 ) -> transformers.BertForMaskedLM:
-    """Make a BERT with random weights and its language-modelling head; its width is a multiple of 64."""
+    """Build a BERT with random weights and its language-modelling head; `width` must be a multiple of 64."""
     config = transformers.BertConfig(
         vocab_size=n_vocabulary,
         hidden_size=width,
@@ -319,9 +319,9 @@ def fresh_masked(
 
 
 def encoding_speeds(models: Mapping[str, Any], sentences: Sequence[str], repeats: int = 3) -> dict[str, float]:
-    """Measure sentences a second of each model's own `encode`, in turns, so that a busy machine slows all of them.
+    """Measure the sentences per second of each model's own `encode`, in turns, so that a busy machine slows them all.
 
-    The sentences are encoded `repeats` + 1 times; the first time does not count, of the others the median is taken.
+    The sentences are encoded `repeats` + 1 times; the first time is ignored, and the median of the others is used.
     """
     texts = list(sentences)
     seconds: dict[str, list[float]] = {name: [] for name in models}

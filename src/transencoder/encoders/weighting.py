@@ -1,4 +1,4 @@
-"""Bi-encoders whose pooling weights each token by how rare it is: a better base model where no labels trained it."""
+"""Bi-encoders whose pooling weights tokens by their rarity, which improves base models trained without labels."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,18 +23,18 @@ from transencoder.tokens import TokenCache, Tokens, inverse_document_frequencies
 def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
     """Write a bi-encoder whose pooling weights tokens by the square root of their inverse document frequency.
 
-    Its transformer and what follows its pooling stay as they are. Tokens that all sentences have, as special ones, and
-    those of the model's prompts have no weight. Arora et al. (ICLR 2017) weight by smoothed frequency, and take out the
-    common component, which this does not.
+    The transformer and the modules after the pooling stay as they are. Tokens that occur in all sentences, such as
+    special tokens, and those of the model's prompts get weight 0. Arora et al. (ICLR 2017) weight by smoothed frequency
+    and also remove the common component; this function does not.
 
     Args:
         folder: A bi-encoder with mean pooling, or a plain pretrained model.
-        sentences: Rows with `text`, whose frequencies count; at least two of them differ.
+        sentences: Rows with `text`, on which frequencies are counted; at least two must differ.
         output: The folder to write, which must be new.
 
     Raises:
-        InputError: The model is no bi-encoder with plain mean pooling, the sentences are all the same, or the output is
-            there or cannot be written.
+        InputError: The model is not a bi-encoder with plain mean pooling, the sentences are all the same, or the output
+            exists or cannot be written.
     """
     check_is_new(output)
     if is_cross(folder):
@@ -57,17 +57,17 @@ def weight_tokens(folder: Path, sentences: Dataset, output: Path) -> None:
 
 
 def has_mean_pooling(model: SentenceTransformer) -> bool:
-    """Tell whether a bi-encoder averages its tokens, which can then be weighted."""
+    """Return whether a bi-encoder averages its tokens, which can then be weighted."""
     return _pooling_of(model) is not None
 
 
 def token_weights(model: SentenceTransformer, texts: Dataset, cache: TokenCache) -> WordWeights:
-    """Return the weights of a model's tokens: the root of their inverse document frequency.
+    """Return the weights of a model's tokens: the square root of their inverse document frequency.
 
     Args:
         model: A bi-encoder with mean pooling.
-        texts: Rows with `sentence1`, or pairs, whose distinct texts are the documents.
-        cache: Keeps their tokens.
+        texts: Rows with `sentence1`, or pairs; their distinct texts are the documents.
+        cache: Cache for their tokens.
 
     Raises:
         InputError: All texts are the same.
@@ -77,12 +77,12 @@ def token_weights(model: SentenceTransformer, texts: Dataset, cache: TokenCache)
         raise InputError(
             "all sentences are the same, or there are none: no token is rarer than another; give more text"
         )
-    with torch.random.fork_rng():  # the module draws values before it is given its own
+    with torch.random.fork_rng():  # the module draws random values before it gets its own
         return _weights(model, tokens).to(model.device).requires_grad_(False)
 
 
 def add_weights(model: SentenceTransformer, weights: WordWeights) -> None:
-    """Put weights before a bi-encoder's mean pooling."""
+    """Insert token weights before a bi-encoder's mean pooling."""
     position = _pooling_of(model)
     assert position is not None, "only a mean can be weighted"
     model.insert(position, weights)
@@ -90,7 +90,7 @@ def add_weights(model: SentenceTransformer, weights: WordWeights) -> None:
 
 @contextmanager
 def weighted(model: SentenceTransformer, weights: WordWeights) -> Iterator[None]:
-    """Weight a bi-encoder's tokens for a while."""
+    """Weight a bi-encoder's tokens within this context."""
     add_weights(model, weights)
     try:
         yield
@@ -99,7 +99,7 @@ def weighted(model: SentenceTransformer, weights: WordWeights) -> Iterator[None]
 
 
 def _pooling_of(model: SentenceTransformer) -> int | None:
-    """Return which of a model's modules is its mean pooling."""
+    """Return the position of the mean pooling among a model's modules; None: it has none."""
     for position, module in enumerate(model):
         if isinstance(module, Pooling) and module.pooling_mode == "mean":
             return position

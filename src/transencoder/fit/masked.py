@@ -1,9 +1,9 @@
-"""Masked language modelling over pairs, and over packed text: blocks of tokens of one length on disk.
+"""Masked language modelling on pairs, and on packed text: blocks of tokens of equal length on disk.
 
-Over pairs a plain pretrained model learns to look from one sentence to the other. BERT-like models got this from
-pretraining on two segments; one that only read single texts cannot compare two sentences as a cross-encoder, and
-pseudo-labels alone do not teach it. More pretraining on a task's own unlabelled text is task-adaptive pretraining
-(Gururangan et al., ACL 2020).
+On pairs, a plain pretrained model learns to attend from one sentence to the other. BERT-like models learned this when
+they were pretrained on two segments. A model pretrained on single texts cannot compare two sentences as a
+cross-encoder, and pseudo-labels alone do not teach it. More pretraining on a task's own unlabelled text is
+task-adaptive pretraining (Gururangan et al., ACL 2020).
 """
 
 import time
@@ -35,21 +35,21 @@ from transencoder.losses.masked_words import replace_chosen
 from transencoder.tokens import TokenCache, Tokens
 
 _SHOWN_STEPS = 100
-"""Steps whose losses are recorded as one mean; in short runs a tenth of them."""
+"""Number of steps whose losses are recorded as one mean; in short runs a tenth of all steps."""
 
 _CHUNK = 1024
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The record that pretraining leaves behind, next to the model."""
+    """Record of a pretraining, besides the model."""
 
     losses: list[tuple[int, float]]
-    """(step, mean cross-entropy of the masked tokens over the last 100 steps or what there is of them, in nats)."""
+    """(step, mean cross-entropy of the masked tokens in nats, over the steps since the entry before: at most 100)."""
     n_steps: int
-    """Optimiser steps in all."""
+    """Total number of optimiser steps."""
     seconds: float
-    """Wall time of this process's part."""
+    """Wall time of the training in this process; interrupted attempts before it do not count."""
 
 
 def pretrain(
@@ -62,16 +62,16 @@ def pretrain(
     device: str = "cpu",
     both_orders: bool = True,
 ) -> tuple[PreTrainedModel, Pretrained]:
-    """Go on with a model's masked language modelling, on "[CLS] sentence1 [SEP] sentence2 [SEP]".
+    """Continue a model's masked language modelling on "[CLS] sentence1 [SEP] sentence2 [SEP]".
 
     Args:
-        start: A plain pretrained model with its language-modelling head, and with a mask token; others are refused.
+        start: A plain pretrained model with its language-modelling head and a mask token; others are refused.
         pairs: n pairs with `sentence1` and `sentence2`.
-        config: How to train; no field empty.
-        mask_ratio: Share of each pair's tokens to guess, above 0 and below 1.
-        session: How and where it runs.
-        device: Where it trains.
-        both_orders: Read (a, b) and (b, a).
+        config: Training settings; no required field may be None.
+        mask_ratio: Share of each pair's tokens to predict, above 0 and below 1.
+        session: How and where the training runs.
+        device: Device to train on.
+        both_orders: Train on (a, b) and (b, a).
 
     Returns:
         The encoder without its language-modelling head, and the record.
@@ -99,7 +99,7 @@ def train_language_model(
     *,
     device: str = "cpu",
 ) -> Pretrained:
-    """Train a masked language model on packed blocks and leave its last weights in it; else as `pretrain`."""
+    """Train a masked language model on packed blocks, in place, and keep its last weights; otherwise as `pretrain`."""
     set_dropout(model, config.dropout)
     collator = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, session.seed)
     return _train(model, collator, np.full(len(blocks), config.max_length, np.uint16), config, session, device)
@@ -108,7 +108,7 @@ def train_language_model(
 def _train(
     model: PreTrainedModel, collator: Any, lengths: np.ndarray, config: FitConfig, session: Session, device: str
 ) -> Pretrained:
-    """Train on what a collator makes of rows, of which the tokens are given; the same rows give the same masks."""
+    """Train on a collator's batches. `lengths` are the tokens of each row; the same rows always get the same masks."""
     started = time.monotonic()
     arguments = trainer_arguments(
         TrainingArguments,
@@ -116,7 +116,7 @@ def _train(
         session,
         device=device,
         has_dev=False,
-        logging_steps=1,  # a resumed run has lost the losses since the last one
+        logging_steps=1,  # a resumed run loses the losses since the last one logged
     )
     arguments.gradient_checkpointing = config.gradient_checkpointing
     rows = training_rows(len(lengths), np.zeros(len(lengths), np.float32))
@@ -129,13 +129,13 @@ def _train(
 
 
 class _MaskedTrainer(OwnOptimizer, Trainer):
-    """The plain trainer on bucketed batches."""
+    """transformers' plain trainer on length-bucketed batches."""
 
     model: PreTrainedModel
     batches: LengthBucketSampler
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the bucketed batches, as the sentence-transformers trainers have them."""
+        """Return a loader of the bucketed batches, as sentence-transformers' trainers do."""
         self.accelerator.even_batches = False
         loader: DataLoader[Any] = DataLoader(
             self.train_dataset,  # type: ignore[arg-type]
@@ -146,15 +146,15 @@ class _MaskedTrainer(OwnOptimizer, Trainer):
         return self.accelerator.prepare(loader)  # type: ignore[no-any-return]
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save safetensors under the names that resuming reads, the model's own; no pickled arguments."""
+        """Save safetensors under the model's own names, which resuming reads, and no pickled arguments."""
         self.model.save_pretrained(output_dir or str(self.args.output_dir), save_original_format=False)
 
 
 @contextmanager
 def guessing_masked_only(model: PreTrainedModel) -> Iterator[None]:
-    """Give the language-modelling head the masked positions alone: over all of them it costs more than a small encoder.
+    """Apply the language-modelling head to masked positions only: on all of them it costs more than a small encoder.
 
-    The labels, int (batch, longest) with -100 where nothing is to guess, become (1, n_masked).
+    The labels, int (batch, longest) with -100 where nothing is predicted, become (1, n_masked).
     """
     is_masked: Any = None
 
@@ -185,18 +185,18 @@ def _means(losses: list[float]) -> list[tuple[int, float]]:
 
 
 class MaskedPairsCollator:
-    """A collator: rows of pairs -> joined pairs with some tokens masked. Rows from n on are turned round.
+    """A collator that joins pairs and masks some of their tokens. Rows from n on are pairs in swapped order.
 
-    Of each row a share is to guess, at least one token, as `replace_chosen` has it (Devlin et al., NAACL 2019,
-    section 3.1 and appendix A.1). Special tokens are left alone, unknown words too. The masks depend on the seed and
-    the batch's rows only, so that a resumed run draws the same.
+    A share of each row's tokens, at least one, is chosen for prediction and replaced by `replace_chosen` (Devlin et
+    al., NAACL 2019, section 3.1 and appendix A.1). Special tokens and unknown words are left alone. The masks depend on
+    the seed and the batch's rows only, so a resumed run draws the same.
 
     Args:
-        tables: The tokens of n pairs as they stand and, for symmetric tasks, turned round.
-        tokenizer: Names the mask and the special tokens.
-        n_vocabulary: Tokens that the model knows.
-        mask_ratio: Share of a row's tokens to guess.
-        seed: With the rows, it decides the masks.
+        tables: Tokens of n pairs and, for symmetric tasks, of the same pairs in swapped order.
+        tokenizer: Provides the ids of the mask and of the special tokens.
+        n_vocabulary: Number of tokens that the model knows.
+        mask_ratio: Share of a row's tokens to predict.
+        seed: Seed of the masks, together with the rows.
     """
 
     def __init__(self, tables: list[Tokens], tokenizer: Any, n_vocabulary: int, mask_ratio: float, seed: int) -> None:
@@ -219,7 +219,7 @@ class MaskedPairsCollator:
         return features | {"input_ids": masked, "labels": ids.masked_fill(~is_chosen, -100)}
 
     def _choose(self, ids: np.ndarray, is_text: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Choose tokens to guess, bool (batch, longest); never none at all, which would make the loss NaN."""
+        """Choose tokens to predict, bool (batch, longest), at least one: without any the loss would be NaN."""
         may_be = is_text & ~np.isin(ids, self.special_ids)
         if not may_be.any():
             may_be = is_text
@@ -231,9 +231,9 @@ class MaskedPairsCollator:
 
 
 class MaskedBlocksCollator:
-    """A collator: rows of blocks -> transformers' own masked batches; the masks depend on the seed and the rows only.
+    """A collator that masks blocks with transformers' own collator. The masks depend on the seed and the rows only.
 
-    A resumed run draws the same: the collator's own random numbers would go on from elsewhere.
+    So a resumed run draws the same; the random numbers of transformers' collator would depend on the batches before.
     """
 
     def __init__(self, blocks: Dataset, tokenizer: Any, mask_ratio: float, seed: int) -> None:
@@ -244,17 +244,17 @@ class MaskedBlocksCollator:
         self.seed = seed
 
     def __call__(self, examples: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        """Return the batch as transformers' masked language models take it; at least one token is to guess."""
+        """Return the batch as transformers' masked language models take it, with at least one token to predict."""
         rows = [example["row"] for example in examples]
         ids = self.blocks[rows]["input_ids"]
         is_special = [[int(token in self.special) for token in block] for block in ids]
         random = np.random.default_rng((self.seed, *rows))
-        # Without a seed of its own, at which transformers 5.24 makes a generator anew in each process.
+        # The collator gets no seed: with one, transformers 5.24 makes a new generator in each process.
         self.collator.generator = torch.Generator().manual_seed(int(random.integers(1 << 62)))
         batch: dict[str, torch.Tensor] = self.collator(
             [{"input_ids": block, "special_tokens_mask": mask} for block, mask in zip(ids, is_special, strict=True)]
         )
-        if (batch["labels"] == -100).all():  # whose mean would be NaN
+        if (batch["labels"] == -100).all():  # the mean over none would be NaN
             places = [(i, j) for i, mask in enumerate(is_special) for j, special in enumerate(mask) if not special]
             i, j = places[random.integers(len(places))]
             batch["labels"][i, j], batch["input_ids"][i, j] = ids[i][j], self.mask_id
@@ -262,19 +262,19 @@ class MaskedBlocksCollator:
 
 
 def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Dataset:
-    """Write the texts as blocks, `[CLS] text [SEP] text [SEP] text`, cut every `block_length` tokens.
+    """Write the texts to a file as blocks, `[CLS] text [SEP] text [SEP] text`, cut every `block_length` tokens.
 
-    No token is lost, and nothing is padded but the last block; every block has a word. Memory does not grow with the
-    texts.
+    No token is lost, only the last block needs padding, and every block has a word. Memory does not grow with the
+    number of texts.
 
     Args:
         texts: Texts in `text`.
-        tokenizer: Has tokens for the beginning and the end of a text.
-        block_length: Tokens of a block, the one at its beginning included; at least 3.
+        tokenizer: A tokenizer with tokens for the beginning and the end of a text.
+        block_length: Tokens per block, including the one at its beginning; at least 3.
         file: The Arrow file to write; it gets its name when it is complete.
 
     Returns:
-        `input_ids`, memory-mapped, all of one length but the last row.
+        `input_ids`, memory-mapped; all rows have the same length except the last.
     """
     schema = pa.schema([("input_ids", pa.list_(pa.int32()))])
     with whole_file(file) as draft:
@@ -287,7 +287,7 @@ def pack(texts: Dataset, tokenizer: Any, block_length: int, file: Path) -> Datas
 
 
 def _blocks(texts: Dataset, tokenizer: Any, block_length: int) -> Iterator[list[list[int]]]:
-    """Yield the blocks of each chunk of texts; what is left of one goes to the next."""
+    """Yield the blocks of each chunk of texts; tokens left over from a chunk go to the next."""
     first, size = tokenizer.cls_token_id, block_length - 1
     waiting: list[int] = []
     with progress.task("pack", len(texts)) as advance:
@@ -308,7 +308,7 @@ def _blocks(texts: Dataset, tokenizer: Any, block_length: int) -> Iterator[list[
 def masked_loss(
     model: PreTrainedModel, tokenizer: Any, blocks: Dataset, mask_ratio: float, *, batch_size: int, precision: Precision
 ) -> float:
-    """Return the mean cross-entropy in nats of the masked tokens of some blocks, whose masks are always the same."""
+    """Return the mean cross-entropy in nats of the masked tokens of some blocks. Their masks are the same each time."""
     collate = MaskedBlocksCollator(blocks, tokenizer, mask_ratio, seed=0)
     was_training, total, n_guessed = model.training, 0.0, 0
     model.eval()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The optimisers of the papers' released codes that PyTorch does not have."""
+"""Optimisers from the papers' released code that PyTorch does not have."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -8,22 +8,22 @@ from torch.optim import Optimizer
 
 
 class FormerAdamW(Optimizer):
-    """AdamW as transformers had it before version 5, and BERT before that (`adamw_hf`, `bert_adam`).
+    """AdamW as in transformers before version 5 (`adamw_hf`), and as in BERT before that (`bert_adam`).
 
-    m and v being the running means of gradients and of their squares, and t the step from 1:
+    With m and v the running means of the gradients and of their squares, and t the step, counted from 1:
 
         p <- p - lr * c_t * m / (sqrt(v) + epsilon),  then  p <- p - lr * weight_decay * p
 
     with c_t = sqrt(1 - beta2^t) / (1 - beta1^t), or 1 without bias correction. PyTorch's AdamW adds epsilon after the
-    correction of v, so that its first steps feel it less, and decays first.
+    correction of v, so epsilon affects its first steps less, and applies the decay first.
 
     Args:
         params: Parameters, or groups of them.
-        lr: Above or at 0.
-        betas: Shares of the two means that stay, 0 to below 1.
-        eps: Above 0.
-        weight_decay: At least 0.
-        is_bias_corrected: BERT's is not.
+        lr: Learning rate, at least 0.
+        betas: Decay rates of the two running means, at least 0 and below 1.
+        eps: Epsilon, above 0.
+        weight_decay: Weight decay, at least 0.
+        is_bias_corrected: Whether to correct the bias of the running means; BERT does not.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FormerAdamW(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Make one step with the gradients that there are."""
+        """Make one step on the parameters that have gradients."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -69,12 +69,12 @@ class FormerAdamW(Optimizer):
 
 
 class OwnOptimizer:
-    """A change to a trainer: what its attribute `optimizer_name` says may be an optimiser of this module."""
+    """Addition to a trainer whose attribute `optimizer_name` may name an optimiser of this module."""
 
     optimizer_name: str = "adamw"
 
     def get_optimizer_cls_and_kwargs(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Return the optimiser's class and its settings, as the trainer asks for them."""
+        """Return the class and the settings of the optimiser; the trainer calls this."""
         chosen, settings = super().get_optimizer_cls_and_kwargs(*args, **kwargs)  # type: ignore[misc]
         if self.optimizer_name not in ("adamw_hf", "bert_adam"):
             return chosen, settings

@@ -1,4 +1,4 @@
-"""A student learns from pairs: sentence-transformers' trainers, fed with bucketed, pre-tokenised batches."""
+"""Training of a student on pairs: sentence-transformers' trainers on length-bucketed, pre-tokenised batches."""
 
 import math
 import time
@@ -38,47 +38,47 @@ from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.tokens import Encoder, TokenCache, padded
 
 DevMetrics = Callable[[Any], dict[str, float]]
-"""Encoder -> metrics; `dev` is the one that chooses, the others are only recorded."""
+"""Function from an encoder to its metrics. `dev` chooses the best weights; the others are only recorded."""
 _STEPS_A_LOSS = 20
-"""Steps between two losses that the progress shows."""
+"""Maximum number of steps between two losses that the progress shows."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The record that a fit leaves behind; the student itself holds the best weights."""
+    """Record of a fit; the student itself holds the best weights."""
 
     best: float | None
-    """Best dev metric; None without a dev set, or where none was defined."""
+    """Best dev metric; None without a dev set, or if the metric was never defined."""
     best_step: int
-    """The step the kept weights are from."""
+    """Step of the weights that were kept."""
     curve: list[tuple[int, float | None]]
-    """(step, dev metric) of every evaluation; None where all scores were equal."""
+    """(step, dev metric) of every evaluation; the metric is None where all scores were equal."""
     others: list[tuple[int, dict[str, float | None]]]
-    """(step, other metrics) of every evaluation that had some."""
+    """(step, other metrics) of every evaluation that had any."""
     n_steps: int
-    """Optimiser steps in all."""
+    """Total number of optimiser steps."""
     seconds: float
-    """Wall time of this process's part, evaluations included."""
+    """Wall time of the fit in this process, evaluations included; interrupted attempts before it do not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingData:
-    """The rows that a student learns: n pairs, and what is said of them."""
+    """Training data of a student: n pairs and their targets."""
 
     pairs: Dataset
     """n rows with `sentence1` and `sentence2`."""
     targets: np.ndarray
-    """float32 (n,), one target a pair, such as pseudo-labels; zeros for losses that take none. Or (n, m): what the loss
-    takes as labels, such as gold ones beside a teacher's."""
+    """Targets, float32 (n,): one per pair, such as pseudo-labels; zeros for losses that take none. Or (n, m): several
+    labels per pair, for losses that take them, such as gold labels beside a teacher's."""
     rows: np.ndarray | None = None
-    """Of the pairs, int, those to train on; None: all."""
+    """Numbers of the pairs to train on, int; None: all."""
     both_orders: bool = False
-    """Train a cross-encoder on (a, b) and (b, a)."""
+    """Whether to train a cross-encoder on (b, a) too, besides (a, b)."""
     prompts: Prompts = OWN_PROMPTS
-    """What a bi-encoder reads before the texts of a pair."""
+    """Prompts that a bi-encoder reads before the texts of a pair."""
     teacher_embeddings: np.ndarray | None = None
-    """float32 (distinct sentences, dim), a teacher's embeddings in the order of `TokenCache.sentences`. A bi-encoder's
-    labels are then those of all sides, and the targets are not used."""
+    """A teacher's embeddings, float32 (distinct sentences, dim), in the order of `TokenCache.sentences`. A bi-encoder's
+    labels are then the embeddings of all sides, and the targets are not used."""
 
 
 def fit(
@@ -91,19 +91,21 @@ def fit(
     *,
     candidates: Callable[[nn.Module], Sequence[Encoder]] | None = None,
 ) -> Fitted:
-    """Train a bi-encoder or a cross-encoder on pairs and leave its best weights in it.
+    """Train a bi-encoder or a cross-encoder on pairs, in place, and keep its best weights.
 
     Args:
         student: The encoder to train, in place.
-        loss: Makes the loss module from the student.
-        training_data: What it learns.
-        dev: Metrics of the student; the weights with the highest `dev` are kept. None keeps the last ones.
-        config: How to train; no field empty.
-        session: How and where it runs.
-        candidates: Of the loss, other encoders that it trains; the best of them and the student on dev is kept.
+        loss: Function that builds the loss module from the student.
+        training_data: Pairs and targets.
+        dev: Function that returns the student's metrics; the weights with the highest `dev` are kept. None: the last
+            weights are kept.
+        config: Training settings; no required field may be None.
+        session: How and where the training runs.
+        candidates: Function that returns further encoders that the loss trains. Of these and the student, the one that
+            is best on dev is kept.
 
     Returns:
-        The dev curve and which step was kept.
+        The record of the fit, with the dev curve and the step that was kept.
     """
     started = time.monotonic()
     student.max_seq_length = config.max_length
@@ -142,7 +144,7 @@ def _trainer(
     config: configs.FitConfig,
     session: Session,
 ) -> Trainer:
-    """Return the trainer of an encoder by a loss, from data and what makes batches of it."""
+    """Return the trainer of an encoder with a loss; `batched` holds the training rows and their collator."""
     trainer_class, arguments_class = TRAINERS[type(student)]
     arguments = trainer_arguments(
         arguments_class,
@@ -169,7 +171,7 @@ def _trainer(
 
 
 def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> nn.Module:
-    """Return the sum of a loss over embeddings cut to these widths and whole ones (Kusupati et al., NeurIPS 2022)."""
+    """Return the sum of a loss over whole embeddings and ones cut to these widths (Kusupati et al., NeurIPS 2022)."""
     assert isinstance(student, SentenceTransformer), "configs refuse it for cross-encoders"
     if not getattr(loss, "is_of_cosines", False) or own_state(loss):
         raise InputError(
@@ -183,7 +185,7 @@ def _at_all_widths(student: Encoder, loss: nn.Module, widths: Sequence[int]) -> 
 
 @contextmanager
 def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Iterator[None]:
-    """Embed `size` texts at once in training, and each again in the backward pass (Gao et al., RepL4NLP 2021)."""
+    """Embed `size` texts at a time in training, and again in the backward pass (Gao et al., RepL4NLP 2021)."""
     if size is None:
         yield
         return
@@ -211,7 +213,7 @@ def _in_mini_batches(student: Encoder, loss: nn.Module, size: int | None) -> Ite
 
     student.forward = in_mini_batches  # type: ignore[assignment]
     try:
-        with padded(student):  # mini-batches are rows
+        with padded(student):  # mini-batches are cut from the rows
             yield
     finally:
         vars(student).pop("forward")
@@ -228,13 +230,13 @@ def _is_trained(model: nn.Module) -> bool:
 
 
 def check_lora() -> None:
-    """Refuse LoRA (Hu et al., ICLR 2022) where the package that it needs is not installed."""
+    """Check that the package that LoRA needs is installed (Hu et al., ICLR 2022)."""
     if find_spec("peft") is None:
         raise InputError("lora_rank needs the package peft: pip install 'transencoder[lora]', or leave it out")
 
 
 def _add_adapters(student: Encoder, config: configs.FitConfig, seed: int) -> Any:
-    """Put adapters on every linear layer of an encoder, whose own weights they freeze; heads are trained as they are.
+    """Add adapters to every linear layer of an encoder and freeze its own weights; heads are trained as they are.
 
     W becomes W + alpha/rank B A, with A (rank, in) random and B (out, rank) zero at first, so that training starts from
     the encoder itself (Hu et al., section 4.1).
@@ -274,7 +276,7 @@ def _is_of_pooler(name: str) -> bool:
 
 
 def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -> tuple[Any, Dataset, np.ndarray]:
-    """Return what makes batches of rows, the rows, and the tokens of each."""
+    """Return the collator, the training rows, and the number of tokens of each row."""
     collator: Any
     if isinstance(student, SentenceTransformer):
         sides = cache.sides(student, training_data.pairs, *training_data.prompts.sides(student))
@@ -286,21 +288,21 @@ def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -
         tables = pair_tables(cache, student, training_data.pairs, training_data.both_orders)
         collator, lengths = CrossCollator(tables), np.concatenate([table.lengths for table in tables])
     rows = training_data.rows
-    if rows is not None:  # in the pairs turned round too, where there are these
+    if rows is not None:  # also in the pairs in swapped order, if there are any
         rows = np.concatenate([rows + first for first in range(0, len(lengths), len(training_data.pairs))])
     data = training_rows(len(lengths), np.asarray(training_data.targets, np.float32), rows)
     return collator, data, lengths if rows is None else lengths[rows]
 
 
 def _autocast_helpers(trainer: Any, loss: nn.Module) -> None:
-    """Give a loss's own encoders the trainer's precision, which the trainer gives to the student alone."""
+    """Run a loss's own encoders in the trainer's precision; the trainer itself sets it for the student only."""
     for name, part in loss.named_children():
         if name != "model" and isinstance(part, SentenceTransformer | PreTrainedModel):
             trainer.accelerator.prepare_model(part, device_placement=False, evaluation_mode=True)
 
 
 class _Mix:
-    """Weights between those at the start of a training and those that it came to."""
+    """Interpolation between the weights before and after a training."""
 
     def __init__(self, student: Encoder, trained_share: float) -> None:
         if isinstance(student, CrossEncoder):
@@ -311,7 +313,7 @@ class _Mix:
         self.trained_share = trained_share
 
     def apply(self, encoder: Any) -> None:
-        """Put the weights between into an encoder that was trained from there."""
+        """Load the interpolated weights into an encoder that was trained from the saved ones."""
         between = {
             name: torch.lerp(self.start[name], tensor, self.trained_share) if tensor.is_floating_point() else tensor
             for name, tensor in encoder.state_dict().items()
@@ -320,7 +322,7 @@ class _Mix:
 
     @contextmanager
     def applied(self, encoder: Any) -> Iterator[None]:
-        """Put them in for a while."""
+        """Apply the interpolated weights inside the block, then restore the encoder's own."""
         own = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
         self.apply(encoder)
         try:
@@ -330,7 +332,7 @@ class _Mix:
 
 
 class _DevEvaluator(BaseEvaluator):
-    """An evaluator: metrics of the candidate that is best on dev, and which it is."""
+    """An evaluator that returns the metrics of the candidate that is best on dev, and its number."""
 
     def __init__(self, metrics: DevMetrics, keep: KeepBest, mix: _Mix | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

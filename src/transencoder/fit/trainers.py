@@ -1,4 +1,4 @@
-"""sentence-transformers' trainers as they are used here, with our batches, checkpoints, progress and resumption."""
+"""sentence-transformers' trainers, adapted to our batches, checkpoints, progress and resumption."""
 
 import logging
 import re
@@ -45,34 +45,34 @@ _OPTIONAL = (
     *("dropout", "lora_rank", "lora_alpha", "head_learning_rate"),
     *("mini_batch_size", "save_steps", "checkpoint_steps", "patience_epochs"),
 )
-"""Fields of a fit's config that mean something when they are None."""
+"""Fields of a fit's config that may be None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """The way one training runs, and where: of these, seed and precision decide what it learns.
+    """How and where one training runs. Only seed and precision affect what the model learns.
 
-    Interrupted, it goes on from the last complete checkpoint in `folder` and ends with the same bytes.
+    An interrupted training resumes from the last complete checkpoint in `folder` and ends with the same bytes.
     """
 
     folder: Path
-    """Where checkpoints live."""
+    """Folder of the checkpoints."""
     seed: int
-    """Decides shuffling, masks and dropout."""
+    """Seed of shuffling, masks and dropout."""
     precision: Precision = "auto"
-    """`auto` trains under bf16 autocast where the hardware has it."""
+    """Precision of the training; `auto`: bf16 autocast where the hardware supports it."""
     cache: TokenCache | None = None
-    """Token ids made earlier, for instance when the pairs were labelled."""
+    """Cache with token ids made earlier, for instance when the pairs were labelled."""
     report_to: tuple[str, ...] = ()
-    """Trackers the trainer reports to."""
+    """Experiment trackers that the trainer reports to."""
     log_folder: Path | None = None
-    """Where TensorBoard's events go; None: into `folder`."""
+    """Folder for TensorBoard's events; None: `folder`."""
     steps_folder: Path | None = None
-    """Where the models of `save_steps` go, `step-500` and so on; None: into `folder`."""
+    """Folder for the models of `save_steps`, named `step-500` and so on; None: `folder`."""
 
 
 class _Ours(OwnOptimizer):
-    """Changes to both trainers: batches and token features are used as they come, and the model card is ours."""
+    """Changes to both trainers: they take our batches and token features as they are, and write no model card."""
 
     batches: LengthBucketSampler
     model: Any
@@ -83,20 +83,20 @@ class _Ours(OwnOptimizer):
         return self.batches
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save the weights in a checkpoint, adapters among them; what else a model has does not change."""
+        """Save the weights, including adapters, in a checkpoint; nothing else of a model changes in training."""
         assert output_dir is not None
         Path(output_dir).mkdir(parents=True, exist_ok=True)
         save_model(self.model, str(Path(output_dir) / _STUDENT))
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Load the weights of a checkpoint into the model that there is: the trainer would make another one."""
+        """Load the weights of a checkpoint into the existing model; the trainer's own method would make another one."""
         load_model(self.model, Path(resume_from_checkpoint) / _STUDENT)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
-        """Add no card: the report writes it from the run's records."""
+        """Do nothing: the report writes the model card from the run's records."""
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
-        """Clip what the loss trains of its own together with the model."""
+        """Clip the gradients of the loss's own parameters together with the model's."""
         return super()._clip_grad_norm(self.loss)  # type: ignore[misc]
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
@@ -114,7 +114,7 @@ TRAINERS: dict[type, tuple[Any, Any]] = {
     SentenceTransformer: (_BiTrainer, SentenceTransformerTrainingArguments),
     CrossEncoder: (_CrossTrainer, CrossEncoderTrainingArguments),
 }
-"""Form of the student -> its trainer, and the class of that one's arguments."""
+"""Class of the student -> classes of its trainer and of the trainer's arguments."""
 
 
 def trainer_arguments(
@@ -127,7 +127,7 @@ def trainer_arguments(
     logging_steps: int,
     heads: Sequence[str] = (),
 ) -> Any:
-    """Return config and session as a trainer takes them; `heads` are the parameters with a rate of their own."""
+    """Build a trainer's arguments from config and session; `heads` are the parameters with their own learning rate."""
     on_cpu = device.startswith("cpu")
     arguments: Any = arguments_class(
         output_dir=str(session.folder),
@@ -168,8 +168,8 @@ def trainer_arguments(
 def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: FitConfig, session: Session) -> None:
     """Train from the last complete checkpoint in the session's folder, or from the beginning.
 
-    The trainer takes its batches, of rows of like length, uint16 (n,), from its attribute `batches`, its optimiser from
-    `optimizer_name`.
+    `lengths` are the tokens of each row, uint16 (n,); a batch has rows of similar length. The trainer takes its batches
+    from its attribute `batches` and its optimiser from `optimizer_name`, which are set here.
     """
     world_size = distributed.world_size()
     batches = LengthBucketSampler(lengths, batch_size(config), config.bucket_batches, session.seed, world_size)
@@ -182,7 +182,7 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
     trainer.remove_callback(PrinterCallback)
     for callback in trainer.callback_handler.callbacks:
         if session.log_folder is not None and isinstance(callback, TensorBoardCallback):
-            callback.logging_dir = callback.logging_dir or str(session.log_folder)  # TENSORBOARD_LOGGING_DIR goes first
+            callback.logging_dir = callback.logging_dir or str(session.log_folder)  # TENSORBOARD_LOGGING_DIR overrides
     checkpoint = distributed.broadcast(newest_checkpoint(keep.folder) if distributed.rank() == 0 else None)
     if checkpoint is not None:
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
@@ -193,26 +193,26 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
 
 
 def set_dropout(model: nn.Module, share: float | None) -> None:
-    """Give all dropout layers this share; None leaves them."""
+    """Set the probability of all dropout layers; None leaves them unchanged."""
     for module in model.modules():
         if share is not None and isinstance(module, nn.Dropout):
             module.p = share
 
 
 def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_orders: bool) -> list[Tokens]:
-    """Return the tokens of n joined pairs as `model` reads them, and, for both orders, of the pairs turned round."""
+    """Return the tokens of n joined pairs as `model` reads them and, for both orders, of the pairs in swapped order."""
     prompt = default_prompt(model)
     return [cache.pairs(model, pairs, turned, prompt) for turned in ([False, True] if both_orders else [False])]
 
 
 def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
-    """Return the optimiser steps of a fit under as many processes as there are."""
+    """Return the total number of optimiser steps of a fit with the present number of processes."""
     batch = batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
     return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
 
 
 def batch_size(config: FitConfig) -> int:
-    """Return the batch size of a config that has no empty field but those that may be None."""
+    """Return the batch size of a config, after checking that no required field is None."""
     names = [field.name for field in fields(config) if field.name not in _OPTIONAL]
     empty = [name for name in names if getattr(config, name) is None]
     if config.batch_size is None or empty:
@@ -224,9 +224,10 @@ def batch_size(config: FitConfig) -> int:
 
 
 class GoldAnnealing(TrainerCallback):
-    """The move of a loss's `gold_share` in a line from 0 at the first step to 1 at the last (DvBERT, section 2.3).
+    """A callback that raises a loss's `gold_share` linearly from 0 at the first step to 1 at the last.
 
-    The share follows from the step alone: a training that is resumed goes on with it. With one step only it is 1.
+    Source: DvBERT, section 2.3. The share depends on the step only, so a resumed training continues with it. With one
+    step only it is 1.
     """
 
     def __init__(self, loss: Annealing) -> None:
@@ -239,7 +240,7 @@ class GoldAnnealing(TrainerCallback):
 
 
 class _ModelSaver(TrainerCallback):
-    """A saver of the encoder as it is every so many steps, for plain sentence-transformers to load."""
+    """A callback that saves the encoder every `save_steps` steps; plain sentence-transformers can load it."""
 
     def __init__(self, model: Any, folder: Path, save_steps: int) -> None:
         self.model = model
@@ -253,7 +254,7 @@ class _ModelSaver(TrainerCallback):
 
 
 class _EpochTeller(TrainerCallback):
-    """A messenger of the epoch to the batches: under torchrun the trainer is none, where it resumes inside an epoch."""
+    """A callback that tells the batches the epoch: under torchrun the trainer does not when it resumes in an epoch."""
 
     def __init__(self, batches: LengthBucketSampler) -> None:
         self.batches = batches

@@ -1,9 +1,10 @@
-"""Training of the embeddings of those tokens alone that the tokenised pairs have.
+"""Training of token embeddings for only those tokens that occur in the tokenised pairs.
 
-The others get no gradient, but an optimiser goes through them at every step, and they are half of a small model and
-most of a multilingual one: gradients, moments, checkpoints and what processes exchange are as much smaller. The trained
-embeddings are the same but for rounding. The others stay as they are, where weight decay would shrink them: by half of
-steps x rate x decay where the rate falls in a line, a thousandth in 6,700 steps at 3e-5 and 0.01.
+The other embeddings get no gradient, but an optimiser goes through them at every step, and they are half of a small
+model and most of a multilingual one. Without them, gradients, moments, checkpoints and the exchange between processes
+are that much smaller. The trained embeddings are the same except for rounding. The others stay unchanged, whereas
+weight decay would shrink them: by half of steps x rate x decay if the rate falls linearly, which is a thousandth in
+6,700 steps at 3e-5 and 0.01.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,14 +25,14 @@ _CHUNK = 1 << 24
 
 @contextmanager
 def only_used_rows(module: nn.Module, token_ids: Iterable[np.ndarray]) -> Iterator[None]:
-    """Train the token embeddings of these tokens alone within it; state dicts are as before.
+    """Train the embeddings of only these tokens inside the block; state dicts stay the same.
 
-    Nothing changes where they are not trained, where another part of the module shares them, such as the head of a
-    language model, and where the module has several transformers: one may follow the weights of another.
+    Nothing changes if the embeddings are not trained, if another part of the module shares them, such as the head of a
+    language model, or if the module has several transformers, because one may follow the weights of another.
 
     Args:
-        module: What is trained: a loss with its student.
-        token_ids: Of all texts that were tokenised for it, int32 arrays of any length.
+        module: Module to train: a loss with its student.
+        token_ids: Token ids of all texts to train on, int32 arrays of any length.
     """
     transformer, *others = transformers_in(module)
     whole = _table_of(transformer)
@@ -51,10 +52,10 @@ def only_used_rows(module: nn.Module, token_ids: Iterable[np.ndarray]) -> Iterat
 
 
 class UsedRows(nn.Module):
-    """Token embeddings of which some are trained. Its state is that of all.
+    """Token embeddings of which only some are trained. The state dict holds all of them.
 
     Args:
-        whole: All embeddings.
+        whole: Embeddings of all tokens.
         ids: Tokens whose embeddings are trained.
     """
 
@@ -64,12 +65,12 @@ class UsedRows(nn.Module):
         self.ids = ids.to(self.whole.device)
         self.weight = nn.Parameter(self.whole[self.ids])
         self.place = torch.full_like(self.whole[:, 0], -1, dtype=torch.int64)
-        """Which of the trained embeddings each token has; -1: none."""
+        """Row of each token among the trained embeddings; -1: it is not trained."""
         self.place[self.ids] = torch.arange(len(ids), device=self.ids.device)
         self.padding_place = None if whole.padding_idx is None else int(self.place[whole.padding_idx])
 
     def forward(self, ids: Int[Tensor, "texts tokens"]) -> Float[Tensor, "texts tokens dim"]:
-        """Return the tokens' embeddings, those of other tokens, such as an evaluation's, without a gradient."""
+        """Return the tokens' embeddings. Those that are not trained, such as an evaluation's, get no gradient."""
         place = self.place[ids]
         padding = None if self.padding_place == -1 else self.padding_place
         trained = embedding(place.clamp_min(0), self.weight, padding)
@@ -93,13 +94,13 @@ class UsedRows(nn.Module):
 def _table_of(transformer: PreTrainedModel) -> nn.Embedding | None:
     try:
         table = transformer.get_input_embeddings()
-    except NotImplementedError:  # transformers does not know where a model of somebody's own has them
+    except NotImplementedError:  # transformers does not know where a custom model has them
         return None
     return table if type(table) is nn.Embedding else None
 
 
 def _distinct(token_ids: Iterable[np.ndarray], n_ids: int) -> Tensor:
-    """Return the distinct ids, ascending, by one pass."""
+    """Return the distinct ids in ascending order, in one pass."""
     is_used = np.zeros(n_ids, bool)
     for ids in token_ids:
         for start in range(0, len(ids), _CHUNK):

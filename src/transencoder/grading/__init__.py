@@ -1,4 +1,4 @@
-"""A person grades some pairs of a run: which pairs, the files of other tools, and what the grades say of the models."""
+"""Grading of a run's pairs by a person: choice of pairs, files of other tools, and metrics of models by the grades."""
 
 from transencoder.grading.choice import Pair, ScoredPairs, choose
 from transencoder.grading.judgement import Judgement, check_known, judge

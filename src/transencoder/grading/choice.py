@@ -1,4 +1,4 @@
-"""Which pairs of a run a person should grade."""
+"""Choice of the pairs of a run that a person should grade."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """The training pairs of a run whose scores it keeps, up to 2,000, which a person can grade."""
+    """Training pairs whose scores a run keeps, at most 2,000, for a person to grade."""
 
     folder: Path
-    """The run's."""
+    """Folder of the run."""
     result: Result
     sample: Sample
-    """With the scores of the base model and of each trained one."""
+    """The pairs, with the scores of the base model and of each trained model."""
 
     @classmethod
     def of_run(cls, folder: str | Path) -> Self:
-        """Read them.
+        """Read the scored pairs of a run.
 
         Raises:
             RunError: The run is not finished, or keeps no scores of pairs.
@@ -46,25 +46,25 @@ class ScoredPairs:
         return cls(folder, result, sample)
 
     def unknown(self, graded: Iterable[Pair]) -> list[Pair]:
-        """Return those of some pairs that are not among them."""
+        """Return the graded pairs that are not among the scored pairs."""
         known = set(self.sample.texts)
         return [pair for pair in graded if pair not in known]
 
 
 def choose(scored: ScoredPairs, n_pairs: int | None = 100) -> list[Pair]:
-    """Choose pairs that tell a run's models from its base model.
+    """Choose pairs that show the differences between a run's models and its base model.
 
-    The likelihood of a pair grows with the square of the distance between a trained model's rank of it and the base
-    model's, in either direction: no model is favoured. A hundred such pairs make two to three times as many small
-    differences significant as a hundred drawn evenly, and show them larger (benchmarks/results/grades.md). Every first
-    part of the list is such a draw too, so that a person may stop early.
+    A pair's probability grows with the square of the distance between its rank by a trained model and its rank by the
+    base model. The direction does not count, so no model is favoured. With a hundred such pairs, two to three times as
+    many small differences are significant as with a hundred pairs drawn uniformly, and the differences appear larger
+    (benchmarks/results/grades.md). Every prefix of the list is such a draw too, so a person may stop early.
 
     Args:
-        scored: The run's pairs.
-        n_pairs: How many, fewer where there are fewer; None: all.
+        scored: Scored pairs of the run.
+        n_pairs: Number of pairs, fewer where the run has fewer; None: all.
 
     Returns:
-        Different pairs, in the order in which to grade them; the same for the same run.
+        Distinct pairs, in the order in which to grade them; the same for the same run.
     """
     rng = np.random.default_rng(stage_seed(scored.result["seed"], "grades"))
     order = drawn(disagreement(scored.sample), rng)
@@ -72,9 +72,10 @@ def choose(scored: ScoredPairs, n_pairs: int | None = 100) -> list[Pair]:
 
 
 def drawn(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.intp]:
-    """Draw all rows one after the other, each with a likelihood that grows with the square of its distance: (n,).
+    """Draw all rows one by one, with a probability that grows with the square of the row's distance: (n,).
 
-    Efraimidis and Spirakis (2006): the smallest of exponential variables, each divided by its weight, come first.
+    Efraimidis and Spirakis (2006): rows are sorted by exponential variables divided by the rows' weights, the smallest
+    first.
     """
     return np.argsort(rng.exponential(size=len(distances)) / distances**2, kind="stable")
 
@@ -82,8 +83,8 @@ def drawn(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[n
 def disagreement(sample: Sample) -> NDArray[np.float64]:
     """Return how far each pair's rank by a trained model is from its rank by the base model: (n,), above 0.
 
-    Each model's distances are divided by their mean, so that one that learned nothing does not decide alone which
-    pairs are drawn; then the largest of all models is taken.
+    Each model's distances are divided by their mean, so that a model that learned nothing does not decide alone which
+    pairs are drawn. The largest over all models is then taken.
     """
     ranks = {model: rankdata(scores) for model, scores in sample.scores.items()}
     start = ranks.pop("start")

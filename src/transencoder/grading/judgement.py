@@ -1,4 +1,4 @@
-"""What a person's grades of a run's pairs say of its models."""
+"""Measurement of a run's models by a person's grades of its pairs."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -18,31 +18,31 @@ from transencoder.results import forms_of
 
 @dataclass(frozen=True)
 class Judgement:
-    """A run's models by a person's grades."""
+    """Metrics of a run's models, measured by a person's grades."""
 
     result: Result
     """The run's record, with the grades as its only test."""
     scores: Mapping[str, float]
-    """`start` and each form -> metric times 100."""
+    """Metric times 100 of `start` and of each form."""
     draws: Draws | None
     """Metrics of the base model and of each form on resamples, (models, samples); None where they are undefined."""
 
     @property
     def verdict(self) -> str:
-        """Whether to use the models, in a sentence."""
+        """Advice in one sentence on whether to use the models."""
         return verdict_of(self.result)
 
 
 def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
     """Measure a run's models on pairs that a person graded, with the scores that the run keeps.
 
-    Pairs that were chosen where models disagree show a difference with fewer grades, and show it larger, than pairs
-    drawn at random would.
+    Pairs that were chosen where models disagree show a difference with fewer grades than random pairs, and show it
+    larger.
 
     Args:
-        scored: The run's pairs.
-        grades: Some of them, and their grades.
-        scale: That of the grades; it says how agreement is measured.
+        scored: Scored pairs of the run.
+        grades: Grades of some of these pairs.
+        scale: Scale of the grades, which defines how agreement is measured.
 
     Raises:
         InputError: Pairs that the run does not keep, too few grades, or grades that are all the same.

@@ -1,4 +1,4 @@
-"""Where else pairs can be graded: a spreadsheet, Label Studio, Argilla; the files that they read and write."""
+"""Files for grading pairs in other tools: what spreadsheets, Label Studio and Argilla read and write."""
 
 import csv
 import io
@@ -18,20 +18,20 @@ Tool = Literal["csv", "label-studio", "argilla"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What a grade may be, and how a model's agreement with grades is measured."""
+    """Grades that a person may give, and the metric of a model's agreement with them."""
 
     question: str
-    """What a person is asked of each pair."""
+    """Question that a person answers for each pair."""
     grades: Mapping[int, str]
-    """Grade -> what it means."""
+    """Meaning of each grade."""
     metric: str
     """A key of `METRICS`."""
 
     def checked(self, value: object, where: str) -> float:
-        """Return a grade, which may lie between two of the scale, as means do.
+        """Check a grade and return it as a number, which may lie between two grades of the scale, as means do.
 
         Raises:
-            InputError: It is no number, or outside the scale.
+            InputError: The grade is not a number, or is outside the scale.
         """
         try:
             grade = float(cast(Any, value))
@@ -60,17 +60,17 @@ SCALES = {
     ),
     "binary": Scale(question="Do the two texts belong together?", grades={0: "no", 1: "yes"}, metric="roc_auc"),
 }
-"""Task kind -> scale. `graded` is that of SemEval's similarity tasks (Agirre et al., 2012), in our words."""
+"""Scale of each kind of task. `graded` is that of SemEval's similarity tasks (Agirre et al., 2012), in our words."""
 
 
 def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
-    """Write pairs as a tool reads them.
+    """Write pairs in the format that a tool reads.
 
     Args:
-        tool: `csv`: columns sentence1, sentence2 and an empty score, for spreadsheets, which compute none of the texts:
-            an apostrophe stands before `=`; `label-studio`: its JSON tasks; `argilla`: records as its
-            `dataset.records.from_json` reads them.
-        pairs: In this order.
+        tool: `csv`: columns sentence1, sentence2 and an empty score, for spreadsheets. An apostrophe before texts that
+            begin with a character such as `=` keeps spreadsheets from computing them. `label-studio`: its JSON tasks.
+            `argilla`: records as its `dataset.records.from_json` reads them.
+        pairs: The pairs, which are written in this order.
     """
     rows = [{"sentence1": first, "sentence2": second} for first, second in pairs]
     if tool == "csv":
@@ -89,7 +89,7 @@ def tasks_for(tool: Tool, pairs: Sequence[Pair]) -> str:
 
 
 def interface_for(tool: Tool, scale: Scale) -> str:
-    """Return what makes a tool ask for grades of a scale: Label Studio's labelling interface, Argilla's settings."""
+    """Return the text that sets up a tool for a scale: Label Studio's labelling interface, or Argilla's settings."""
     if tool == "label-studio":
         choices = "\n".join(
             f'    <Choice value="{grade}" hint="{meaning}" hotkey="{grade}"/>'
@@ -113,15 +113,15 @@ settings = rg.Settings(
 
 
 def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
-    """Read grades that were given elsewhere; what has none yet is left out, of several of a pair the mean is taken.
+    """Read grades that were given in another tool: pairs without a grade are left out, several grades are averaged.
 
     Args:
         path: `.csv` or `.tsv` with columns sentence1, sentence2 and score; or the JSON that Label Studio (JSON or
             JSON-MIN) or Argilla (`to_json`, `to_list`) exports.
-        scale: That of the grades.
+        scale: Scale of the grades.
 
     Raises:
-        InputError: The file cannot be read, is none of these, or has a grade outside the scale.
+        InputError: The file cannot be read, has none of these formats, or has a grade outside the scale.
     """
     path = Path(path)
     is_json = path.suffix == ".json"
@@ -145,7 +145,7 @@ def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
 
 
 _BYTE_ORDER_MARK = "\ufeff"
-"""By which spreadsheets know UTF-8."""
+"""Mark by which spreadsheets recognise UTF-8."""
 
 _KNOWN = (
     "a .csv or .tsv file with columns sentence1, sentence2 and score, or a .json file as Label Studio or Argilla "
@@ -153,11 +153,11 @@ _KNOWN = (
 )
 
 _Row = dict[str, Any]
-"""`sentence1`, `sentence2` and `grades`, all that people gave."""
+"""Row with `sentence1`, `sentence2` and `grades`, a list of all grades that people gave."""
 
 
 def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
-    """Yield the last line of each row and the row."""
+    """Yield the number of each row's last line, and the row."""
     dialect: dict[str, Any] = {"delimiter": ";"} if ";" in text.partition("\n")[0] else {}
     if path.suffix == ".tsv":
         dialect = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
@@ -167,7 +167,7 @@ def _table_rows(text: str, path: Path) -> Iterator[tuple[int, _Row]]:
         raise InputError(f"{path}:1: no column score; give {_KNOWN}")
     for row in reader:
         score = (row["score"] or "").strip()
-        if dialect.get("delimiter") == ";":  # where a spreadsheet writes 3,5
+        if dialect.get("delimiter") == ";":  # such spreadsheets write 3,5 for 3.5
             score = score.replace(",", ".")
         texts = row if path.suffix == ".tsv" else {name: from_spreadsheet_cell(value) for name, value in row.items()}
         yield reader.line_num, {**texts, "grades": [score] if score else []}

@@ -1,11 +1,12 @@
-"""Losses: one family of equations a file. Each a pure function, and a module for sentence-transformers' own trainers.
+"""Losses, one family of equations per file: each a pure function, and a module for sentence-transformers' trainers.
 
-A module is made with the encoder to train, `model`. Where that ends in Normalize, a projector or a classifier sees its
-embeddings times the root of their width: the scale of pooled vectors, which the papers' heads are made for.
+A module takes the encoder to train as `model`. If that ends in Normalize, a projector or a classifier reads its
+embeddings multiplied by the square root of their width: the scale of pooled vectors, for which the papers' heads are
+made.
 
-Some modules train more than the encoder: a projector, a second copy, a discriminator. Under several processes DDP sees
-the encoder alone. Our trainers then average these gradients too; beside a plain one, give the loss's own parameters to
-`transencoder.distributed.average_gradients` before training.
+Some modules train more than the encoder: a projector, a second copy, a discriminator. With several processes, DDP sees
+the encoder only. This package's trainers then average these gradients too; with a plain trainer, pass the loss's own
+parameters to `transencoder.distributed.average_gradients` before training.
 """
 
 from transencoder.losses.classes import ClassCrossEntropyLoss as ClassCrossEntropyLoss

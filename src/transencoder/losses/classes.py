@@ -1,6 +1,6 @@
-"""Losses of classes of pairs: a bi-encoder's from gold and from teachers, and these teachers' own (DvBERT).
+"""Losses on classes of pairs (DvBERT): for a bi-encoder that learns from gold and teachers, and for these teachers.
 
-Classes are numbers from 0, or distributions over all of them.
+Classes are numbers from 0, or distributions over all classes.
 """
 
 from typing import Any
@@ -20,24 +20,25 @@ def class_divergence(
 ) -> Float[Tensor, ""]:
     """Return the mean over pairs of KL(q, p), p = softmax(logits), targets q (DvBERT, section 2.2).
 
-    Never negative. Its gradient is (p - q) / N, that of the cross-entropy; of a gold class, all of q on it, it is the
-    cross-entropy.
+    Never negative. Its gradient is (p - q) / N, as that of the cross-entropy. For a gold class, where q is one-hot, it
+    equals the cross-entropy.
     """
     return kl_div(logits.float().log_softmax(-1), targets.float(), reduction="batchmean")
 
 
 class DualViewLoss(Annealing):
-    """DvBERT's loss of classes for `SentenceTransformerTrainer`, ours and the plain one.
+    """DvBERT's loss on classes, for the `SentenceTransformerTrainer` of this package or the plain one.
 
-    softmax(W [u, v, |u - v|] + b) of a pair's embeddings, W and b in training only, as in SBERT; sum over teachers of
-    the divergence from lambda y + (1 - lambda) q_k (DvBERT, sections 2.1 to 2.3, whose W has no b). With no teacher, or
-    lambda 1 and one, it is sentence-transformers' `SoftmaxLoss`, but for the scale of unit vectors.
+    A pair with embeddings u and v is classified by softmax(W [u, v, |u - v|] + b), with W and b in training only, as in
+    SBERT. The loss is the sum over teachers of the divergence from lambda y + (1 - lambda) q_k (DvBERT, sections 2.1 to
+    2.3, where W has no b). Without a teacher, or with one and lambda 1, it is sentence-transformers' `SoftmaxLoss`,
+    except for the scale of unit vectors.
 
-    Its labels are (pairs, targets * classes), distributions one after the other, first gold, then each teacher's; or
-    (pairs,), gold classes.
+    The labels are (pairs, targets * classes), concatenated distributions, first gold, then each teacher's; or (pairs,),
+    gold classes.
 
     Args:
-        n_classes: At least 2.
+        n_classes: Number of classes, at least 2.
         soft_share: Weight of the teachers' losses, in [0, 1], instead of annealing (section 3.6); None: annealing.
     """
 
@@ -62,13 +63,13 @@ class DualViewLoss(Annealing):
 
 
 class ClassCrossEntropyLoss(Loss):
-    """Cross-entropy of a cross-encoder's classes for `CrossEncoderTrainer`, ours and the plain one.
+    """Cross-entropy of a cross-encoder's classes, for the `CrossEncoderTrainer` of this package or the plain one.
 
-    softmax(O z) of [CLS], trained to gold classes, (pairs,), or to distributions, (pairs, classes) (DvBERT, section
-    2.2). As sentence-transformers' `CrossEntropyLoss`, and for token features too.
+    softmax(O z), with z the output of [CLS], learns gold classes, (pairs,), or distributions, (pairs, classes) (DvBERT,
+    section 2.2). It is sentence-transformers' `CrossEntropyLoss`, but also accepts token features.
 
     Args:
-        model: The cross-encoder to train, with n outputs, at least 2.
+        model: The cross-encoder to train, with one output for each class, at least 2.
     """
 
     shown = ("n_classes",)
@@ -83,13 +84,13 @@ class ClassCrossEntropyLoss(Loss):
     def forward(
         self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None
     ) -> Float[Tensor, ""]:
-        """Return the loss of a batch as `cross_logits` takes it."""
+        """Return the loss of a batch, in a form that `cross_logits` accepts."""
         logits = cross_logits(self.model, inputs, prompt, task)
         return class_divergence(logits, _distributions(labels, logits.shape[1])[:, 0])
 
 
 def _distributions(labels: Tensor, n_classes: int) -> Float[Tensor, "pairs targets classes"]:
-    """Return labels as distributions over n classes, or refuse those of another number."""
+    """Convert labels to distributions over n classes; refuse labels with another number of classes."""
     if labels.ndim == 1:
         classes = labels.long()
         low, high = (each.item() for each in classes.aminmax())

@@ -1,9 +1,9 @@
-"""Contrastive losses: each view must find its other view among many (SimCSE, Mirror-BERT, DCLR, Contrastive Tension).
+"""Contrastive losses: a view must find its text's other view (SimCSE, Mirror-BERT, DCLR, Contrastive Tension).
 
-Embeddings are of any length: cosines count. Temperatures are above 0; the scale of sentence-transformers' losses is
-1 / temperature. The modules are for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views, and
-take no labels, but for Contrastive Tension. Under several processes the views of all of them are candidates, and
-gradients flow to each.
+Embeddings may have any norm, since cosines are compared. Temperatures are above 0; the scale in sentence-transformers'
+losses is 1 / temperature. The modules are for the `SentenceTransformerTrainer` of this package or the plain one. They
+take two columns of views and, except for Contrastive Tension, no labels. With several processes, the views of all
+processes are candidates, and gradients flow to all of them.
 """
 
 import math
@@ -25,7 +25,7 @@ from torch.nn.functional import (
 from transencoder.losses.features import Columns, Loss, check_temperatures, embed, embed_pairs, gathered, projector_of
 
 INITIAL_STD = 0.02
-"""BERT's, which new layers on top of it take too."""
+"""Standard deviation of BERT's initial weights, also used for new layers on top of it."""
 
 _LEAST_NORM = 1e-12
 
@@ -35,25 +35,26 @@ def info_nce(
 ) -> Float[Tensor, ""]:
     """Return the mean over i of -log(exp(cos(q_i, k_i) / t) / sum_j exp(cos(q_i, k_j) / t)) (SimCSE, equation 4).
 
-    One direction: queries look for keys, and all other keys are negatives. Never negative; log(keys) where all cosines
-    are alike. Its siblings: `nt_xent` looks in both directions and among the queries too, `weighted_info_nce` lets
-    negatives count less.
+    One direction: each query must find its key, and all other keys are negatives. Never negative; log(number of keys)
+    if all cosines are equal. Its siblings: `nt_xent` works in both directions and also among the queries;
+    `weighted_info_nce` gives negatives smaller weights.
 
     Args:
         queries: Embeddings of the first views.
-        keys: Embeddings of the second views; at least as many.
-        temperature: Above 0; SimCSE: 0.05.
-        first_key: The key of query 0; query i has key `first_key` + i. Other processes' keys stand around them.
+        keys: Embeddings of the second views, at least as many as queries.
+        temperature: Temperature of the cosines, above 0; SimCSE: 0.05.
+        first_key: Index of the key of query 0; query i has key `first_key` + i. The other keys are from other
+            processes.
     """
     own_keys = torch.arange(first_key, first_key + len(queries), device=queries.device)
     return cross_entropy(cos_sim(queries.float(), keys.float()) / temperature, own_keys)
 
 
 class InfoNCELoss(Loss):
-    """`info_nce` as a module. Equal columns are SimCSE: dropout makes the two views differ.
+    """`info_nce` as a module. With two equal columns it is SimCSE, where dropout makes the two views differ.
 
-    The projector, (batch, dim) -> (batch, any), is put on the embeddings in training only: it is a part of the loss,
-    not of the model that is saved. SimCSE: `tanh_projector`.
+    The projector, (batch, dim) -> (batch, any), is applied to the embeddings in training only: it is part of the loss,
+    not of the saved model. SimCSE: `tanh_projector`.
     """
 
     is_of_cosines = True
@@ -78,7 +79,7 @@ class InfoNCELoss(Loss):
 
 
 def tanh_projector(dimension: int) -> nn.Sequential:
-    """Make SimCSE's, of the embeddings' dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
+    """Build SimCSE's projector for this dimension: a linear layer and tanh (Gao et al., EMNLP 2021, section 3)."""
     linear = nn.Linear(dimension, dimension)
     nn.init.normal_(linear.weight, std=INITIAL_STD)
     nn.init.zeros_(linear.bias)
@@ -90,13 +91,13 @@ def nt_xent(
 ) -> Float[Tensor, ""]:
     """Return the mean over the 2N views x of -log(exp(cos(x, x') / t) / sum_{y not x} exp(cos(x, y) / t)).
 
-    x' is the other view of x (Mirror-BERT, Liu et al., EMNLP 2021, equation 1; SimCLR). As `info_nce` in both
-    directions, with 2N - 2 negatives: the other texts' views of either kind. Never negative.
+    x' is the other view of x (Mirror-BERT, Liu et al., EMNLP 2021, equation 1; SimCLR). It is `info_nce` in both
+    directions, with 2N - 2 negatives: both views of all other texts. Never negative.
 
     Args:
         first: Embeddings of the first views.
-        second: Embeddings of the second views, row by row.
-        temperature: Above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
+        second: Embeddings of the second views, in the same order.
+        temperature: Temperature of the cosines, above 0; Mirror-BERT: 0.04 for sentences, 0.2 for words.
     """
     views = torch.cat([first, second]).float()
     cosines = cos_sim(views, views).fill_diagonal_(-torch.inf)
@@ -130,14 +131,14 @@ def weighted_info_nce(
 ) -> Float[Tensor, ""]:
     """Return the mean over i of -log(exp(cos(q_i, k_i) / t) / sum_j w_ij exp(cos(q_i, k_j) / t)), w_ii = 1.
 
-    `info_nce` where all weights are 1; a weight of 0 takes a negative out. DCLR (Zhou et al., ACL 2022), section 4.
+    It is `info_nce` if all weights are 1; a weight of 0 removes a negative. DCLR (Zhou et al., ACL 2022), section 4.
 
     Args:
         queries: Embeddings of the first views.
-        keys: Embeddings of the second views, row by row, then of further negatives.
-        weights: Of each key for each query, at least 0; those of a query's own key are taken as 1.
-        temperature: Above 0; DCLR: 0.05.
-        first_key: As in `info_nce`.
+        keys: Embeddings of the second views, in the same order, then of further negatives.
+        weights: Weight of each key for each query, at least 0; the weight of a query's own key is taken as 1.
+        temperature: Temperature of the cosines, above 0; DCLR: 0.05.
+        first_key: Index of the key of query 0, as in `info_nce`.
     """
     own = torch.arange(first_key, first_key + len(queries), device=queries.device)
     weights = weights.float().masked_fill(one_hot(own, len(keys)).bool(), 1.0)
@@ -151,10 +152,10 @@ def elementwise_info_nce(
     temperature: float,
     first_key: int = 0,
 ) -> Float[Tensor, ""]:
-    """Return what DCLR's released code has in the place of `weighted_info_nce`, of the same arguments.
+    """Return the loss that DCLR's released code has instead of `weighted_info_nce`, from the same arguments.
 
-    The weights multiply the logits, so that a weight of 0 makes a cosine of 0 and takes nothing out; the loss is the
-    mean over all queries and keys of the binary cross-entropy of the softmax.
+    The weights multiply the logits, so that a weight of 0 gives a cosine of 0 and removes nothing. The loss is the mean
+    over all queries and keys of the binary cross-entropy of the softmax.
     """
     own = one_hot(torch.arange(first_key, first_key + len(queries), device=queries.device), len(keys)).bool()
     logits = cos_sim(queries.float(), keys.float()) / temperature * weights.float().masked_fill(own, 1.0)
@@ -162,20 +163,20 @@ def elementwise_info_nce(
 
 
 class WeightedInfoNCELoss(Loss):
-    """DCLR's loss on two columns of the same sentences: negatives may count less, and some are no text at all.
+    """DCLR's loss on two columns of the same sentences, with weighted negatives and noise vectors as negatives.
 
-    Negatives that a frozen model finds too alike to the query are left out; Gaussian vectors, refined to be hard, are
-    negatives too, which spreads the embeddings evenly. Noise is each process's own.
+    Negatives that a frozen model finds too similar to the query are left out. Gaussian vectors, refined to be hard, are
+    further negatives, which spreads the embeddings evenly. Each process has its own noise.
 
     Args:
-        complement: A frozen bi-encoder of the same tokenizer, which weighs the negatives.
-        temperature: As in `weighted_info_nce`.
-        threshold: Negatives whose cosine in `complement` is above it are left out; DCLR: BERT 0.9, RoBERTa 0.85.
-        noise_ratio: Noise vectors for each sentence of the batch; DCLR: BERT-base 1, RoBERTa-base 2.5.
-        n_noise_steps: Steps of gradient ascent for the noise; DCLR: 4.
+        complement: A frozen bi-encoder with the same tokenizer, which weights the negatives.
+        temperature: Temperature of the cosines, as in `weighted_info_nce`.
+        threshold: Cosine in `complement` above which a negative is left out; DCLR: BERT 0.9, RoBERTa 0.85.
+        noise_ratio: Number of noise vectors for each sentence of the batch; DCLR: BERT-base 1, RoBERTa-base 2.5.
+        n_noise_steps: Number of gradient ascent steps for the noise; DCLR: 4.
         noise_step_size: Length of each step; DCLR: 1e-3.
         form: `weighted` as in the paper, or `elementwise` as in the released code.
-        projector: Between embeddings and loss, in training only.
+        projector: Module between embeddings and loss, used in training only.
     """
 
     shown = ("temperature", "threshold", "noise_ratio", "n_noise_steps", "noise_step_size", "form")
@@ -204,7 +205,7 @@ class WeightedInfoNCELoss(Loss):
         self.projector = projector_of(model, projector)
 
     def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
-        """Return the loss of a batch, whose features have attention masks."""
+        """Return the loss of a batch, whose features include attention masks."""
         left, right = sentence_features
         queries, own_keys = map(self.projector, embed_pairs(self.model, [left, right]))
         keys, first_key = gathered(own_keys)
@@ -219,7 +220,7 @@ class WeightedInfoNCELoss(Loss):
 
     @torch.no_grad()
     def _weigh(self, left: dict[str, Any], right: dict[str, Any]) -> Tensor:
-        """Give 0 where the frozen model finds two sentences too alike, 1 elsewhere; without dropout."""
+        """Return 0 where the frozen model, without dropout, finds two sentences too similar, and 1 elsewhere."""
         self.complement.eval()
         first = second = embed(self.complement, left)
         if not torch.equal(left["input_ids"], right["input_ids"]):
@@ -235,9 +236,9 @@ def refine_noise(
     n_steps: int,
     step_size: float,
 ) -> Float[Tensor, "noise dim"]:
-    """Move noise up the gradient of the loss in which it is negatives (DCLR, equation 5).
+    """Move noise vectors up the gradient of the loss in which they are the negatives (DCLR, equation 5).
 
-    Each step has the length `step_size` whatever the gradient's. Nothing flows back into the encoder.
+    Each step has the length `step_size`, whatever the gradient's norm. No gradient flows back into the encoder.
     """
     queries, keys, noise = queries.detach(), keys.detach(), noise.detach()
     for _ in range(n_steps):
@@ -255,8 +256,8 @@ def contrastive_tension(
 ) -> Float[Tensor, ""]:
     """Return the mean of -log sigmoid(f.s) where the sentences are the same, else of -log(1 - sigmoid(f.s)).
 
-    Dot products, not cosines: embeddings may grow. Never negative. Contrastive Tension (Carlsson et al., ICLR 2021),
-    equation 1; sentence-transformers' own version sums over the pairs.
+    It uses dot products, not cosines, so that embeddings may grow. Never negative. Contrastive Tension (Carlsson et
+    al., ICLR 2021), equation 1; sentence-transformers' own version sums over the pairs.
 
     Args:
         first: The first copy's embeddings of one side.
@@ -267,9 +268,9 @@ def contrastive_tension(
 
 
 class ContrastiveTensionLoss(Loss):
-    """`contrastive_tension` as a module, which brings the second copy, `twin`, and trains it too.
+    """`contrastive_tension` as a module, which makes the second copy of the encoder, `twin`, and trains it too.
 
-    The second column goes through the twin. Its labels are (pairs,) 1 where both are the same sentence, else 0.
+    The twin encodes the second column. The labels are (pairs,): 1 if both texts are the same sentence, else 0.
     """
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -295,11 +296,11 @@ def in_batch_contrastive_tension(
     directions, with a temperature that has a gradient. Never negative.
 
     Args:
-        first: The first copy's embeddings, of all processes.
-        second: The second copy's of the same sentences, row by row.
-        temperature: Above 0.
-        first_row: The first i of the mean, this process's.
-        n_rows: How many; None: all.
+        first: The first copy's embeddings, from all processes.
+        second: The second copy's embeddings of the same sentences, in the same order.
+        temperature: Temperature of the cosines, above 0.
+        first_row: First i of the mean, where this process's rows begin.
+        n_rows: Number of rows in the mean; None: all.
     """
     own = torch.arange(first_row, first_row + (n_rows or len(first)), device=first.device)
     logits = cos_sim(first.float(), second.float()) / temperature
@@ -307,10 +308,10 @@ def in_batch_contrastive_tension(
 
 
 class InBatchContrastiveTensionLoss(Loss):
-    """`in_batch_contrastive_tension` as a module, of a sentence twice, as sentence-transformers recommends it.
+    """`in_batch_contrastive_tension` as a module, on each sentence twice, as sentence-transformers recommends.
 
-    The second column goes through a second copy, `twin`, which is trained too. The temperature is learned from the one
-    that is given on.
+    A second copy of the encoder, `twin`, encodes the second column and is trained too. The temperature is learned,
+    starting at the given one.
     """
 
     def __init__(self, model: SentenceTransformer, temperature: float = 0.05) -> None:

@@ -1,4 +1,4 @@
-"""Self-supervised cross-view training: each view's similarity distribution is the other view's (SCT, equation 2)."""
+"""Self-supervised cross-view training: each view learns the other's similarity distribution (SCT, equation 2)."""
 
 from copy import deepcopy
 from typing import Any, Literal
@@ -18,22 +18,24 @@ Views = tuple[Tensor, Tensor]
 class ViewComparison(nn.Module):
     """A comparison of both views' embeddings with both views' references, and the queues of these references.
 
-    Half of KL(SR(r2, D2), SR(z1, D2)) and half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT with the network itself
-    as reference, equation 4 with a teacher. The references are put into their queue first, beside `queue_size` earlier
-    ones (released code, which has no halves) or in the place of its oldest (paper, section 3.1). Under several
-    processes all references of all of them enter. Where no gradient is asked for, as in evaluation, the queues stay.
+    The loss is half of KL(SR(r2, D2), SR(z1, D2)) plus half of KL(SR(r1, D1), SR(z2, D1)): equation 2 of SCT if the
+    references are from the network itself, equation 4 if they are a teacher's. References enter their queue first, in
+    addition to `queue_size` earlier ones (released code, which does not halve the sum) or in place of the oldest
+    (paper, section 3.1). With several processes, the references of all processes enter. Without gradients, as in
+    evaluation, the queues do not change.
 
     Args:
-        dimension: Of the references.
-        queue_size: Vectors in each queue; 0: no queue, the references of the batch stand in its place.
-        batch_size: Pairs a step and process, whose references stand beside those, as in method `sct`; 0: in the place
-            of the oldest.
-        temperature: Of the embeddings, above 0.
-        reference_temperature: Of the references, above 0; None, for `contrastive`: they have no distribution.
+        dimension: Dimension of the references.
+        queue_size: Number of vectors in each queue; 0: no queue, embeddings are compared with the batch's references.
+        batch_size: Number of pairs per step and process, whose references are held in addition to `queue_size`, as in
+            method `sct`; 0: they replace the oldest.
+        temperature: Temperature of the embeddings' similarities, above 0.
+        reference_temperature: Temperature of the references' similarities, above 0; None for `contrastive`, where they
+            have no distribution.
         comparison: `cross`, each view with the other's references and queue, or `identical`, with its own (Table 4).
-        objective: `distribution`, or `contrastive`: the own reference must be found in the queue (Table 4).
-        n_queues: Two, one a view, or one for both (Table 4).
-        renew: Whether references enter the queues; else they stay as they are at first (Table 4).
+        objective: `distribution`, or `contrastive`, where the reference must be found in the queue (Table 4).
+        n_queues: Number of queues: 2, one for each view, or 1 for both (Table 4).
+        renew: Whether references enter the queues; if not, these keep their initial vectors (Table 4).
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class ViewComparison(nn.Module):
         return (first + second) / 2
 
     def _candidates(self, view: int, references: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what a view's references are compared with, and which of these are its own."""
+        """Return the vectors to which a view is compared, and the indices of its own references among them."""
         if not self.queues:
             with torch.no_grad():
                 everyones, first = gathered(references)
@@ -97,7 +99,7 @@ class ViewComparison(nn.Module):
 
 
 class ViewError(nn.Module):
-    """The mean squared error of both views' embeddings to their references: L_MSE of SCT's Table 7."""
+    """Mean squared error between both views' embeddings and their references: L_MSE of SCT's Table 7."""
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
         """Return the loss of a batch's two views, (batch, dim) each."""
@@ -106,12 +108,14 @@ class ViewError(nn.Module):
 
 
 class FirstViewDivergence(nn.Module):
-    """Both views' embeddings as alike to a queue of first references as the first reference is: L_ConGen of Table 7.
+    """Divergence of both views' similarities to a queue of first references from the first reference's own.
+
+    This is L_ConGen of SCT's Table 7.
 
     Args:
-        queue: Of the references' dimension.
-        temperature: Of the embeddings, above 0.
-        reference_temperature: Of the references, above 0.
+        queue: Queue of the references' dimension.
+        temperature: Temperature of the embeddings' similarities, above 0.
+        reference_temperature: Temperature of the references' similarities, above 0.
     """
 
     def __init__(self, queue: InstanceQueue, temperature: float, reference_temperature: float) -> None:
@@ -130,17 +134,17 @@ class FirstViewDivergence(nn.Module):
 
 
 class ReferenceSearch(nn.Module):
-    """Each view's embedding finds its reference in a queue of references: L_CKD of Table 7.
+    """InfoNCE in which each view's embedding must find its reference in a queue: L_CKD of SCT's Table 7.
 
     Args:
-        queue: Of the references' dimension.
+        queue: Queue of the references' dimension.
     """
 
     def __init__(self, queue: InstanceQueue) -> None:
         super().__init__()
         self.queue = queue
         self.log_scale = nn.Parameter(torch.tensor(1.0))
-        """Logarithm of what multiplies the cosines; learned, as in `CKDLoss`."""
+        """Logarithm of the scale of the cosines, learned as in `CKDLoss`."""
 
     def forward(self, online: Views, references: Views) -> Float[Tensor, ""]:
         """Return the loss of a batch's two views, (batch, dim) each; no gradient flows to the references."""
@@ -149,22 +153,22 @@ class ReferenceSearch(nn.Module):
 
 
 class SCTLoss(Loss):
-    """SCT's loss for `SentenceTransformerTrainer`, ours and the plain one, on two columns of views.
+    """SCT's loss on two columns of views, for the `SentenceTransformerTrainer` of this package or the plain one.
 
-    Equation 2 where there is no teacher, equation 3, the sum with equation 4, where there is one, and equation 4 alone
-    without `own`. The reference of `own` is the encoder itself, without projector and gradient: the embeddings that
-    learn serve as references too, in one forward pass (released code: a second pass with other dropout masks). With a
-    teacher its labels are (batch, 2, dim), the teacher's embeddings of both views.
+    Without a teacher it is equation 2; with a teacher equation 3, the sum of equations 2 and 4, or equation 4 alone if
+    there is no `own`. The references of `own` are from the encoder itself, without projector and gradient: they are the
+    same embeddings that are trained, from one forward pass (released code: a second pass with other dropout masks).
+    With a teacher, the labels are (batch, 2, dim), the teacher's embeddings of both views.
 
     Args:
-        own: How the views compare with the model's own embeddings, of its dimension.
-        projector: On the embeddings that are compared in `own`, in training only.
-        teacher: How they compare with a teacher's, of its dimension, which come as labels: as `own`, or, for the sums
-            of Table 7, by `ViewError`, `FirstViewDivergence` or `ReferenceSearch`.
-        teacher_projector: On the embeddings that are compared in `teacher`, from the model's dimension to the
-            teacher's, in training only.
-        momentum: References come from a copy of the encoder that follows it: at each forward pass that a gradient is
-            asked of, this share of it stays (Table 4's ablation: worse). None: no copy.
+        own: Comparison of the views with the model's own embeddings, of the model's dimension.
+        projector: Module on the embeddings that `own` compares, used in training only.
+        teacher: Comparison with a teacher's embeddings, which are the labels, of the teacher's dimension: as `own` or,
+            for the sums of Table 7, `ViewError`, `FirstViewDivergence` or `ReferenceSearch`.
+        teacher_projector: Module on the embeddings that `teacher` compares, from the model's dimension to the
+            teacher's, used in training only.
+        momentum: Momentum of a copy of the encoder that gives the references, a moving average of it: the share of the
+            copy that is kept at each forward pass with gradients (Table 4's ablation: worse). None: no copy.
     """
 
     def __init__(
@@ -209,7 +213,7 @@ class SCTLoss(Loss):
         return loss
 
     def _followed(self, left: dict[str, Any], right: dict[str, Any]) -> Views:
-        """Return the follower's embeddings, once it has made its step; in evaluation it makes none."""
+        """Return the embeddings of the momentum copy after its update, which evaluation skips."""
         assert self.follower is not None and self.momentum is not None
         step = 1 - self.momentum if torch.is_grad_enabled() else 0.0
         with torch.no_grad():
@@ -228,10 +232,10 @@ class SCTLoss(Loss):
 
 
 def mlp_projector(dimension: int, output: int | None = None, *, expansion: int = 10, n_layers: int = 3) -> nn.Module:
-    """Make SCT's: MLPs one after the other, each linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
+    """Build SCT's projector of stacked MLPs: linear, ReLU, linear (Limkonchotiwat et al., TACL 2023, section 4.1).
 
-    The last one gives `output` numbers, a teacher's dimension, or as many as come in; inner layers have `expansion`
-    times as many.
+    The last one has the width `output`, such as a teacher's dimension, or else that of the input. Inner layers are
+    `expansion` times as wide as the input.
     """
     layers: list[nn.Module] = []
     for i in range(n_layers):

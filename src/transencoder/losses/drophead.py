@@ -1,4 +1,4 @@
-"""DropHead: attention heads are dropped at random while training, as the difference of two views (Mirror-BERT)."""
+"""DropHead: drops attention heads at random in training, which makes two views of a text differ (Mirror-BERT)."""
 
 from typing import Any
 
@@ -23,19 +23,19 @@ _PROJECTIONS = {
     "T5Attention": "o",
     "XLMRobertaSelfOutput": "dense",
 }
-"""Class in transformers -> its linear layer that reads the heads' outputs, one head after the other."""
+"""Class in transformers -> its linear layer that reads the concatenated outputs of the heads."""
 
 _CHILD = "drop_head"
 
 
 def add_drop_head(model: SentenceTransformer, share: float) -> None:
-    """Make each attention layer drop heads in training mode; the model's weights, and what it saves, are as before.
+    """Add DropHead to each attention layer, for training mode; the model's weights and saved files do not change.
 
     Released code of Mirror-BERT: 0.2 for BERT with mean pooling, 0.05 for RoBERTa with cls, all other dropout 0.
 
     Args:
         model: The bi-encoder to train, with any loss.
-        share: Probability that a head is dropped for a text in a layer, 0 to below 1.
+        share: Probability that a head is dropped, for each text and layer, 0 to below 1.
 
     Raises:
         ValueError: The share is out of range, the model drops heads already, has one head only, or is of an
@@ -58,14 +58,14 @@ def add_drop_head(model: SentenceTransformer, share: float) -> None:
 
 
 class DropHead(nn.Module):
-    """Each text loses each head with the same probability; the others are scaled up (Zhou et al., EMNLP Findings 2020).
+    """Dropout of whole attention heads, where the kept heads are scaled up (Zhou et al., EMNLP Findings 2020).
 
-    output = n_heads / n_kept * kept * input, kept being 0 or 1 for each text and head. One head always stays: where all
-    would go, one of them drawn at random. In evaluation mode the input itself. It has no state.
+    output = n_heads / n_kept * kept * input, where kept is 0 or 1 for each text and head. One head is always kept: if
+    all would be dropped, one of them drawn at random. In evaluation mode the output is the input. It has no state.
 
     Args:
-        n_heads: Heads that stand side by side in the input; at least 2, or nothing is ever dropped.
-        share: Probability that a head is dropped, 0 to below 1.
+        n_heads: Number of heads, concatenated in the input; at least 2, or nothing is ever dropped.
+        share: Probability that a head is dropped, for each text, 0 to below 1.
     """
 
     def __init__(self, n_heads: int, share: float) -> None:
@@ -76,14 +76,14 @@ class DropHead(nn.Module):
         self.share = share
 
     def forward(self, heads: Float[Tensor, "texts tokens width"]) -> Float[Tensor, "texts tokens width"]:
-        """Return the heads' outputs, one head after the other along the width, some of them 0.
+        """Return the heads' outputs, concatenated along the width, with those of dropped heads set to 0.
 
-        Texts that are packed into one row, as flash attention may have them, lose the same heads.
+        Texts that are packed into one row, as flash attention allows, lose the same heads.
         """
         if not self.training or not self.share:
             return heads
         draws = torch.rand(len(heads), self.n_heads, device=heads.device)
-        # A head stays where its draw is not below the share; the highest draw of a text stays in any case.
+        # A head is kept if its draw is not below the share; the head with a text's highest draw is always kept.
         is_kept = draws >= draws.amax(1, keepdim=True).clamp(max=self.share)
         scales = is_kept * (self.n_heads / is_kept.sum(1, keepdim=True))
         apart = heads.reshape(*heads.shape[:2], self.n_heads, -1)

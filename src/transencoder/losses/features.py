@@ -1,6 +1,6 @@
-"""What losses share: a batch's token features -> embeddings, those of all processes, and their base class.
+"""Shared parts of the losses: the base class, embedding of a batch's token features, gathering from all processes.
 
-Both sides of a pair go through the encoder together, and on CPUs without the padding.
+Both sides of a pair are encoded in one forward pass, on CPUs with little padding.
 """
 
 import math
@@ -21,25 +21,25 @@ Columns = Iterable[dict[str, Any]]
 """The token features of each column of texts, as sentence-transformers' trainer hands them over."""
 
 _PART = 32
-"""Texts a part."""
+"""Number of texts in a part of a batch."""
 
 _WORTH = 0.85
-"""Parts are made where they leave less than this share of the tokens, padding included."""
+"""Share of a batch's tokens, padding included, below which the parts must be for the batch to be split."""
 
 
 class Loss(nn.Module):
-    """A loss for sentence-transformers' trainers, ours and the plain one.
+    """Base class of losses, for sentence-transformers' trainers of this package or plain ones.
 
-    A bi-encoder's is called with the token features of each column of texts, and with the labels of the rows.
+    A bi-encoder's loss is called with the token features of each column of texts, and with the labels of the rows.
 
     Args:
         model: The encoder to train.
     """
 
     shown: ClassVar[tuple[str, ...]] = ()
-    """Settings that stand in the model card."""
+    """Names of the settings that the model card shows."""
     is_of_cosines: ClassVar[bool] = False
-    """Whether only embeddings' cosines with each other count, so that they may be of any width."""
+    """Whether the loss depends only on cosines between embeddings, so that these may have any width."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Loss(nn.Module):
 
 
 class _Scaled(nn.Module):
-    """A projector behind a multiplication by a fixed number."""
+    """A projector whose input is multiplied by a fixed factor."""
 
     def __init__(self, projector: nn.Module, factor: float) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Scaled(nn.Module):
 
 
 def projector_of(model: SentenceTransformer, projector: nn.Module | None) -> nn.Module:
-    """Return what a loss puts on a model's embeddings: the projector behind `head_scale`, or nothing."""
+    """Return the module that a loss puts on embeddings: the projector with `head_scale` before it, or the identity."""
     if projector is None:
         return nn.Identity()
     scale = head_scale(model)
@@ -71,12 +71,12 @@ def projector_of(model: SentenceTransformer, projector: nn.Module | None) -> nn.
 
 
 def head_scale(model: SentenceTransformer) -> float:
-    """Return what a head multiplies a model's embeddings by: the root of their width for unit vectors, else 1.
+    """Return the factor by which a head multiplies embeddings: the square root of the width for unit vectors, else 1.
 
-    The papers' models end in pooling, whose vectors have norms of 5 to 15. What a new linear layer makes of a unit
-    vector is no larger than its biases, and changes by little at an encoder's rates: behind SCT's three MLPs,
-    embeddings of unrelated captions by three layers of all-MiniLM-L6-v2 have a mean cosine of 0.9996 with its
-    Normalize module, 0.986 without, and 0.929 so.
+    The papers' models end in pooling, whose vectors have norms of 5 to 15. For a unit vector, the output of a new
+    linear layer is no larger than its biases, and changes little at an encoder's learning rates. After SCT's three
+    MLPs, embeddings of unrelated captions by three layers of all-MiniLM-L6-v2 have a mean cosine of 0.9996 with its
+    Normalize module, 0.986 without, and 0.929 with this factor.
     """
     width = model.get_embedding_dimension()
     assert width is not None, "every model here has embeddings of one size"
@@ -84,14 +84,14 @@ def head_scale(model: SentenceTransformer) -> float:
 
 
 def check_temperatures(*temperatures: float, usual: str = "") -> None:
-    """Refuse temperatures that are not above 0, and say which one is usual."""
+    """Refuse temperatures that are not above 0; `usual` is appended to the error message."""
     if not all(each > 0 for each in temperatures):
         found = " and ".join(map(str, temperatures))
         raise ValueError(f"temperature is {found}; it must be above 0{', ' if usual else ''}{usual}")
 
 
 def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pairs dim"], Float[Tensor, "pairs dim"]]:
-    """Embed both sides of a batch in one forward pass: half the kernel launches, the same numbers.
+    """Embed both sides of a batch in one forward pass, with half the kernel launches and the same results.
 
     The model is a SentenceTransformer, wrapped or not; the sides' padded widths may differ.
     """
@@ -100,16 +100,16 @@ def embed_pairs(model: nn.Module, columns: Columns) -> tuple[Float[Tensor, "pair
 
 
 def embed_sides(model: nn.Module, columns: Columns) -> Float[Tensor, "texts dim"]:
-    """Embed any number of sides as `embed_pairs` does, and return the embeddings side after side."""
+    """Embed any number of sides as `embed_pairs` does, and return their concatenated embeddings."""
     sides = list(columns)
     if any("attention_mask" not in side or _settings(side) != _settings(sides[0]) for side in sides):
-        # without padding, or with prompts of two lengths
+        # without padding, or with prompts of different lengths
         return torch.cat([embed(model, side) for side in sides])
     return embed(model, join(sides))
 
 
 def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join the texts of all sides, of one tokenizer and one prompt, into one batch, padded to the widest."""
+    """Join the texts of all sides, with the same tokenizer and prompt, into one batch, padded to the widest side."""
     width = max(side["input_ids"].shape[1] for side in sides)
     joined = dict(sides[0])
     for name, values in joined.items():
@@ -121,12 +121,12 @@ def join(sides: list[dict[str, Any]]) -> dict[str, Any]:
 def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts dim"]:
     """Embed the texts of a batch.
 
-    On CPUs a batch of texts of any length goes through in parts of like length, each padded to its own longest: the
-    same embeddings, but for dropout's draws, and up to half the time. GPUs would wait for small parts. Processes may
-    have different numbers of parts: DDP must not broadcast buffers in each forward pass (sentence-transformers'
-    trainers switch that off).
+    On CPUs a batch of texts of different lengths is encoded in parts of similar length, each padded to its own longest
+    text: the same embeddings, except for dropout's random draws, in as little as half the time. GPUs would wait for
+    small parts. Processes may have different numbers of parts, so DDP must not broadcast buffers in each forward pass
+    (sentence-transformers' trainers switch that off).
     """
-    mask = features.get("attention_mask")  # none where sentence-transformers' own trainer gives texts without padding
+    mask = features.get("attention_mask")  # missing if sentence-transformers' own trainer removed the padding
     parts = _parts_of_like_length(mask) if mask is not None and mask.device.type == "cpu" else ()
     if len(parts) < 2:
         embeddings: Tensor = model(unpadded(model, features))["sentence_embedding"]
@@ -136,13 +136,13 @@ def embed(model: nn.Module, features: dict[str, Any]) -> Float[Tensor, "texts di
 
 
 def unpadded(model: nn.Module, features: dict[str, Any]) -> dict[str, Any]:
-    """Return the features of a batch as the model takes them: one text after the other where its attention can.
+    """Return the features of a batch without padding, as concatenated texts, if the model's attention supports that.
 
-    That is sentence-transformers' `unpad_inputs`, which needs FlashAttention.
+    This is sentence-transformers' `unpad_inputs`, which needs FlashAttention.
 
     Args:
-        model: A SentenceTransformer, wrapped or not, or another model, which is given what there is.
-        features: Of padded texts, else they are returned as they are.
+        model: A SentenceTransformer, wrapped or not. For other models the features are returned as they are.
+        features: Token features of padded texts. Without an attention mask they are returned as they are.
     """
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     first = inner[0] if isinstance(inner, SentenceTransformer) else None
@@ -162,10 +162,10 @@ def unpadded(model: nn.Module, features: dict[str, Any]) -> dict[str, Any]:
 
 
 def gathered(embeddings: Float[Tensor, "batch dim"]) -> tuple[Float[Tensor, "all dim"], int]:
-    """Return all processes' embeddings in the order of ranks, and where this one's begin. Gradients flow to each.
+    """Return all processes' embeddings in the order of ranks, and the index of this one's first.
 
-    Under DDP, which takes the mean of all processes' gradients, the mean of their losses is thereby trained. All
-    processes must have as many embeddings.
+    Gradients flow to all processes. DDP averages these gradients, so that the mean of the processes' losses is trained.
+    All processes must have the same number of embeddings.
     """
     if not torch.distributed.is_initialized():
         return embeddings, 0
@@ -173,7 +173,7 @@ def gathered(embeddings: Float[Tensor, "batch dim"]) -> tuple[Float[Tensor, "all
 
 
 def _parts_of_like_length(mask: Tensor) -> tuple[Tensor, ...]:
-    """Return the rows of each part; none where padding costs less than parts would."""
+    """Return the rows of each part; none if splitting the batch would cost more than its padding."""
     lengths = mask.sum(1)
     parts = torch.split(lengths.argsort(stable=True), _PART)
     n_tokens = sum(len(part) * int(lengths[part[-1]]) for part in parts)
@@ -190,7 +190,7 @@ def _part(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 
 def _widen(values: Tensor, width: int) -> Tensor:
-    # The attention mask is 0 there, so the fill does not matter.
+    # The attention mask is 0 in the padding, so the fill value does not matter.
     return pad(values, (0, width - values.shape[1])) if values.ndim == 2 and values.shape[1] < width else values
 
 

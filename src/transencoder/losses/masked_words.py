@@ -1,6 +1,6 @@
-"""Losses that mask words: DeCLUTR guesses them, DiffCSE must tell which ones a language model has put in their place.
+"""Losses with masked words: DeCLUTR predicts them, DiffCSE detects which ones a language model has replaced.
 
-Both are for `SentenceTransformerTrainer`, ours and the plain one, and take no labels.
+Both are for the `SentenceTransformerTrainer` of this package or the plain one, and take no labels.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from transencoder.losses.features import (
 )
 
 _MASKED, _RANDOM = 0.8, 0.1
-"""Of the chosen tokens these shares become the mask and any token; the others stay."""
+"""Shares of the chosen tokens that become the mask and a random token; the others stay."""
 
 
 def mask_tokens(
@@ -37,12 +37,12 @@ def mask_tokens(
     special_ids: list[int],
     n_vocabulary: int,
 ) -> tuple[Int[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"], Bool[Tensor, "batch tokens"]]:
-    """Choose tokens to guess, each with the same probability, 0 to 1, and put others in their places.
+    """Choose tokens to predict, each with probability `mask_ratio`, 0 to 1, and replace them.
 
     Padding and special tokens are never chosen; a random token is one of `n_vocabulary`.
 
     Returns:
-        The ids as `replace_chosen` gives them, which tokens were chosen, and which could have been.
+        The ids after `replace_chosen`, which tokens were chosen, and which could have been.
     """
     is_text = attention_mask.bool() & ~torch.isin(ids, torch.tensor(special_ids, device=ids.device))
     is_chosen = is_text & (torch.rand(ids.shape, device=ids.device) < mask_ratio)
@@ -58,9 +58,9 @@ def replace_chosen(
     anything: Int[Tensor, "batch tokens"],
     mask_token_id: int,
 ) -> Int[Tensor, "batch tokens"]:
-    """Make 80 % of the chosen tokens masks and 10 % any token; 10 % stay as they are (BERT, NAACL 2019, section 3.1).
+    """Replace 80 % of the chosen tokens by the mask, 10 % by a random one; 10 % stay (BERT, NAACL 2019, section 3.1).
 
-    The fates, random numbers in [0, 1), decide which of the three.
+    `fates`, random numbers in [0, 1), decide among the three; `anything` are the random tokens.
     """
     masked = ids.masked_fill(is_chosen & (fates < _MASKED), mask_token_id)
     return torch.where(is_chosen & (fates >= 1 - _RANDOM), anything, masked)
@@ -69,19 +69,19 @@ def replace_chosen(
 class DeCLUTRLoss(Loss):
     """DeCLUTR's loss on columns of spans.
 
-    `nt_xent` between anchors and the means of their positives, plus the cross-entropy of the anchors' masked tokens,
-    with equal weights (Giorgi et al., ACL 2021, equations 2 to 4). The anchors are embedded with their masks. A row is
-    a document: an anchor and its positives, then the next anchor and its positives. Under several processes the spans
-    of all of them are candidates.
+    It is `nt_xent` between anchors and the means of their positives, plus the cross-entropy of the anchors' masked
+    tokens, with equal weights (Giorgi et al., ACL 2021, equations 2 to 4). The anchors are embedded with their masks. A
+    row is a document: an anchor and its positives, then the next anchor and its positives. With several processes, the
+    spans of all processes are candidates.
 
     Args:
-        n_positives: Spans that follow each anchor; DeCLUTR: 2.
-        temperature: Above 0; DeCLUTR: 0.05.
-        head: A masked language model whose encoder hands `inputs_embeds` on, so that it maps the model's token
-            embeddings to logits; None: no masks.
-        mask_token_id: The vocabulary's mask; needed with a head.
-        special_ids: Tokens that are never masked.
-        mask_ratio: Share of the anchors' tokens to guess; DeCLUTR: 0.15.
+        n_positives: Number of positives that follow each anchor; DeCLUTR: 2.
+        temperature: Temperature of the cosines, above 0; DeCLUTR: 0.05.
+        head: A masked language model whose encoder returns `inputs_embeds`, so that it maps the model's token
+            embeddings to logits; None: nothing is masked.
+        mask_token_id: Id of the vocabulary's mask token; needed with a head.
+        special_ids: Ids of tokens that are never masked.
+        mask_ratio: Share of the anchors' tokens to predict; DeCLUTR: 0.15.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class DeCLUTRLoss(Loss):
         self.mask_ratio = mask_ratio
 
     def forward(self, sentence_features: Columns, labels: Tensor | None = None) -> Float[Tensor, ""]:
-        """Return the loss of a batch: each anchor and its positives, one column after the other."""
+        """Return the loss of a batch, whose columns are each anchor followed by its positives."""
         columns, group = list(sentence_features), 1 + self.n_positives
         anchors = join(columns[::group])
         positives = join([column for i, column in enumerate(columns) if i % group])
@@ -128,7 +128,7 @@ class DeCLUTRLoss(Loss):
         return nt_xent(gathered(anchors)[0], gathered(means)[0], self.temperature)
 
     def _guess(self, anchors: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the masked anchors' embeddings, and the mean cross-entropy of what is masked; 0 where nothing is."""
+        """Return the masked anchors' embeddings, and the mean cross-entropy of the masked tokens; 0 if none are."""
         assert self.head is not None and self.mask_token_id is not None
         ids = anchors["input_ids"]
         masked, is_chosen, _ = mask_tokens(
@@ -150,20 +150,20 @@ def replaced_token_detection(
     is_replaced: Bool[Tensor, "batch tokens"],
     counts: Bool[Tensor, "batch tokens"],
 ) -> Float[Tensor, ""]:
-    """Return the mean over the tokens that count of the cross-entropy of "was it replaced?" (DiffCSE, equation 2).
+    """Return the mean cross-entropy of detecting replaced tokens, over the tokens in `counts` (DiffCSE, equation 2).
 
-    The released code counts padding too: give `counts` all true for that.
+    The released code includes padding: give `counts` all true for that.
 
     Args:
-        logits: Of "as it was" and "replaced".
-        is_replaced: Whether the token differs from the sentence's.
-        counts: Which tokens the mean is over; at least one.
+        logits: Logits of "as it was" and "replaced".
+        is_replaced: Whether each token differs from the sentence's.
+        counts: Whether each token is included in the mean; at least one is.
     """
     return cross_entropy(logits.float()[counts], is_replaced[counts].long())
 
 
 def batch_norm_projector(dimension: int) -> nn.Module:
-    """Make DiffCSE's: two linear layers with batch normalisation, of BERT's first weights (released code)."""
+    """Build DiffCSE's projector: two linear layers with batch normalisation, initialised as BERT (released code)."""
     layers = nn.Sequential(
         nn.Linear(dimension, 2 * dimension, bias=False),
         nn.BatchNorm1d(2 * dimension),
@@ -180,20 +180,21 @@ def batch_norm_projector(dimension: int) -> nn.Module:
 class DiffCSELoss(Loss):
     """DiffCSE's loss on two columns of the same sentences.
 
-    `info_nce` plus `weight` times `replaced_token_detection` by a discriminator that reads the edited sentence with the
-    embedding in the place of its first token (Chuang et al., NAACL 2022, section 3). The generator guesses with dropout
-    while training, as in the released code. Generator, discriminator and projector are no part of the saved model.
+    It is `info_nce` plus `weight` times `replaced_token_detection` by a discriminator. This reads the edited sentence,
+    with the embedding in place of its first token (Chuang et al., NAACL 2022, section 3). The generator predicts with
+    dropout in training, as in the released code. Generator, discriminator and projector are not part of the saved
+    model.
 
     Args:
-        generator: A masked language model of the same vocabulary; it is frozen.
-        discriminator: An encoder of the same vocabulary and the embeddings' size; it is trained.
-        mask_token_id: The vocabulary's mask.
-        special_ids: Tokens that are never masked.
-        temperature: Of `info_nce`.
-        weight: Of the detection; DiffCSE: 0.005.
-        mask_ratio: Share of the tokens that the generator must guess; DiffCSE: BERT 0.3, RoBERTa 0.2.
-        projector: Between embeddings and loss, in training only; DiffCSE: `batch_norm_projector`.
-        counts_padding: As the released code does.
+        generator: A masked language model with the same vocabulary; it is frozen.
+        discriminator: An encoder with the same vocabulary and the embeddings' width; it is trained.
+        mask_token_id: Id of the vocabulary's mask token.
+        special_ids: Ids of tokens that are never masked.
+        temperature: Temperature of `info_nce`.
+        weight: Weight of the detection loss; DiffCSE: 0.005.
+        mask_ratio: Share of the tokens that the generator must predict; DiffCSE: BERT 0.3, RoBERTa 0.2.
+        projector: Module between embeddings and loss, used in training only; DiffCSE: `batch_norm_projector`.
+        counts_padding: Whether the mean of the detection loss includes padding, as in the released code.
     """
 
     shown = ("temperature", "weight", "mask_ratio", "counts_padding")
@@ -251,7 +252,7 @@ class DiffCSELoss(Loss):
 
     @torch.no_grad()
     def _edit(self, ids: Int[Tensor, "batch tokens"], mask: Int[Tensor, "batch tokens"]) -> Tensor:
-        """Fill the sentences in with the generator's first choice everywhere but at the first token (released code)."""
+        """Replace all tokens but the first by the generator's most likely ones (released code)."""
         masked, _, _ = mask_tokens(
             ids,
             mask,

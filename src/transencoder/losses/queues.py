@@ -1,7 +1,7 @@
-"""Losses of similarities to a queue of embeddings, and the queue (SCT, ConGen, CKD).
+"""Losses on similarities to a queue of embeddings, and the queue (SCT, ConGen, CKD).
 
-An embedding learns to be as alike to the vectors of a queue as its reference is, or to find its reference among them.
-The queue holds the last references, unit vectors through which no gradient flows.
+An embedding learns its reference's similarities to the vectors of a queue, or to find its reference among them. The
+queue holds the latest references, unit vectors through which no gradient flows.
 """
 
 import math
@@ -27,7 +27,7 @@ from transencoder.losses.features import (
 )
 
 _CHUNK = 4096
-"""Vectors of a queue at a time."""
+"""Number of a queue's vectors that are processed at a time."""
 
 
 def similarity_divergence(
@@ -40,20 +40,20 @@ def similarity_divergence(
     """Return the mean of KL(p_i, q_i), p_i = softmax_j(cos(r_i, d_j) / t_ref), q_i = softmax_j(cos(q_i, d_j) / t).
 
     Equation 1 of SCT (Limkonchotiwat et al., TACL 2023) and one of the two terms of its equation 2, without the half.
-    Never negative; 0 where both distributions are the same. Cross-entropy in its place has the same gradient: it is
-    greater by the entropy of p, which is fixed.
+    Never negative; 0 if both distributions are the same. Cross-entropy has the same gradient: it is larger by the
+    entropy of p, which is fixed.
 
-    The queue goes through in chunks, and no matrix of batch times queue is made: 4 products of batch x queue x dim, and
-    memory for batch x 4,096.
+    The queue is processed in chunks, without a matrix of batch x queue: 4 products of batch x queue x dim, and memory
+    for batch x 4,096.
 
     Args:
-        queries: Embeddings that learn.
-        references: Embeddings of the same meaning, of the dimension of the queue; no gradient flows to them.
-        queue: Unit vectors that both are compared with.
-        temperature: Of the queries, above 0; SCT: 0.03 to 0.05 (Table 1).
-        reference_temperature: Of the references, above 0; SCT: 0.01 to 0.04 (Table 1).
+        queries: Embeddings to train.
+        references: Embeddings of texts with the same meaning, of the queue's dimension; no gradient flows to them.
+        queue: Unit vectors with which both are compared.
+        temperature: Temperature of the queries' similarities, above 0; SCT: 0.03 to 0.05 (Table 1).
+        reference_temperature: Temperature of the references' similarities, above 0; SCT: 0.01 to 0.04 (Table 1).
     """
-    with torch.autocast(queries.device.type, enabled=False):  # a cosine's half precision is a tenth of a temperature
+    with torch.autocast(queries.device.type, enabled=False):  # half precision errs by a tenth of a temperature
         directions, targets = normalize(queries.float()), normalize(references.detach().float())
         divergences: Callable[..., Tensor] = _Divergence.apply
         return divergences(directions, targets, queue, temperature, reference_temperature).mean()
@@ -67,44 +67,44 @@ def queue_info_nce(
 ) -> Float[Tensor, ""]:
     """Return the mean over i of -log(exp(cos(q_i, d_own(i)) / t) / sum_j exp(cos(q_i, d_j) / t)).
 
-    `info_nce` whose keys are a queue that the batch's own were put into: CKD's loss, and SCT's ablation "contrastive"
-    (Table 4). The limit of `similarity_divergence` where the references' temperature goes to 0.
+    It is `info_nce` with a queue as keys, which contains the batch's own: CKD's loss, and SCT's ablation "contrastive"
+    (Table 4). It is the limit of `similarity_divergence` as the references' temperature goes to 0.
 
-    The queue is taken as a whole: forward and backward together, logits and their gradient take 3 matrices of batch x
-    queue at their peak, 6 where the temperature is learned: 0.8 GB for CKD's 512 x 65,536.
+    The queue is processed as a whole: in forward and backward together, logits and their gradient take 3 matrices of
+    batch x queue at their peak, 6 if the temperature is learned: 0.8 GB for CKD's 512 x 65,536.
 
     Args:
-        queries: Embeddings that learn.
+        queries: Embeddings to train.
         queue: Unit vectors.
-        own: Which of them is each query's own.
-        temperature: Above 0; it may be learned.
+        own: Index of each query's own vector in the queue.
+        temperature: Temperature of the cosines, above 0; it may be learned.
     """
     with torch.autocast(queries.device.type, enabled=False):
         return cross_entropy(normalize(queries.float()) @ queue.T / temperature, own)
 
 
 class InstanceQueue(nn.Module):
-    """A ring of unit vectors, in place from the start: the newest take the place of the oldest.
+    """A ring buffer of unit vectors, allocated at the start, in which the newest replace the oldest.
 
-    Its rows are a part of the state of the loss that it belongs to: saved, resumed and moved with it. They stand in no
-    order of age, which no similarity distribution depends on. At first they are random directions (SCT, section 4.1),
+    Its rows are part of the state of the loss that it belongs to: saved, resumed and moved with it. They are not
+    ordered by age, on which no similarity distribution depends. At first they are random directions (SCT, section 4.1),
     or there are none.
 
     Args:
-        size: Of earlier vectors, at least 1.
-        dimension: Of the vectors.
-        n_entering: Vectors that each process puts in at a step. They stand beside the earlier ones, so that a batch is
-            compared with all of both (released code of SCT, ConGen and CKD, and their methods here); 0: in the place of
-            the oldest of them.
-        is_empty: It begins without vectors.
+        size: Number of earlier vectors, at least 1.
+        dimension: Dimension of the vectors.
+        n_entering: Number of vectors that each process adds at a step. They are held in addition to `size` earlier
+            ones, so that a batch is compared with all of both (released code of SCT, ConGen and CKD, and their methods
+            here); 0: they replace the oldest of the `size` vectors.
+        is_empty: Whether the queue starts without vectors.
     """
 
     rows: Tensor
-    """(size and all that enter, dimension), each of length 1."""
+    """Vectors of length 1, (size and all that enter, dimension)."""
     oldest: Tensor
-    """Which of them is the oldest, or the first that is not filled; a scalar."""
+    """Index of the oldest row, or of the first that is not filled; a scalar."""
     n_filled: Tensor
-    """So many of the rows count; a scalar."""
+    """Number of filled rows; a scalar."""
 
     def __init__(self, size: int, dimension: int, *, n_entering: int = 0, is_empty: bool = False) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class InstanceQueue(nn.Module):
 
     @torch.no_grad()
     def push(self, embeddings: Float[Tensor, "batch dim"]) -> Int[Tensor, " batch"]:
-        """Put a batch, made unit vectors, in the place of the oldest, and return which rows they are now."""
+        """Normalise a batch, replace the oldest rows by it, and return the indices of these rows."""
         if len(embeddings) > len(self.rows):
             raise ValueError(
                 f"{len(embeddings)} vectors for a queue of {len(self.rows)}; it must hold what all processes bring"
@@ -134,12 +134,12 @@ class InstanceQueue(nn.Module):
     def enter(
         self, references: Float[Tensor, "batch dim"], n_batches: int = 1
     ) -> tuple[Float[Tensor, "size dim"], Int[Tensor, " batch"]]:
-        """Put in the references of a batch, of which `n_batches` must be in it together; of several processes all.
+        """Add the references of a batch, from all processes; `n_batches` such batches must fit into the queue.
 
-        Where no gradient is asked for, as in evaluation, a copy takes them, and the queue stays as it is.
+        Without gradients, as in evaluation, they are added to a copy, and the queue does not change.
 
         Returns:
-            All vectors, and which of them are this process's own.
+            All vectors, and the indices of this process's own.
         """
         with torch.no_grad():
             everyones, first = gathered(references.detach())
@@ -150,28 +150,28 @@ class InstanceQueue(nn.Module):
             )
         queue = self if torch.is_grad_enabled() else deepcopy(self)
         places = queue.push(everyones)
-        rows = queue.rows[: int(queue.n_filled)] if self.was_empty else queue.rows  # without waiting for a GPU
+        rows = queue.rows[: int(queue.n_filled)] if self.was_empty else queue.rows  # int() waits for a GPU
         return rows, places[first : first + len(references)]
 
 
 class ConGenLoss(Loss):
-    """ConGen's loss for `SentenceTransformerTrainer`, ours and the plain one, on a text and its view.
+    """ConGen's loss on a text and its view, for the `SentenceTransformerTrainer` of this package or the plain one.
 
-    (KL(p, q_a) + KL(p, q_b)) / 2, where p is the similarity distribution of the teacher's embedding of the first text
-    over a queue of the teacher's embeddings, and q_a, q_b those of the student's embeddings of both texts
+    It is (KL(p, q_a) + KL(p, q_b)) / 2, where p is the similarity distribution of the teacher's embedding of the first
+    text over a queue of the teacher's embeddings, and q_a, q_b those of the student's embeddings of both texts
     (Limkonchotiwat et al., Findings of EMNLP 2022). ConGen writes cross-entropy, which has the same gradient.
     `SCTLoss` with a teacher compares each view with the teacher's embedding of the other one, in two queues.
 
-    Its labels are the teacher's embeddings of the texts, (batch, dim), or of texts and views, (batch, 2, dim), whose
-    second is not used.
+    The labels are the teacher's embeddings of the texts, (batch, dim), or of texts and views, (batch, 2, dim), where
+    those of the views are not used.
 
     Args:
-        queue: Of the teacher's dimension. ConGen fills it with the teacher's embeddings of real sentences, on which
-            nothing is trained: `queue.push(embeddings)`.
-        temperature: Of the student, above 0; ConGen: 0.05 to 0.1.
-        teacher_temperature: Of the teacher, above 0; ConGen: 0.05 or 0.1.
-        projector: On the student's embeddings, to the teacher's dimension, in training only. ConGen has a linear layer
-            and tanh there, as a part of the student.
+        queue: Queue of the teacher's dimension. ConGen fills it with the teacher's embeddings of real sentences that
+            are left out of training: `queue.push(embeddings)`.
+        temperature: Temperature of the student's similarities, above 0; ConGen: 0.05 to 0.1.
+        teacher_temperature: Temperature of the teacher's similarities, above 0; ConGen: 0.05 or 0.1.
+        projector: Module from the student's embeddings to the teacher's dimension, used in training only. ConGen has a
+            linear layer and tanh there, as part of the student.
     """
 
     shown = ("temperature", "teacher_temperature")
@@ -206,18 +206,19 @@ class ConGenLoss(Loss):
 
 
 class CKDLoss(Loss):
-    """CKD's loss for `SentenceTransformerTrainer`, ours and the plain one, on one column of texts or more.
+    """CKD's loss on columns of texts, for the `SentenceTransformerTrainer` of this package or the plain one.
 
-    InfoNCE: -log(exp(s cos(h(z_i), t_i)) / sum_j exp(s cos(h(z_i), t_j))), t_j being a queue of the teacher's
-    embeddings, the batch's own among them (Wu et al., DisCo, 2021; released code of DistilCSE). The scale s is e at
-    first and learned (released code). Each text counts by itself, whatever its column.
+    It is InfoNCE: -log(exp(s cos(h(z_i), t_i)) / sum_j exp(s cos(h(z_i), t_j))), where the t_j are a queue of the
+    teacher's embeddings, including the batch's own (Wu et al., DisCo, 2021; released code of DistilCSE). The scale s
+    starts at e and is learned (released code). Each text counts by itself, whatever its column.
 
-    Its labels are the teacher's embeddings of the texts, (batch, columns, dim), or one for all columns of a row.
+    The labels are the teacher's embeddings of the texts, (batch, columns, dim), or one for all columns of a row,
+    (batch, dim).
 
     Args:
-        queue: Of the teacher's dimension; DistilCSE: 65,536 vectors, at first none.
-        projector: As in `ConGenLoss`; released code: a linear layer.
-        temperature: 1 / s, above 0 and fixed; None: learned.
+        queue: Queue of the teacher's dimension; DistilCSE: 65,536 vectors, none at the start.
+        projector: Module as in `ConGenLoss`; released code: a linear layer.
+        temperature: Fixed temperature 1 / s, above 0; None: learned.
     """
 
     def __init__(
@@ -242,7 +243,7 @@ class CKDLoss(Loss):
         embeddings = embed_sides(self.model, sentence_features)
         references = labels.float() if labels.ndim == 2 else labels.float().transpose(0, 1).flatten(0, 1)
         rows, own = self.queue.enter(references)
-        own = own.repeat(len(embeddings) // len(own))  # labels of single texts are those of every column
+        own = own.repeat(len(embeddings) // len(own))  # one label for a row is the label of all its columns
         return queue_info_nce(self.projector(embeddings), rows, own, (-self.log_scale).exp())
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -251,7 +252,7 @@ class CKDLoss(Loss):
 
 
 class _Divergence(torch.autograd.Function):
-    """KL(p_i, q_i) of each i, and its gradient (E_q[d] - E_p[d]) / t, in one pass over the queue."""
+    """KL(p_i, q_i) for each i, and its gradient (E_q[d] - E_p[d]) / t, in one pass over the queue."""
 
     @staticmethod
     def forward(
@@ -260,9 +261,9 @@ class _Divergence(torch.autograd.Function):
         scales = queries.new_tensor([1 / reference_temperature, 1 / temperature]).repeat_interleave(len(queries))
         scaled = torch.cat([references, queries]) * scales[:, None]
         greatest = scaled.new_full((len(scaled), 1), -torch.inf)
-        total = scaled.new_zeros(len(scaled), 1)  # of exp(logit - greatest)
-        mean = torch.zeros_like(scaled)  # of the queue's vectors under p, then q; times total
-        gap = scaled.new_zeros(len(queries), 1)  # of the logits of p less those of q, under p; times total
+        total = scaled.new_zeros(len(scaled), 1)  # sum of exp(logit - greatest)
+        mean = torch.zeros_like(scaled)  # mean of the queue's vectors under p, then q; times total
+        gap = scaled.new_zeros(len(queries), 1)  # mean under p of p's logits minus q's; times total
         for chunk in torch.split(queue, _CHUNK):
             logits = scaled @ chunk.T
             before, greatest = greatest, torch.maximum(greatest, logits.amax(1, keepdim=True))

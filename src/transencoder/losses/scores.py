@@ -1,8 +1,8 @@
-"""Losses of scores: how Trans-Encoder's students learn pseudo-labels, and what its paper tried in their place.
+"""Losses on scores: those by which Trans-Encoder's students learn pseudo-labels, and alternatives that its paper tried.
 
 A bi-encoder's score is a cosine in [-1, 1], a cross-encoder's a raw logit, any real number. Each equation takes scores
-and targets, pseudo-labels in [0, 1], and gives the mean over pairs in fp32. `cosine_regression` for the bi-encoder and
-`soft_cross_entropy` for the cross-encoder are the paper's; its appendix A.2 and Table 8 have the others.
+and targets, pseudo-labels in [0, 1], and gives the mean over pairs in fp32. The paper uses `cosine_regression` for the
+bi-encoder and `soft_cross_entropy` for the cross-encoder; the others are from its appendix A.2 and Table 8.
 """
 
 import math
@@ -26,7 +26,7 @@ from torch.nn.functional import (
 from transencoder.losses.features import Columns, Loss, embed_pairs
 
 _EPSILON = 1e-4
-"""Distance of a probability from 0 and 1, where its logarithm has no bound."""
+"""Minimum distance of a probability from 0 and 1, where its logarithm is unbounded."""
 
 
 def cosine_regression(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
@@ -53,8 +53,8 @@ def soft_cross_entropy(logits: Float[Tensor, " pairs"], targets: Float[Tensor, "
     """Return the mean of -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))) (Trans-Encoder, equation 2).
 
     Never negative for targets in [0, 1], where its gradient is (sigmoid(x) - y) / N; the paper's equation 4 prints the
-    opposite sign. Unbounded below for targets outside [0, 1]. Its sibling `cosine_regression` punishes any difference
-    of scores; this one forgives at both ends, which keeps student and teacher apart (paper, section 2.3).
+    opposite sign. Unbounded below for targets outside [0, 1]. Its sibling `cosine_regression` penalises any difference
+    of scores; this one tolerates differences at both ends, which keeps student and teacher apart (paper, section 2.3).
     """
     return binary_cross_entropy_with_logits(logits.float(), targets.float())
 
@@ -62,8 +62,9 @@ def soft_cross_entropy(logits: Float[Tensor, " pairs"], targets: Float[Tensor, "
 def logit_regression(logits: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
     """Return the mean of (x - y)^2, x being the logit (Trans-Encoder, equation 4 and Table 8: MSE for bi -> cross).
 
-    Its gradient is 2 (x - y) / N. The logit itself learns the target in [0, 1]: it is the score, clipped to that where
-    it labels. The paper finds that the student then copies its teacher; `soft_cross_entropy` forgives more.
+    Its gradient is 2 (x - y) / N. The logit itself learns the target in [0, 1]: it is the score, and is clipped to
+    [0, 1] when it labels. The paper finds that the student then copies its teacher; `soft_cross_entropy` tolerates
+    more.
     """
     return mse_loss(logits.float(), targets.float())
 
@@ -71,9 +72,9 @@ def logit_regression(logits: Float[Tensor, " pairs"], targets: Float[Tensor, " p
 def cosine_cross_entropy(cosines: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"]) -> Float[Tensor, ""]:
     """Return `soft_cross_entropy` with the cosine as the logit (Trans-Encoder, Table 8: BCE for cross -> bi).
 
-    sigmoid(x) of a cosine stays in [0.27, 0.73]: targets outside are never reached, and pull cosines to -1 and 1. The
-    paper does not say how the cosine enters; `clipped_cosine_cross_entropy` is the other way. Sibling that works:
-    `cosine_regression`.
+    For a cosine, sigmoid(x) stays in [0.27, 0.73]: targets outside are never reached, and pull cosines to -1 and 1. The
+    paper does not say how the cosine enters; `clipped_cosine_cross_entropy` is the other reading. A sibling that works
+    is `cosine_regression`.
     """
     return soft_cross_entropy(cosines, targets)
 
@@ -83,14 +84,14 @@ def clipped_cosine_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Return the mean of -(y log p + (1 - y) log(1 - p)), p being the cosine clipped to [0.0001, 0.9999].
 
-    The other reading of Trans-Encoder's Table 8, of targets in [0, 1]. A cosine that was clipped has no gradient.
+    It is the other reading of Trans-Encoder's Table 8, for targets in [0, 1]. A clipped cosine has no gradient.
     """
     with torch.autocast(cosines.device.type, enabled=False):  # torch refuses this function under autocast
         return binary_cross_entropy(cosines.float().clamp(_EPSILON, 1.0 - _EPSILON), targets.float())
 
 
 def check_targets(targets: Tensor) -> None:
-    """Refuse targets that are outside [0, 1], where a cross-entropy has no lower bound, or not a number."""
+    """Refuse targets that are NaN or outside [0, 1], where a cross-entropy has no lower bound."""
     low, high = targets.aminmax()
     if not (low >= 0 and high <= 1):
         raise ValueError(
@@ -106,27 +107,27 @@ def annealed(
     """Return targets lambda y + (1 - lambda) q (DvBERT, section 2.3).
 
     Args:
-        gold: y, scores or distributions; NaN where there is none, and the teacher's then stays the target.
-        teacher: q, a teacher's.
-        gold_share: lambda, in [0, 1]; at 1 the targets are the gold ones themselves.
+        gold: Gold targets y, scores or distributions; where they are NaN, the teacher's are the targets.
+        teacher: Targets q of a teacher.
+        gold_share: Share lambda of gold, in [0, 1]; at 1 the targets are the gold ones themselves.
     """
     return torch.where(gold.isnan(), teacher, gold_share * gold + (1.0 - gold_share) * teacher)
 
 
 class Annealing(Loss):
-    """The base of losses that learn from gold and from teachers: how much of each, and the sum over teachers.
+    """Base class of losses that learn from gold and from teachers: the share of each, and the sum over teachers.
 
-    `transencoder.fit.GoldAnnealing` moves `gold_share` from 0 at the first step to 1 at the last, in our trainers by
-    itself, in a plain one as a callback.
+    `transencoder.fit.GoldAnnealing` moves `gold_share` from 0 at the first step to 1 at the last. This package's
+    trainers add it themselves; add it to a plain trainer as a callback.
 
     Args:
         model: The encoder to train.
-        soft_share: alpha: instead of annealing, (1 - alpha) of the loss to gold and alpha of the losses to the teachers
-            (DvBERT, section 3.6), in [0, 1]; None: annealing.
+        soft_share: Weight alpha, in [0, 1], to use instead of annealing: 1 - alpha for the loss on gold, and alpha for
+            the losses on the teachers (DvBERT, section 3.6); None: annealing.
     """
 
     gold_share: float = 0.0
-    """lambda: the share of gold in each teacher's targets, in [0, 1]."""
+    """Share lambda of gold in each teacher's targets, in [0, 1]."""
 
     def __init__(self, model: nn.Module, soft_share: float | None) -> None:
         super().__init__(model)
@@ -140,7 +141,7 @@ class Annealing(Loss):
         gold: Float[Tensor, "*shape"],
         teachers: Sequence[Float[Tensor, "*shape"]],
     ) -> Float[Tensor, ""]:
-        """Sum the loss to lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3); without any, to gold, y."""
+        """Sum the loss on targets lambda y + (1 - lambda) q_k over teachers (DvBERT, section 2.3), or y without any."""
         if not teachers:
             return loss(gold)
         if self.soft_share is None:
@@ -150,15 +151,15 @@ class Annealing(Loss):
 
 
 class ScoreLoss(Annealing, ABC):
-    """An equation above as a module.
+    """Base class of modules for the equations above.
 
-    Its labels are (pairs,) targets in [0, 1]; or (pairs, 1 + teachers), gold ones, NaN where there are none, and each
-    teacher's: see `Annealing`.
+    The labels are (pairs,), targets in [0, 1]; or (pairs, 1 + teachers), gold targets, NaN where there are none, then
+    each teacher's: see `Annealing`.
 
     Args:
-        model: The encoder to train; of a cross-encoder, with one output.
-        allow_outside: Accept targets outside [0, 1] (the label policy `raw`).
-        soft_share: Of labels that are gold and teachers': weight of the teachers' losses; None: annealing.
+        model: The encoder to train; a cross-encoder must have one output.
+        allow_outside: Whether to accept targets outside [0, 1] (the label policy `raw`).
+        soft_share: Weight of the teachers' losses, for labels with gold and teachers; None: annealing.
     """
 
     shown = ("allow_outside", "soft_share")
@@ -185,25 +186,31 @@ class ScoreLoss(Annealing, ABC):
 
 
 class CosineLoss(ScoreLoss):
-    """A loss of cosines and targets for `SentenceTransformerTrainer`, ours and the plain one; see `ScoreLoss`."""
+    """Base class of losses on cosines, for the `SentenceTransformerTrainer` of this package or the plain one.
+
+    See `ScoreLoss` for labels and arguments.
+    """
 
     is_of_cosines = True
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
-        """Return the loss of a batch of pairs, which go through the encoder in one pass."""
+        """Return the loss of a batch of pairs, which are encoded in one forward pass."""
         first, second = embed_pairs(self.model, sentence_features)
         return self.learn(cosine_similarity(first, second), labels)
 
 
 class LogitLoss(ScoreLoss):
-    """A loss of logits and targets for `CrossEncoderTrainer`, ours and the plain one; see `ScoreLoss`."""
+    """Base class of losses on logits, for the `CrossEncoderTrainer` of this package or the plain one.
+
+    See `ScoreLoss` for labels and arguments.
+    """
 
     model: CrossEncoder
 
     def forward(
         self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None
     ) -> Float[Tensor, ""]:
-        """Return the loss of a batch as `cross_logits` takes it."""
+        """Return the loss of a batch, in a form that `cross_logits` accepts."""
         return self.learn(cross_logits(self.model, inputs, prompt, task).view(-1), labels)
 
 
@@ -232,7 +239,7 @@ class ClippedCosineCrossEntropyLoss(CosineLoss):
 
 
 class SoftCrossEntropyLoss(LogitLoss):
-    """`soft_cross_entropy` as a module; see `ScoreLoss`. Outside [0, 1] targets leave it without a lower bound."""
+    """`soft_cross_entropy` as a module; see `ScoreLoss`. With targets outside [0, 1] it has no lower bound."""
 
     equation = staticmethod(soft_cross_entropy)
 
@@ -246,7 +253,7 @@ class LogitRegressionLoss(LogitLoss):
 def cross_logits(
     model: CrossEncoder, inputs: list[Any], prompt: str | None, task: str | None
 ) -> Float[Tensor, "pairs outputs"]:
-    """Return a cross-encoder's raw outputs for a batch, as trainers hand it over.
+    """Return a cross-encoder's raw outputs for a batch, in either form in which trainers pass it.
 
     The inputs are the two columns of texts, with sentence-transformers' prompt and task (the plain trainer), or one
     mapping of token features (`transencoder.fit`).

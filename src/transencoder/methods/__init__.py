@@ -1,4 +1,4 @@
-"""One paper a file: a config with its views, its loss, its teacher and its cost. No engine, no heavy imports."""
+"""Methods, one paper per file: a config with views, loss, teacher and cost. No engine, no heavy imports."""
 
 from transencoder import configs
 from transencoder.methods.ckd import CKD as CKD

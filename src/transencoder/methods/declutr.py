@@ -1,4 +1,4 @@
-"""DeCLUTR (Giorgi et al., ACL 2021): a span of a document finds those near it, and guesses its masked words."""
+"""DeCLUTR (Giorgi et al., ACL 2021): contrastive learning of nearby spans, with masked language modelling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DeCLUTR(configs.EncoderConfig):
-    """DeCLUTR: spans of one document that lie near each other mean alike."""
+    """DeCLUTR: contrastive learning of nearby spans of a document, with masked language modelling."""
 
     about = (
         "Spans are drawn from each document; a span must find the spans near it among those of other places "
@@ -25,43 +25,41 @@ class DeCLUTR(configs.EncoderConfig):
     reads_whole_texts = False
 
     documents: str | Dataset = configs.source()
-    """Unlabelled documents: a TXT (one a line), TSV, CSV, JSONL or Parquet file, `-`, or a hub id."""
+    """Unlabelled documents: a TXT (one per line), TSV, CSV, JSONL or Parquet file, `-` (stdin), or a hub id."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the base model's own."""
     document_words: int = 2048
-    """Words that every document must have; two or three characters are one where a script sets no spaces. The longest
-    span has `document_words / (2 n_anchors)` tokens, the shortest a sixteenth of that (paper: 2048, so 512 and 32).
-    Paper: so many tokens, and thus some shorter documents too. For small corpora: 128."""
+    """Minimum number of words in each document; in scripts without spaces, two or three characters count as a word. The
+    longest span has `document_words / (2 n_anchors)` tokens, the shortest a sixteenth of that (paper: 2048, so 512 and
+    32). Paper: 2048 tokens, which admits some documents of fewer words. For small corpora: 128."""
     n_anchors: int = 2
-    """Anchors a document (paper, section 4.1: 2)."""
+    """Number of anchors per document (paper, section 4.1: 2)."""
     n_positives: int = 2
-    """Positives an anchor, whose embeddings are averaged (paper: 2)."""
+    """Number of positives per anchor, whose embeddings are averaged (paper: 2)."""
     relation: configs.Relation = "any"
-    """Where positives lie: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
+    """Position of positives: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = 1
-    """Times that each document is drawn from. Paper: 1; more for small corpora."""
+    """Number of rows drawn from each document (paper: 1). Use more for small corpora."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
-    """Of the softmax over cosines, above 0 (paper)."""
+    """Temperature of the softmax over cosines, above 0 (paper)."""
     mask_ratio: float = configs.share(0.15, " of the tokens")
-    """Share of the anchors' tokens to guess (paper); 0: none, and the base model needs no language-modelling head."""
-    fit: configs.FitConfig = (
-        configs.fit_defaults(  # the released code's, but for AdamW's epsilon (1e-6) and bias correction (none)
-            learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),
-            batch_size=(4, "Documents a step and device. Paper: 16 on four GPUs, so 4."),
-            epochs=(1, "Passes over the documents. Paper: 1, small 3."),
-            max_length=(512, "Tokens of a span; the rest is cut off."),
-            warmup_ratio=(0.1, "Share of the steps with rising rate (paper: slanted triangles, a tenth)."),
-            weight_decay=(0.1, "AdamW weight decay, not on biases and LayerNorm (paper)."),
-            bucket_batches=(
-                1,
-                "Batches in a window that is sorted by length. 1, since a batch's other spans are the negatives.",
-            ),
-        )
+    """Share of the anchors' tokens to predict (paper); 0: none, and the base model needs no language-modelling head."""
+    fit: configs.FitConfig = configs.fit_defaults(  # released code, but for its AdamW (parity: `bert_adam`)
+        learning_rate=(5e-5, "Peak learning rate of AdamW (paper, section 4.1)."),
+        batch_size=(4, "Number of documents per step and device. Paper: 16 on four GPUs, so 4."),
+        epochs=(1, "Number of passes over the documents. Paper: 1, small 3."),
+        max_length=(512, "Maximum number of tokens of a span; the rest is cut off."),
+        warmup_ratio=(0.1, "Share of the steps in which the learning rate rises (paper: slanted triangles, a tenth)."),
+        weight_decay=(0.1, "AdamW weight decay, not on biases and LayerNorm (paper)."),
+        bucket_batches=(
+            1,
+            "Number of batches in a window that is sorted by length. 1, since a batch's other spans are the negatives.",
+        ),
     )
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         if len(self.columns) > 1:
             yield f"columns names {len(self.columns)} columns; documents have one"
         yield from super().contradictions()
@@ -72,7 +70,7 @@ class DeCLUTR(configs.EncoderConfig):
                 "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
                 "give mask_ratio 0"
             )
-        yield from self.spans.contradictions()  # which refuses numbers that make no spans
+        yield from self.spans.contradictions()  # making `spans` also refuses values out of range
 
     @property
     def spans(self) -> configs.SpanRows:
@@ -87,7 +85,7 @@ class DeCLUTR(configs.EncoderConfig):
 
     @property
     def rows(self) -> configs.TrainingRows:
-        """Several spans of a document a row, their length by words against the 32 tokens a pair is reckoned with."""
+        """Rows of several spans of a document; their length is relative to the 32 tokens assumed for a pair."""
         spans = self.spans
         return configs.TrainingRows(
             text=configs.Text(
@@ -105,11 +103,11 @@ class DeCLUTR(configs.EncoderConfig):
 
     @property
     def helpers(self) -> tuple[configs.Helper, ...]:
-        """The head that guesses masked words."""
+        """The base model's language-modelling head, unless `mask_ratio` is 0."""
         return (configs.Helper(field="start", form="head", otherwise="mask_ratio 0"),) if self.mask_ratio else ()
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make the contrast between spans, and the masked words of the anchors."""
+        """Build the contrastive loss between spans, with masked language modelling of the anchors."""
         from transencoder.losses import DeCLUTRLoss
 
         if not self.mask_ratio:

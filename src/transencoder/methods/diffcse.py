@@ -1,4 +1,4 @@
-"""DiffCSE (Chuang et al., NAACL 2022): SimCSE whose embeddings must also tell an edited sentence from the sentence."""
+"""DiffCSE (Chuang et al., NAACL 2022): SimCSE whose embeddings must also help to detect replaced words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DiffCSE(configs.SentenceEncoder):
-    """DiffCSE: SimCSE, and a discriminator that finds replaced words with the embedding's help."""
+    """DiffCSE: SimCSE with a discriminator that detects replaced words with the help of the sentence's embedding."""
 
     about = (
         "Each sentence goes through the encoder twice and must find itself among the others of its batch; its "
@@ -25,25 +25,26 @@ class DiffCSE(configs.SentenceEncoder):
     inputs = ("generator",)
 
     generator: str
-    """The frozen masked language model that edits sentences, with the base model's vocabulary: a folder or a hub id.
-    Paper: `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
+    """Frozen masked language model that edits sentences, with the base model's vocabulary: a folder or a hub id. Paper:
+    `distilbert-base-uncased` for BERT, `distilroberta-base` for RoBERTa."""
     pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test (paper: the raw [CLS] at test). None: the base model's own."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
-    """Of the softmax over cosines, above 0 (paper)."""
+    """Temperature of the softmax over cosines, above 0 (paper)."""
     detection_weight: float = configs.finite_from_zero(0.005, ", the paper's is 0.005")
-    """Weight of the replaced-token detection beside the contrast (paper, lambda: 0.005 for similarity, 0.05 else)."""
+    """Weight of replaced-token detection; the contrastive loss has weight 1 (paper, lambda: 0.005 for similarity, 0.05
+    otherwise)."""
     mask_ratio: float = configs.share_above_zero(0.3, " of the tokens")
-    """Share of a sentence's tokens that the generator guesses, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
+    """Share of a sentence's tokens that the generator predicts, above 0 and below 1. Paper: BERT 0.3, RoBERTa 0.2."""
     counts_padding: bool = False
-    """Count padding in the detection's mean (as the released code does)."""
+    """Whether the mean of the detection loss includes padding (as in the released code)."""
     fit: configs.FitConfig = configs.fit_defaults(
         configs.SIMCSE_FIT,
         learning_rate=(7e-6, "Peak learning rate. Released code: BERT-base 7e-6, RoBERTa-base 1e-5."),
-        batch_size=(64, "Sentences a step and device (released code)."),
-        epochs=(2, "Passes over the sentences (released code: 2)."),
+        batch_size=(64, "Number of sentences per step and device (released code)."),
+        epochs=(2, "Number of passes over the sentences (released code: 2)."),
     )
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     @property
     def helpers(self) -> tuple[configs.Helper, ...]:
@@ -51,14 +52,14 @@ class DiffCSE(configs.SentenceEncoder):
         return (configs.Helper(field="generator", form="masked"),)
 
     def cost(self, width: int, dimension: int | None) -> configs.Cost:
-        """Return the student's, as much for the discriminator, and a third of it for a generator of the same size."""
+        """Return the student's cost, the same for the discriminator, and a third for a generator of the same size."""
         return configs.Cost(relative=2 + 1 / 3, n_encoders=2)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make InfoNCE and the detection, through the projector.
+        """Build InfoNCE and replaced-token detection, through the projector.
 
         Raises:
-            InputError: The discriminator, a copy of the student, has no place for the embedding.
+            InputError: The discriminator, a copy of the student, cannot read the sentence's embedding.
         """
         from transencoder.losses import DiffCSELoss, batch_norm_projector
 

@@ -1,4 +1,4 @@
-"""DvBERT (Cheng, SIGIR 2021): a bi-encoder from labelled pairs and from cross-encoders that learned them first."""
+"""DvBERT (Cheng, SIGIR 2021): a bi-encoder learns labelled pairs, and from cross-encoders that learned them first."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 _FIT: dict[str, configs.Default] = {
     "learning_rate": (2e-5, "Peak learning rate of AdamW (paper: Adam)."),
-    "batch_size": (16, "Pairs a step and device (paper)."),
-    "epochs": (1, "Passes over the pairs (paper: 1 of NLI, 4 of STS-B)."),
+    "batch_size": (16, "Number of pairs per step and device (paper)."),
+    "epochs": (1, "Number of passes over the pairs (paper: 1 of NLI, 4 of STS-B)."),
     "max_length": (
         128,
-        "Tokens of a sentence; of a pair for the cross-encoders. The paper does not say; SBERT: 128.",
+        "Maximum number of tokens of a sentence; of a pair for the cross-encoders. The paper does not say; SBERT: 128.",
     ),
-    "warmup_ratio": (0.1, "Share of the steps with rising rate (paper)."),
+    "warmup_ratio": (0.1, "Share of the steps in which the learning rate rises (paper)."),
 }
-"""The paper's values (section 3.2), of bi- and cross-encoders."""
+"""Training settings of the paper (section 3.2), for bi- and cross-encoders."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DvBERT(configs.EncoderConfig):
-    """A bi-encoder from labelled pairs, alone (SBERT) or with cross-encoders as teachers (DvBERT)."""
+    """A bi-encoder trained on labelled pairs, alone (SBERT) or with cross-encoders as teachers (DvBERT)."""
 
     about = "A bi-encoder learns labelled pairs (SBERT)."
     inputs = (
@@ -36,39 +36,41 @@ class DvBERT(configs.EncoderConfig):
     )
 
     labelled: str | Dataset = configs.source()
-    """Labelled pairs: a TSV, CSV, JSONL or Parquet file, a hub id, `id:config` too, or a task, whose train split it is.
-    With classes (a column `label`, by name or number) or with scores (a column `score`)."""
+    """Labelled pairs: a TSV, CSV, JSONL or Parquet file, a hub id (also `id:config`), or a task, whose train split is
+    used. They have classes (column `label`, names or numbers) or scores (column `score`)."""
     more_labelled: tuple[str, ...] = ()
-    """More such sources, with the same classes or scores: SNLI and MultiNLI. A hub id may name its split, such as
-    `stanfordnlp/snli[test]`: the paper trains on SNLI's and MultiNLI's tests too, which are no tests then."""
+    """Further sources of labelled pairs with the same classes or scores, such as MultiNLI in addition to SNLI. A hub id
+    may name its split, such as `stanfordnlp/snli[test]`: the paper also trains on the test sets of SNLI and MultiNLI,
+    which then no longer serve as tests."""
     label_kind: Literal["classes", "scores"] = "classes"
-    """`classes`: softmax(W [u, v, |u - v|]), W in training only; `scores`: the cosine, by squared error (section 3.4).
-    """
+    """Kind of the labels: `classes`, learned by softmax(W [u, v, |u - v|]) with W in training only, or `scores`,
+    learned by the cosine with squared error (section 3.4)."""
     class_names: tuple[str, ...] = ()
-    """The classes in the order of their numbers; empty: what the data set says, else what occurs, in order."""
+    """Names of the classes in the order of their numbers; empty: the data set's own, else those that occur, sorted."""
     label_column: str | None = None
     """Name of the column of classes or scores; None: `label`, `labels` or `gold_label`, or `score`."""
     score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
-    """Lowest and highest score of files, which become 0 and 1: `0 5` of STS."""
+    """Lowest and highest score in files, which are mapped to 0 and 1: `0 5` for STS."""
     n_labelled: int | None = configs.at_least(1, None)
-    """Train on so many of the labelled pairs, drawn with the seed; None: on all."""
+    """Number of labelled pairs to train on, sampled with the seed; None: all."""
     teacher: tuple[str, ...] = ()
-    """Cross-encoders that teach: pretrained models, which learn the labels first, or cross-encoders that have learned
-    such labels already. Paper: BERT and RoBERTa. None: SBERT."""
+    """Cross-encoders that are the teachers: pretrained models, which learn the labels first, or cross-encoders that
+    have already learned such labels. Paper: BERT and RoBERTa. Without a teacher: SBERT."""
     new_head: bool = False
-    """Give the teachers a new head and let them learn the labels, whatever they had learned before: NLI, then STS-B."""
+    """Whether to give the teachers a new head and train them on the labels, even if they have learned others before,
+    such as NLI before STS-B."""
     soft_share: float | None = configs.between(0, 1, None, "it is a weight, 0 to 1")
-    """With teachers: fixed weight of their losses, 0 to 1, beside 1 less it of the loss to gold (Figure 3); None: the
-    share of gold in the targets grows in a line from 0 to 1 (teacher annealing, section 2.3)."""
+    """Fixed weight of the teachers' losses, 0 to 1; the loss on gold labels has the rest, 1 minus this weight (Figure
+    3). None: the share of gold in the targets grows linearly from 0 to 1 (teacher annealing, section 2.3)."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the base model's own."""
     fit: configs.FitConfig = configs.fit_defaults(_FIT)
-    """How the bi-encoder is trained."""
+    """Training settings of the bi-encoder."""
     cross: configs.FitConfig = configs.fit_defaults(_FIT)
-    """How the teachers are trained."""
+    """Training settings of the teachers."""
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
         yield from self.cross.of_bi_encoders("cross")
         if len(self.columns) == 1:
@@ -90,12 +92,12 @@ class DvBERT(configs.EncoderConfig):
             yield "prune_vocabulary is for unlabelled text; leave it out"
 
     def with_lengths(self, text: int, pair: int) -> Self:
-        """Return it with so many tokens that the bi-encoder reads of a text, and the teachers of a pair."""
+        """Return a copy whose bi-encoder reads at most `text` tokens of a text, its teachers `pair` of a pair."""
         return replace(super().with_lengths(text, pair), cross=replace(self.cross, max_length=pair))
 
     @property
     def description(self) -> str:
-        """What is learned, with or without teachers."""
+        """Description of the method, with or without teachers."""
         if not self.teacher:
             return self.about
         how = "whose share of each target grows" if self.soft_share is None else "with a weight of their own"
@@ -106,12 +108,12 @@ class DvBERT(configs.EncoderConfig):
 
     @property
     def is_paired(self) -> bool:
-        """Whether rows are pairs: labelled ones are."""
+        """Whether each row is a pair; labelled rows always are."""
         return True
 
     @property
     def rows(self) -> configs.TrainingRows:
-        """The labelled pairs, and what else labels them."""
+        """The labelled pairs, and the teachers that also label them."""
         labels = configs.LabelledRows(
             kind=self.label_kind,
             sources=(self.labelled, *self.more_labelled),
@@ -129,7 +131,7 @@ class DvBERT(configs.EncoderConfig):
         )
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make the divergence of classes, or the squared error of cosines, from gold and the teachers."""
+        """Build the loss on gold and the teachers' labels: divergence of classes, or squared error of cosines."""
         from transencoder.losses import CosineRegressionLoss, DualViewLoss
 
         if self.label_kind == "classes":

@@ -1,4 +1,4 @@
-"""Mean squared error between embeddings (Reimers and Gurevych, EMNLP 2020): the plainest distillation."""
+"""Mean squared error between embeddings (Reimers and Gurevych, EMNLP 2020): the simplest distillation."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingMSE(configs.SentenceStudent):
-    """Each sentence's embedding becomes its teacher's, by mean squared error."""
+    """Distillation of a teacher's embedding of each sentence, by mean squared error."""
 
     about = "Each sentence's embedding is brought to its teacher's, by mean squared error."
 
     fit: configs.FitConfig = (
-        configs.fit_defaults(  # those of sentence-transformers' distillation example, SCT's number of epochs
+        configs.fit_defaults(  # values of sentence-transformers' distillation example, with SCT's number of epochs
             learning_rate=(1e-4, "Peak learning rate of AdamW (example of sentence-transformers)."),
-            batch_size=(64, "Sentences, or rows of views, a step and device (example)."),
-            epochs=(10, "Passes over the rows (example: 1 over millions of sentences)."),
-            max_length=(128, "Tokens of a sentence."),
-            warmup_ratio=(0.1, "Share of the steps with rising rate (example)."),
-            eval_steps=(200, "Steps between dev evaluations; one more at each epoch's end."),
+            batch_size=(64, "Number of sentences, or rows of views per step and device (example)."),
+            epochs=(10, "Number of passes over the rows (example: 1 over millions of sentences)."),
+            max_length=(128, "Maximum number of tokens of a sentence."),
+            warmup_ratio=(0.1, "Share of the steps in which the learning rate rises (example)."),
+            eval_steps=(200, "Number of steps between dev evaluations; one more follows at the end of each epoch."),
         )
     )
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make sentence-transformers' own, the projection of training in it."""
+        """Build sentence-transformers' `MSELoss`, which contains the projection that is used in training only."""
         from sentence_transformers.sentence_transformer.losses import MSELoss
 
         assert given.dimension is not None, "there is a teacher"

@@ -1,4 +1,4 @@
-"""Mirror-BERT (Liu et al., EMNLP 2021): a text finds its own copy with a span masked, in seconds of training."""
+"""Mirror-BERT (Liu et al., EMNLP 2021): a text must find its copy with a masked span; training takes seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MirrorBERT(configs.SentenceEncoder):
-    """Mirror-BERT: a text and its copy with a span masked, through two dropout masks."""
+    """Mirror-BERT: contrastive learning of a text and its copy with a masked span, under different dropout masks."""
 
     about = (
         "Each text must find its copy with a few characters masked among the texts and copies of its batch "
@@ -23,36 +23,41 @@ class MirrorBERT(configs.SentenceEncoder):
     )
 
     pooling: configs.Pooling | None = "mean"
-    """Pooling in training and at test. Released code: mean for BERT (over padding too, which we leave out), cls for
+    """Pooling in training and at test. Released code: mean for BERT (also over padding, which we leave out), cls for
     RoBERTa. None: the base model's own."""
     temperature: float = configs.above_zero(0.04, ", the paper's is 0.04")
-    """Of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
+    """Temperature of the softmax over cosines, above 0. Paper: sentences 0.04, words 0.2."""
     span_characters: int = configs.at_least(0, 5)
-    """Characters that are masked in the second view (released code); 0: none, as for words. Not where the views are two
-    columns."""
+    """Number of characters to mask in the second view (released code); 0: none, as for words. Not used if the views are
+    given in two columns."""
     mask_token: str | None = None
-    """What stands for them; None: the tokenizer's own. The released code: `[MASK]` for every model."""
+    """Token that replaces the masked span; None: the tokenizer's mask token. The released code: `[MASK]` for every
+    model."""
     drophead: float = configs.share(0.0, " of the heads")
-    """Probability that an attention head is dropped, for a text and in a layer; 0 to below 1, one head always stays.
+    """Probability that an attention head is dropped, for each text and layer, 0 to below 1; one head is always kept.
     Released code: BERT 0.2, RoBERTa 0.05, both with `fit.dropout` 0; words 0."""
     fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(2e-5, "Learning rate of AdamW (released code)."),
-        batch_size=(200, "Texts a step and device (released code)."),
-        epochs=(1, "Passes over the texts. Released code: sentences 1, words 2."),
-        max_length=(50, "Tokens of a text. Released code: sentences 50, words 25."),
-        warmup_ratio=(0.0, "Share of the steps with rising rate (released code: none)."),
-        schedule=("constant", "The rate stays (released code), or falls in a line to 0.", ("linear", "constant")),
-        max_grad_norm=(0.0, "Gradients are clipped to this norm; 0: not at all (released code)."),
+        batch_size=(200, "Number of texts per step and device (released code)."),
+        epochs=(1, "Number of passes over the texts. Released code: sentences 1, words 2."),
+        max_length=(50, "Maximum number of tokens of a text. Released code: sentences 50, words 25."),
+        warmup_ratio=(0.0, "Share of the steps in which the learning rate rises (released code: none)."),
+        schedule=(
+            "constant",
+            "Learning rate: it stays constant (released code), or falls linearly to 0.",
+            ("linear", "constant"),
+        ),
+        max_grad_norm=(0.0, "Norm to which gradients are clipped; 0 switches clipping off (released code)."),
         bucket_batches=(
             1,
-            "Batches in a window that is sorted by length. 1, so that the negatives are of any length as in the "
-            "released code; more is faster.",
+            "Number of batches in a window that is sorted by length. 1, so that the negatives are of any length as in "
+            "the released code; more is faster.",
         ),
     )
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout, span_characters and drophead are all 0, and then both views are the same"
         yield from super().contradictions()
@@ -61,7 +66,7 @@ class MirrorBERT(configs.SentenceEncoder):
 
     @property
     def rows(self) -> configs.TrainingRows:
-        """The text, and its copy with a span masked."""
+        """Each text and its copy with a masked span."""
         masked = configs.SecondView(
             kind="span-mask",
             mask_token=self.mask_token,
@@ -75,10 +80,10 @@ class MirrorBERT(configs.SentenceEncoder):
         )
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make InfoNCE in both directions, the student's heads dropped.
+        """Build InfoNCE in both directions, and add DropHead to the student.
 
         Raises:
-            InputError: The student's heads are not known.
+            InputError: DropHead cannot be added to the student.
         """
         from transencoder.losses import NTXentLoss, add_drop_head
 

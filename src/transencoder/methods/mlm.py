@@ -1,4 +1,4 @@
-"""Masked language modelling (Devlin et al., NAACL 2019): go on on one's own text, or a small model from nothing."""
+"""Masked language modelling (Devlin et al., NAACL 2019) on your own text, of a pretrained or a small new model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from transencoder import configs
 
 _SHORTEST_BLOCK = 8
 _HEAD_WIDTH = 64
-"""BERT's, of each attention head."""
+"""Width of each attention head, as in BERT."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MLM(configs.SentenceFields, configs.RunConfig):
-    """Masked language modelling: a pretrained model learns the words of a domain, or a small one is made from nothing.
+    """Masked language modelling on text of a domain, with a pretrained model or a small model trained from scratch.
 
-    No bi-encoder yet: the run's folder is the base model of one.
+    The result is not a bi-encoder: the run folder serves as the base model of one.
     """
 
     about = "It learned to guess masked words of the text, packed in reading order (masked language modelling)."
@@ -23,40 +23,40 @@ class MLM(configs.SentenceFields, configs.RunConfig):
     reads_whole_texts = False
 
     start: str | None = None
-    """The pretrained model to go on with, with its language-modelling head: a folder or a hub id. Not with
+    """Pretrained model to train further, with its language-modelling head: a folder or a hub id. Not with
     from_scratch."""
     revision: str | None = None
     """Hub revision of `start`."""
     new_head: bool = False
-    """Give a start without a language-modelling head, such as a bi-encoder, a new one."""
+    """Whether to add a new language-modelling head to a base model that has none, such as a bi-encoder."""
     columns: tuple[str, ...] = ()
-    """Name of the text column; empty: `text`, `sentence`, else the first."""
+    """Name of the text column; empty: `text`, `sentence`, else the first column."""
     from_scratch: bool = False
-    """Make a lower-cased word-piece tokenizer of the text, and a BERT with random weights."""
+    """Whether to build a lower-cased word-piece tokenizer from the text, and train a BERT from random weights."""
     layers: int = configs.at_least(1, 4)
-    """Of a model from nothing: transformer layers."""
+    """Number of transformer layers of a model trained from scratch."""
     width: int = 256
-    """Of a model from nothing: size of its embeddings, a multiple of 64."""
+    """Embedding size of a model trained from scratch, a multiple of 64."""
     vocabulary: int = configs.at_least(100, 12000)
-    """Of a model from nothing: word pieces."""
+    """Number of word pieces of a model trained from scratch."""
     mask_ratio: float = configs.share_above_zero(0.15, " of the tokens")
-    """Share of the tokens to guess, above 0 and below 1 (BERT: 0.15)."""
+    """Share of the tokens to predict, above 0 and below 1 (BERT: 0.15)."""
     held_out: float = configs.share(0.01, " of the text")
-    """Share of the text's blocks that is not trained on, to measure the model before and after; 0: none."""
+    """Share of the text's blocks held out of training, to evaluate the model before and after; 0: none."""
     fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             None,
-            "Peak learning rate of AdamW; None: 5e-5 for a pretrained model, 5e-4 for one from nothing.",
+            "Peak learning rate of AdamW; None: 5e-5 for a pretrained model, 5e-4 for a new one.",
         ),
-        batch_size=(64, "Blocks a step and device."),
-        epochs=(1, "Passes over the text."),
-        max_length=(128, "Tokens of a block, and of the texts that a model from nothing can read."),
-        warmup_ratio=(0.06, "Share of the steps with rising rate."),
+        batch_size=(64, "Number of blocks per step and device."),
+        epochs=(1, "Number of passes over the text."),
+        max_length=(128, "Maximum number of tokens of a block, and of the texts that a new model can read."),
+        warmup_ratio=(0.06, "Share of the steps in which the learning rate rises."),
     )
-    """How the model is trained."""
+    """Training settings of the model."""
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
         if self.from_scratch == (self.start is not None):
             yield "give either start, to go on with a pretrained model, or from_scratch"

@@ -1,4 +1,4 @@
-"""SCT (Limkonchotiwat et al., TACL 2023): each view is as alike to earlier sentences as the other view is."""
+"""SCT (Limkonchotiwat et al., TACL 2023): each view learns the other view's similarities to earlier sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE_1: _Table = {
     110e6: {"learning_rate": 5e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
     340e6: {"learning_rate": 5e-4, "queue_size": 16_384, "reference_temperature": 0.04, "temperature": 0.05},
 }
-"""Parameters of BERT-Tiny, -Mini, -Small, -Base, -Large -> the settings of SCT's Table 1."""
+"""Number of parameters of BERT-Tiny, -Mini, -Small, -Base, -Large -> the settings of SCT's Table 1."""
 
 _RELEASED_DISTILLATION: _Table = {
     4e6: {"learning_rate": 5e-4, "queue_size": 131_072, "reference_temperature": 0.03, "temperature": 0.04},
@@ -31,12 +31,12 @@ _RELEASED_DISTILLATION: _Table = {
     29e6: {"learning_rate": 1e-4, "queue_size": 131_072, "reference_temperature": 0.04, "temperature": 0.05},
     110e6: {"learning_rate": 1e-4, "queue_size": 65_536, "reference_temperature": 0.04, "temperature": 0.05},
 }
-"""BERT-Tiny, -Mini, -Small, -Base in the released distillation; the paper has no table of its own for it."""
+"""Number of parameters -> the settings of the released distillation, for which the paper has no table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SCT(configs.ViewEncoder):
-    """SCT: two views of a sentence, each as alike to thousands of earlier sentences as the other one is."""
+    """SCT: self-supervised training in which each view learns the other's similarities to thousands of sentences."""
 
     about = (
         "Two views of a sentence go through the encoder, and each must be as alike to thousands of earlier sentences "
@@ -45,63 +45,65 @@ class SCT(configs.ViewEncoder):
     inputs = (*configs.ViewEncoder.inputs, "teacher", "teacher_pooling")
 
     teacher: str | None = None
-    """Distillation (paper, section 3.4): a larger bi-encoder, a folder, a run, a hub id or `minilm`. Its embeddings of
-    the views, computed once, are references too, in queues of their own."""
+    """Larger bi-encoder to distil from (paper, section 3.4): a folder, a run, a hub id or `minilm`. Its embeddings of
+    the views, computed once, are further references, with their own queues."""
     teacher_pooling: configs.Pooling | None = None
-    """Pooling of `teacher`; None: its own, mean for a plain model, as released SimCSE models are, which want cls."""
+    """Pooling of `teacher`; None: its own, mean for a plain model. Released SimCSE models are plain and need cls."""
     own_loss: bool = True
-    """With a teacher: whether the views learn from each other too (equation 3)."""
+    """Whether the views also learn from each other if there is a teacher (equation 3)."""
     teacher_loss: Literal["cross-view", "embedding-mse", "congen", "ckd"] = "cross-view"
-    """With a teacher: what is learned from it. The other view's distribution (equation 4), or, for Table 7's sums, what
-    the named method learns: its embeddings, or its distribution or its embedding among those of a queue. Table 4's
-    settings are then of the views' own loss alone."""
+    """Loss on the teacher, if there is one: `cross-view`, its distribution of the other view (equation 4), or the loss
+    of another method (for the sums in Table 7): `embedding-mse` learns its embeddings, `congen` its distribution over a
+    queue, `ckd` its embedding in a queue. The settings of Table 4 then apply to the views' own loss only."""
     two_step: bool = False
-    """With a teacher: the released code's second step, whose start is a model that SCT made without a teacher. The
-    views learn from the teacher alone, with no MLPs, whatever `own_loss` and `projector` say; where the widths differ,
-    a linear layer and tanh are a part of the student, also at test. Empty settings are that code's."""
+    """Whether this is the second step of a distillation (released code), in which `start` is a model that SCT trained
+    without a teacher. The views learn from the teacher only, without MLPs, whatever `own_loss` and `projector` say; if
+    the widths differ, a linear layer and tanh are part of the student, also at test. Empty settings take the values of
+    the released code."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the base model's own."""
     queue_size: int | None = configs.at_least(0, None)
-    """Earlier embeddings in each of the two queues, beside the batch's (released code; paper: these among them); 0: the
-    batch alone; None: by the base model's size (Table 1), 16,384 to 131,072."""
+    """Number of earlier embeddings in each of the two queues, in addition to the batch's (released code; paper:
+    including the batch's); 0: the batch only; None: chosen by the base model's size (Table 1), 16,384 to 131,072."""
     temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
-    """Of the similarities of what learns, above 0; None: by the base model's size (Table 1), 0.03 to 0.05."""
+    """Temperature of the trained embeddings' similarities, above 0; None: chosen by the base model's size (Table 1),
+    0.03 to 0.05."""
     reference_temperature: float | None = configs.above_zero(None, ", the paper's are 0.01 to 0.05")
-    """Of the references' similarities, above 0; None: by the base model's size (Table 1), 0.01 to 0.04, and none where
-    the objective is contrastive."""
+    """Temperature of the references' similarities, above 0; None: chosen by the base model's size (Table 1), 0.01 to
+    0.04, and not used if the objective is contrastive."""
     projector: bool = True
-    """Three MLPs on what learns while training, gone at test (paper). Table 4: worse without; to a teacher of another
-    width there is then a linear layer."""
+    """Whether to use three MLPs on the trained embeddings in training, removed at test (paper). Table 4: worse without.
+    Without them, a linear layer leads to a teacher of another width."""
     expansion: int = configs.at_least(1, 10)
-    """Width of the projector's inner layers, in embeddings (paper: 10)."""
+    """Width of the projector's inner layers, as a multiple of the embeddings' width (paper: 10)."""
     comparison: Literal["cross", "identical"] = "cross"
-    """Each view learns the other's distribution, or its own (Table 4: much worse)."""
+    """Distribution that each view learns: the other view's, or its own (Table 4: much worse)."""
     objective: Literal["distribution", "contrastive"] = "distribution"
-    """The other view's distribution, or the other view alone among all (Table 4: much worse). Table 4's cross-entropy
-    is no choice: it has the gradient of the divergence."""
+    """Objective of each view: to learn the other view's distribution, or to find the other view among all embeddings
+    (Table 4: much worse). Table 4's cross-entropy is not offered: it has the same gradient as the divergence."""
     one_queue: bool = False
-    """One queue for both views instead of one for each (Table 4: worse)."""
+    """Whether both views share one queue instead of having one each (Table 4: worse)."""
     renew_queues: bool = True
-    """Whether embeddings enter the queues, or these stay as they are at first, random (Table 4: worse)."""
+    """Whether embeddings enter the queues; if not, these keep their random initial vectors (Table 4: worse)."""
     momentum: float | None = configs.share(None)
-    """The reference is a copy of the encoder that follows it, of which this share stays at each batch; None: the
-    encoder itself (paper). Table 4: worse with."""
+    """Momentum of the reference, a moving average of the encoder: the share that is kept at each batch. None: the
+    reference is the encoder itself (paper). Table 4: worse with momentum."""
     fit: configs.FitConfig = configs.fit_defaults(
         learning_rate=(
             None,
             "Peak learning rate of AdamW; None: by the base model's size (Table 1), 3e-4 or 5e-4; 1e-4 in most second "
             "steps.",
         ),
-        batch_size=(128, "Pairs of views a step and device."),
-        epochs=(None, "Passes over the views; None: 10 (paper), with `two_step` 20 (released code)."),
-        max_length=(128, "Tokens of a view (released code)."),
-        warmup_ratio=(0.1, "Share of the steps with rising rate."),
-        eval_steps=(64, "Steps between dev evaluations; one more at each epoch's end."),
+        batch_size=(128, "Number of pairs of views per step and device."),
+        epochs=(None, "Number of passes over the views; None: 10 (paper), with `two_step` 20 (released code)."),
+        max_length=(128, "Maximum number of tokens of a view (released code)."),
+        warmup_ratio=(0.1, "Share of the steps in which the learning rate rises."),
+        eval_steps=(64, "Number of steps between dev evaluations; one more follows at the end of each epoch."),
     )
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
         asks = self.teacher_pooling is not None or not self.own_loss or self.teacher_loss != "cross-view"
         if self.teacher is None and (asks or self.two_step):
@@ -139,7 +141,7 @@ class SCT(configs.ViewEncoder):
 
     @property
     def description(self) -> str:
-        """What is learned, with or without a teacher; given pairs of views are what SCT is made for."""
+        """Description of the method, with or without a teacher; the same for given pairs, which SCT is made for."""
         if self.teacher is None:
             return self.about
         if self.teacher_loss != "cross-view":
@@ -153,13 +155,13 @@ class SCT(configs.ViewEncoder):
 
     @property
     def rows(self) -> configs.TrainingRows:
-        """The views, which must differ where they are references for each other."""
+        """The two views, which must differ if they are references for each other."""
         is_same = self.view_kind == "as-is" and not self.is_paired
         return replace(super().rows, need_dropout=is_same and self.learns_from_itself)
 
     @property
     def distillation(self) -> configs.Teacher | None:
-        """The teacher; in the second step the student keeps a layer to its width."""
+        """The teacher; in the second step the student keeps the projection to its width."""
         if self.teacher is None:
             return None
         projection: Literal["kept", "training"] = "kept" if self.two_step else "training"
@@ -168,24 +170,24 @@ class SCT(configs.ViewEncoder):
         )
 
     def prepared(self, n_parameters: int) -> Self:
-        """Return it with the values of the row whose model is nearest in size: Table 1's, or the released code's."""
+        """Return the config with the values for the model nearest in size, from Table 1 or the released code."""
         table = _RELEASED_DISTILLATION if self.two_step else _TABLE_1
         if self.objective == "contrastive":
             table = {size: row | {"reference_temperature": None} for size, row in table.items()}
         filled = configs.fill_by_size(self, table, n_parameters)
         fit = replace(filled.fit, epochs=self.fit.epochs or (20 if self.two_step else 10))
         if self.two_step:
-            return replace(filled, fit=fit, own_loss=False, projector=False)  # as it is, for the record
+            return replace(filled, fit=fit, own_loss=False, projector=False)  # so that the run's record is true
         return replace(filled, fit=fit)
 
     def cost(self, width: int, dimension: int | None) -> configs.Cost:
-        """Return that of the queues and of the MLPs.
+        """Return the cost of the queues and of the MLPs.
 
-        Each vector of a queue takes part in two products for p and two for q. A checkpoint has three numbers for each
-        of the MLPs' parameters.
+        Each vector of a queue takes part in two products for p and two for q. A checkpoint has three values for each
+        parameter of the MLPs.
         """
         widths = [*([width] if self.learns_from_itself else []), *([] if dimension is None else [dimension])]
-        n_queues = {"cross-view": 1.0, "embedding-mse": 0.0}.get(self.teacher_loss, 0.5)  # of a pair, one each view
+        n_queues = {"cross-view": 1.0, "embedding-mse": 0.0}.get(self.teacher_loss, 0.5)  # queues per view
         queued = (self.queue_size or 0) * (sum(widths) - (dimension or 0) * (1.0 - n_queues))
         has_mlps = self.projector and not self.two_step
         in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
@@ -195,7 +197,7 @@ class SCT(configs.ViewEncoder):
         )
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make the divergence of the views' similarity distributions, and of a teacher's (equation 3)."""
+        """Build the divergence of the views' similarity distributions, and of a teacher's (equation 3)."""
         from transencoder.losses import SCTLoss
 
         width, dimension = configs.width_of(student), given.dimension
@@ -240,7 +242,7 @@ class SCT(configs.ViewEncoder):
         )
 
     def _projector(self, dimension: int, output: int) -> nn.Module | None:
-        """Make three MLPs; without them, what a teacher of another width needs: a linear layer."""
+        """Build three MLPs or, without them, the linear layer that a teacher of another width needs."""
         from torch import nn
 
         from transencoder.losses import mlp_projector

@@ -1,4 +1,4 @@
-"""SimCSE (Gao et al., EMNLP 2021): a sentence finds itself among others through another dropout mask."""
+"""SimCSE (Gao et al., EMNLP 2021): a sentence must find itself, under another dropout mask, among others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SimCSE(configs.SentenceEncoder):
-    """Unsupervised SimCSE: each sentence twice through the encoder, dropout makes the difference."""
+    """Unsupervised SimCSE: contrastive learning of two views of each sentence that differ by dropout only."""
 
     about = (
         "Each sentence goes through the encoder twice, and must find itself among the others of its batch although "
@@ -24,16 +24,16 @@ class SimCSE(configs.SentenceEncoder):
     pooling: configs.Pooling | None = "cls"
     """Pooling in training and at test. Paper: the raw [CLS] at test. None: the base model's own, else mean."""
     projector: bool = True
-    """A linear layer and tanh on the embeddings while training, gone at test (paper, section 3). The
-    sentence-transformers page has none."""
+    """Whether to put a linear layer and tanh on the embeddings in training; they are removed at test (paper, section
+    3). The sentence-transformers page has none."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
-    """Of the softmax over cosines, above 0 (paper, section 4). The sentence-transformers page: a scale of 20, which is
-    the same."""
+    """Temperature of the softmax over cosines, above 0 (paper, section 4). The sentence-transformers page has a scale
+    of 20, which is the same."""
     fit: configs.FitConfig = configs.fit_defaults(configs.SIMCSE_FIT)
-    """How the encoder is trained."""
+    """Training settings of the encoder."""
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
-        """Make InfoNCE in one direction, through the projector."""
+        """Build InfoNCE in one direction, through the projector."""
         from transencoder.losses import InfoNCELoss, tanh_projector
 
         return InfoNCELoss(

@@ -1,4 +1,4 @@
-"""Trans-Encoder (Liu et al., ICLR 2022): bi- and cross-encoder teach each other in turn, without labels."""
+"""Trans-Encoder (Liu et al., ICLR 2022): a bi-encoder and a cross-encoder teach each other in turn, without labels."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Preset = Literal["standard", "paper"]
 
 
 _OF_CROSS = ("cross_start", "cross_revision", "cross_learning_rate", "cross_epochs", "pretraining_epochs")
-"""Settings of a member that speak of its cross-encoder."""
+"""Settings of a member that concern its cross-encoder."""
 
 LARGE_PARAMETERS = 200_000_000
-"""From here on a model counts as large: BERT-base has 110M, BERT-large 340M."""
+"""Number of parameters from which a model counts as large: BERT-base has 110M, BERT-large 340M."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransEncoder(configs.RunConfig):
-    """Bi- and cross-encoders teach each other on unlabelled pairs: self-distillation, with several starts mutual.
+    """Bi- and cross-encoders that teach each other on unlabelled pairs, by self-distillation or mutual distillation.
 
-    Paper, section 2.
+    One member means self-distillation, several mean mutual distillation (paper, section 2).
     """
 
     about = (
@@ -38,109 +38,118 @@ class TransEncoder(configs.RunConfig):
     pipeline = "pairs"
 
     pairs: str | Dataset | None = configs.source(None)
-    """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-`, a task or suite, or a hub id (`id:config@revision`)."""
+    """Unlabelled pairs: a TSV, CSV, JSONL or Parquet file, `-` (stdin), a task or suite, or a hub id
+    (`id:config@revision`)."""
     sentences: str | Dataset | None = configs.source(None)
-    """Instead of pairs plain sentences, one a row, also TXT: pairs are mined from them with the first member's start
-    (section 5.1 names this as future work)."""
+    """Unlabelled sentences, one per row, also as TXT, to give instead of `pairs`: pairs are mined from them with the
+    first member's base model (section 5.1 names this as future work)."""
     documents: str | Dataset | None = configs.source(None)
-    """What the sentences are paired with, from a file of the same kinds: each mined pair is then a query and a
-    document, in this order, for is_symmetric false."""
+    """Documents to pair the sentences with, from the same kinds of files: each mined pair is then a query and a
+    document, in this order. Needs is_symmetric false."""
     n_sentences: int | None = configs.at_least(1, None)
-    """Mine pairs of so many of the sentences, drawn with the seed; None: of all."""
+    """Number of sentences to mine pairs from, sampled with the seed; None: all."""
     n_pairs: int | None = configs.at_least(1, None)
-    """How many of the pairs, drawn with the seed (Figure 5); None: all. Of sentences how many are mined; None: 5 for
-    each up to 10,000, 2 for each up to 50,000."""
+    """Number of pairs to train on, sampled with the seed (Figure 5); None: all. With `sentences`, the number of pairs
+    to mine; None: 5 per sentence up to 10,000 pairs, or 2 per sentence up to 50,000, whichever is more."""
     extra_pairs: str | Dataset | None = configs.source(None)
-    """More unlabelled pairs, such as another task's: read as `pairs` are (Figure 5: `snli`)."""
+    """Additional unlabelled pairs, such as those of another task, read in the same way as `pairs` (Figure 5: `snli`).
+    """
     n_extra_pairs: int | None = configs.at_least(1, None)
-    """How many of the extra pairs, drawn with the seed; None: all."""
+    """Number of extra pairs to train on, sampled with the seed; None: all."""
     labelled: str | Dataset | None = configs.source(None)
-    """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split it is. They
-    join the pairs; of their targets the gold score's share grows in a line from 0 to 1 over each stage, the rest is the
-    teachers' (DvBERT's annealing; neither paper mixes it in)."""
+    """A few pairs with gold scores: a file with a column `score`, or a task or hub id, whose train split is used. They
+    are added to the pairs. Their targets mix the gold score and the teachers' scores; the share of gold grows linearly
+    from 0 to 1 in each stage (DvBERT's annealing; neither paper combines the two methods)."""
     n_labelled: int | None = configs.at_least(1, None)
-    """How many of the labelled pairs, drawn with the seed; None: all."""
+    """Number of labelled pairs to train on, sampled with the seed; None: all."""
     score_range: tuple[float, ...] = configs.rising_pair(0.0, 1.0)
-    """Lowest and highest gold score of a labelled file, which are to be 0 and 1: `0 5` of STS."""
+    """Lowest and highest gold score in a labelled file, which are mapped to 0 and 1: `0 5` for STS."""
     members: tuple[configs.Member, ...] = ()
-    """The pretrained models taking part: one is self-distillation; several learn from the mean of all (section 2.4).
+    """Pretrained models that take part: one means self-distillation; several learn from the mean of all (section 2.4).
     None: `minilm`, all-MiniLM-L6-v2."""
     start: InitVar[str | None] = None
-    """In Python, in the place of `members`: the only member's base model."""
+    """Base model of the only member, for Python, instead of `members`."""
     teachers: tuple[configs.OtherTeacher, ...] = ()
-    """Other models, or columns of scores, that label the pairs beside the members, in every cycle. Paper: none."""
+    """Other models, or columns of scores, that label the pairs in addition to the members, in every cycle. Paper: none.
+    """
     preset: Preset | None = None
-    """Where settings that are left out come from: `standard`, which did best on ten domains of 1,500 pairs from a base
-    model without labels, with its reasons in the report; or `paper`, which None is too."""
+    """Source of the settings that are left out: `standard`, which did best on ten domains of 1,500 pairs with a base
+    model trained without labels (the report has its reasons), or `paper`, which is the same as None."""
     budget: str | None = configs.time_span(None)
-    """How long the run may take, such as `10m` or `1.5h`: it times a few steps, then takes as many cycles, epochs and
-    pairs as fit; numbers that you give stay. The report tells what was left out."""
+    """Time that the run may take, such as `10m` or `1.5h`: it times a few steps, then chooses as many cycles, epochs
+    and pairs as fit. Numbers that you give are kept. The report says what was left out."""
     share_labels: bool = True
-    """With several members: each learns from the mean of all, mutual distillation; else from its own scores, and the
-    ensemble is of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
+    """Whether several members each learn from the mean of all (mutual distillation); if not, each learns from its own
+    scores, and the ensemble consists of self-distilled models (Table 1, rows 1.1+2.1 and so on)."""
     alternate_members: bool = False
-    """With several members: the first learns in one cycle, the second in the next, and so on, each from the one before
-    (section 2.4, footnote 5); else all learn in each cycle."""
+    """Whether several members learn in turn: the first in one cycle, the second in the next, and so on, each from the
+    one before (section 2.4, footnote 5); if not, all learn in each cycle."""
     workers: int | None = configs.at_least(1, None)
-    """With several members: how many are trained at once, each in a process of its own, with the GPU of its number or
-    its share of the threads; None: one for each GPU, in turn on one or on a CPU. Given equal threads, it changes no
-    result, but for what fits into a budget."""
+    """Number of members to train at once, each in its own process with its own GPU or a share of the CPU threads; None:
+    one per GPU, or one at a time on a single GPU or a CPU. With equal threads it does not change results, except what
+    fits into a budget."""
     is_symmetric: bool = True
-    """Whether the order within a pair means nothing; then the cross-encoder trains on both orders."""
+    """Whether the order of the texts in a pair has no meaning; the cross-encoder then trains on both orders."""
     cycles: int | None = configs.at_least(1, None)
-    """Cycles bi -> cross -> bi, or bi -> bi, as many as the preset says (paper, Table 16: 3 graded, 5 binary)."""
+    """Number of cycles bi -> cross -> bi, or bi -> bi; None: as in the preset (paper, Table 16: 3 graded, 5 binary)."""
     patience_cycles: int | None = configs.at_least(1, None)
-    """Stop when neither form improved for this many cycles, on dev or by what chooses without it; None: never."""
+    """Number of cycles after which the run stops if neither form has improved, on dev or by the criterion used without
+    it; None: never."""
     initialisation: Literal["refreshing", "sequential"] = "refreshing"
-    """Each stage from the starts again (paper's choice), or from the weights of its member's teacher (Table 13)."""
+    """Initial weights of each stage: `refreshing`, the base model's (paper's choice), or `sequential`, those of the
+    member's teacher (Table 13)."""
     record_criteria: bool | None = None
-    """Hold a tenth of the pairs out of training, at most 1,000, and record at every evaluation what each criterion of
-    `transencoder.selection` says without labels; nothing is chosen by it. Without dev and with fewer than 500 pairs
-    none are held out. None: so in preset `standard` without dev."""
+    """Whether to hold a tenth of the pairs out of training, at most 1,000, and record all label-free criteria of
+    `transencoder.selection` on them at every evaluation; they choose nothing. Without dev and with fewer than 500
+    pairs, none are held out. None: true in preset `standard` without dev."""
     same_form: bool | None = None
-    """Standard self-distillation (Table 14): bi-encoders learn from bi-encoders, and no cross-encoder is made. None:
-    so in preset `standard`, unless a setting of cross-encoders is given."""
+    """Whether bi-encoders learn from bi-encoders, without any cross-encoder (standard self-distillation, Table 14).
+    None: true in preset `standard`, unless a setting of cross-encoders is given."""
     cross_loss: configs.CrossLoss = "bce"
-    """How a cross-encoder learns: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
+    """Loss of the cross-encoder: `bce`, soft cross-entropy of the logit (equation 2), or `mse`, squared error of the
     raw logit, which is then the score (Table 8: the student copies its teacher)."""
     bi_loss: configs.BiLoss = "mse"
-    """How a bi-encoder learns: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or a cross-entropy
-    (Table 8: does not converge), of the cosine as logit, `bce`, or clipped to a probability, `bce_clipped`."""
+    """Loss of the bi-encoder: `mse` of the cosine (equation 3), `log_cosh` (appendix A.2: no gain), or cross-entropy
+    (Table 8: does not converge) of the cosine as a logit, `bce`, or clipped to a probability, `bce_clipped`."""
     label_policy: configs.LabelPolicy = "clip"
-    """How raw scores become targets: `clip`, cut to [0, 1]; `affine` and `quantile` spread them over it; `raw` is what
-    the released code does: targets may then leave [0, 1]."""
+    """Policy that maps raw scores to targets: `clip` cuts them to [0, 1]; `affine` and `quantile` spread them over [0,
+    1]; `raw` (released code) keeps them, so that targets may leave [0, 1]."""
     bi_labels: configs.BiLabels | None = None
-    """What the members' bi-encoders label by: the `cosine` of both embeddings (paper), or their `tokens`: the mean of
-    that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (no
-    paper's; `transencoder.token_scores`). None: `tokens` in preset `standard`."""
+    """Score by which the members' bi-encoders label: the `cosine` of both embeddings (paper), or `tokens`: the mean of
+    that cosine, the cosine of token embeddings averaged by inverse document frequency, and late interaction (from no
+    paper; see `transencoder.token_scores`). None: `tokens` in preset `standard`."""
     weight_tokens: bool | None = None
-    """Keep bi-encoders of mean pooling with each token weighted by how rare it is in the pairs, as `transencoder
-    weight` does (no paper's). None: so in preset `standard` where the base model looks as if no labels trained it."""
+    """Whether bi-encoders with mean pooling are saved with each token weighted by its rarity in the pairs, as
+    `transencoder weight` does (from no paper). None: true in preset `standard` if the base model looks as if it was
+    trained without labels."""
     start_weight: float = configs.share(0.0, " of the teachers")
     """Weight of the base model among the teachers of each bi-encoder, 0 to below 1. Paper: 0."""
     label_both_orders: bool = False
-    """Average the cross-encoder's scores of both orders when it labels and is measured. Paper and released code: no."""
+    """Whether to average the cross-encoder's scores of both orders when it labels and is evaluated. Paper and released
+    code: no."""
     cross_test_length: int | None = configs.at_least(1, None)
-    """Tokens of a pair when the cross-encoder is tested; None: as it was trained (paper). Released code: 512."""
+    """Maximum number of tokens per pair when the cross-encoder is tested; None: as in training (paper). Released code:
+    512."""
     ensemble_metric: Literal["mean", "released"] = "mean"
-    """Of several members: the metric of their mean score (paper), or what the released code does: for bi-encoders the
-    best of four similarities on each graded test set, chosen on that set, and for binary ones the mean of the AUCs."""
+    """Metric of an ensemble of several members: `mean`, that of their mean score (paper), or `released` (released
+    code): for bi-encoders the best of four similarities on each graded test set, chosen on that set, and for binary
+    ones the mean of the AUCs."""
     head: configs.Head = "pooler"
     """Cross-encoder head: the model's own pooler (released code), or a new linear layer on [CLS] (paper's text)."""
     pretraining: configs.PretrainingConfig = configs.PretrainingConfig()
-    """Masked language modelling over the pairs, before the cross-encoder learns from labels."""
+    """Settings of masked language modelling on the pairs, before the cross-encoder learns from labels."""
     bi: configs.FitConfig = configs.FitConfig()
-    """How the bi-encoder is trained."""
+    """Training settings of the bi-encoder."""
     cross: configs.FitConfig = configs.FitConfig()
-    """How the cross-encoder is trained."""
+    """Training settings of the cross-encoder."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
-    first."""
+    first columns."""
     document_column: str | None = None
     """Name of the text column in `documents`; None: as for sentences."""
 
     def __post_init__(self, start: str | None) -> None:
-        """Build members of what names them, then check all fields."""
+        """Convert members and teachers to configs, then check all fields."""
         object.__setattr__(self, "members", _members(self.members, start))
         object.__setattr__(self, "teachers", configs.listed(self.teachers, configs.OtherTeacher, "teachers", "teacher"))
         super().__post_init__()
@@ -151,7 +160,7 @@ class TransEncoder(configs.RunConfig):
         return self.dev is not None or "last" not in (self.bi.selection, self.cross.selection)
 
     def with_lengths(self, text: int, pair: int) -> Self:
-        """Return it with so many tokens that bi-encoders read of a text, and cross-encoders of a pair."""
+        """Return a copy whose bi-encoders read at most `text` tokens of a text, its cross-encoders `pair` of a pair."""
         return replace(self, bi=replace(self.bi, max_length=text), cross=replace(self.cross, max_length=pair))
 
     @property
@@ -160,27 +169,27 @@ class TransEncoder(configs.RunConfig):
         return None if self.budget is None else configs.seconds_of(self.budget)
 
     def fit_of(self, member: configs.Member, form: configs.Form) -> configs.FitConfig:
-        """Return how a member's bi- or cross-encoders are trained."""
+        """Return the training settings of a member's bi- or cross-encoders."""
         fit = self.bi if form == "bi" else self.cross
         own = {name: getattr(member, f"{form}_{name}") for name in ("learning_rate", "epochs")}
         return replace(fit, **{name: value for name, value in own.items() if value is not None})
 
     def pretraining_of(self, member: configs.Member) -> configs.PretrainingConfig:
-        """Return how a member's cross-encoders first learn to guess masked words of the pairs."""
+        """Return the settings of masked language modelling for a member's cross-encoders."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
 
     def prepared(self, n_parameters: int) -> Self:
-        """Return it with every field left empty as the preset, or Table 16 for task and size, has it.
+        """Return the config with empty fields filled from the preset, or from Table 16 for the task and the model size.
 
-        Where the paper is silent on warm-up, the released code's: 10 % of the steps for the cross-encoder, none for the
-        bi-encoder.
+        The paper does not state the warm-up, so it is the released code's: 10 % of the steps for the cross-encoder,
+        none for the bi-encoder.
 
         Args:
-            n_parameters: Parameters of the largest start.
+            n_parameters: Number of parameters of the largest base model.
 
         Raises:
-            InputError: Fewer cycles than members that learn in turn.
+            InputError: There are fewer cycles than members that learn in turn.
         """
         is_binary = self.task_kind == "binary"
         cross = {"learning_rate": 2e-5, "batch_size": 32, "epochs": 3 if is_binary else 1, "max_length": 64}
@@ -205,7 +214,7 @@ class TransEncoder(configs.RunConfig):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What preset `standard` chooses of the settings that are left open; empty for the paper's."""
+        """Choices of preset `standard` for the settings that are left open; empty for preset `paper`."""
         if self.preset != "standard":
             return ()
         chosen = [*(STANDARD if self._makes_no_cross else STANDARD_WITH_CROSS)]
@@ -225,7 +234,7 @@ class TransEncoder(configs.RunConfig):
 
     @property
     def _makes_no_cross(self) -> bool:
-        """Whether no setting speaks of cross-encoders."""
+        """Whether no cross-encoder is made: as `same_form` says, else if no setting concerns cross-encoders."""
         asks = (
             replace(self.cross, max_length=None) != configs.FitConfig(),
             self.pretraining != configs.PretrainingConfig(),
@@ -239,7 +248,7 @@ class TransEncoder(configs.RunConfig):
         return replace(configs.filled(fit, values), selection=values.get("selection", fit.selection))
 
     def contradictions(self) -> configs.Contradictions:
-        """Yield what fields say against each other."""
+        """Yield an error message for each contradiction between fields."""
         yield from self._of_text()
         yield from self._of_documents()
         yield from self._of_members()
@@ -378,7 +387,7 @@ class TransEncoder(configs.RunConfig):
 
 
 def _members(given: Any, start: str | None) -> tuple[configs.Member, ...]:
-    """Return the members that a list of members, of base models or of dicts, or one base model, names."""
+    """Convert a list of members, base models or dicts, or a single base model, to members."""
     if start is not None and given:
         raise InputError(f"start is {start!r} and members are given too; give one of them")
     return configs.listed(given or start or MINILM, configs.Member, "members", "start")

@@ -1,6 +1,6 @@
-"""Pairs to train on from plain sentences: from paraphrases to strangers, evenly by what the base model says of them.
+"""Mining of training pairs from plain sentences, from paraphrases to unrelated sentences.
 
-Candidates come from three sources, and a choice among them spreads the base model's scores evenly.
+Candidates come from three sources. Among them, pairs are chosen so that the base model's scores are spread evenly.
 """
 
 import logging
@@ -50,29 +50,29 @@ _BLOCK_PAIRS = 4096
 
 @dataclass(frozen=True)
 class Mined:
-    """Pairs, and how they came about."""
+    """Mined pairs, and how they were made."""
 
     pairs: Dataset
-    """`sentence1` and `sentence2`, memory-mapped, in random order; of two sentences one order only."""
+    """Columns `sentence1` and `sentence2`, memory-mapped, in random order; two sentences occur in one order only."""
     scores: np.ndarray
-    """float32 (n,): the base model's cosines of the pairs, in [-1, 1]."""
+    """The base model's cosines of the pairs, float32 (n,), in [-1, 1]."""
     record: MiningRecord
-    """Duplicates, the mix of sources, the histogram of scores."""
+    """Number of duplicates, mix of sources, histogram of scores and more."""
 
 
 def look_up(corpora: Corpora, scratch: Path, *, n_pairs: int | None = None, seed: int) -> dict[str, np.ndarray]:
-    """Look up what is near the sentences that pairs are mined for; of several ranks each does some.
+    """Find candidates that are near the sentences that pairs are mined for; several ranks share the work.
 
-    Cost: see `candidates.neighbours` and `candidates.bm25`; a million sentences of 10 words took 0.6 GB of each rank.
+    Cost: see `candidates.neighbours` and `candidates.bm25`; for a million sentences of 10 words each rank took 0.6 GB.
 
     Args:
-        corpora: What `embed` made of the sentences.
-        scratch: Takes what is found, of these corpora and numbers alone; all ranks see it.
+        corpora: The embedded sentences, from `embed`.
+        scratch: Folder for the results, which serves these corpora and numbers only; all ranks see it.
         n_pairs: As for `mine_pairs`.
         seed: As for `mine_pairs`.
 
     Returns:
-        By source, rows of the first and of the second corpus: int32 (n, 2).
+        The pairs that each source found, as rows of the first and of the second corpus: int32 (n, 2).
     """
     anchors, _ = _anchors(corpora, n_pairs or default_n_pairs(len(corpora.first)), seed)
     return {
@@ -82,7 +82,7 @@ def look_up(corpora: Corpora, scratch: Path, *, n_pairs: int | None = None, seed
 
 
 def _anchors(corpora: Corpora, n_wanted: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Draw the sentences that candidates are looked for, and return them, and what else is drawn with."""
+    """Draw the sentences to find candidates for; return their rows, ascending, and the generator for further draws."""
     random = np.random.default_rng(seed)
     return np.sort(random.permutation(len(corpora.first))[: _ANCHORS_PER_PAIR * n_wanted]), random
 
@@ -96,25 +96,26 @@ def mine_pairs(
     max_pairs_per_sentence: int = MAX_PAIRS_PER_SENTENCE,
     seed: int,
 ) -> Mined:
-    """Mine pairs that range from paraphrases to strangers (the future work of Trans-Encoder, section 5.1).
+    """Mine pairs that range from paraphrases to unrelated sentences (the future work of Trans-Encoder, section 5.1).
 
-    Candidates are, of at most 2 sentences for each pair that is wanted, drawn at random: the 1st, 2nd, 4th, ... 128th
-    neighbour by the base model's cosine, the same by BM25, and eight others by chance. Of these the pairs are drawn
-    evenly over the range of its scores. The same seed, number of threads and machine give the same pairs.
+    At most 2 sentences for each wanted pair are drawn at random as anchors. The candidates of an anchor are its 1st,
+    2nd, 4th, ... 128th neighbour by the base model's cosine, the same ranks by BM25, and eight random sentences. From
+    all candidates, pairs are drawn evenly over the range of the base model's scores. The same seed, number of threads
+    and machine give the same pairs.
 
-    Cost: grows with the pairs; before, `embed` encodes every sentence once, which takes most of the time, and 8 bytes
-    on disk for each sentence and dimension.
+    Cost: grows with the number of pairs. Before that, `embed` encodes every sentence once, which takes most of the
+    time, and 8 bytes on disk for each sentence and dimension.
 
     Args:
-        corpora: What `embed` made of the sentences; each pair is one of the first and one of the second corpus.
-        looked_up: What `look_up` found with the same numbers.
-        folder: Where the pairs are kept, under their fingerprint.
-        n_pairs: How many; there are fewer where not as many can be made. None: `default_n_pairs`.
-        max_pairs_per_sentence: Pairs that a sentence or a document may be in.
-        seed: Decides what is drawn.
+        corpora: The embedded sentences, from `embed`; a pair has one sentence of each corpus.
+        looked_up: The result of `look_up` with the same numbers.
+        folder: Folder where the pairs are stored, under their fingerprint.
+        n_pairs: Number of pairs; there are fewer if not as many can be made. None: `default_n_pairs`.
+        max_pairs_per_sentence: Largest number of pairs with the same sentence or document.
+        seed: Seed of all draws.
 
     Raises:
-        InputError: Not one pair can be made.
+        InputError: No pair can be made.
     """
     n_wanted = n_pairs or default_n_pairs(len(corpora.first))
     anchors, random = _anchors(corpora, n_wanted, seed)
@@ -158,28 +159,29 @@ def mine(
     cache_folder: str | None = None,
     data_folder: str | None = None,
 ) -> Mined:
-    """Mine pairs to train on from plain sentences; see `mine_pairs` for how, and what it costs.
+    """Mine training pairs from plain sentences; `mine_pairs` describes the algorithm and its cost.
 
     Args:
-        sentences: What `read_sentences` takes: a file, one sentence a line, a hub id, a Dataset.
-        start: The bi-encoder to train from: a folder, a run, a hub id, or `minilm`.
-        documents: The same for the second texts of the pairs; None: they are sentences too.
-        n_pairs: How many; None: 5 for each sentence up to 10,000, 2 for each up to 50,000.
-        max_pairs_per_sentence: Pairs that a sentence or a document may be in.
-        seed: Decides what is drawn.
+        sentences: Any source that `read_sentences` takes: a file with one sentence per line, a hub id, a Dataset.
+        start: The base model, a bi-encoder: a folder, a run, a hub id, or `minilm`.
+        documents: Source of the second texts of the pairs; None: they are drawn from `sentences` too.
+        n_pairs: Number of pairs; None: 5 per sentence up to 10,000, or 2 per sentence up to 50,000 if that is more.
+        max_pairs_per_sentence: Largest number of pairs with the same sentence or document.
+        seed: Seed of all draws.
         revision: Hub revision of the base model.
-        pooling: Of the base model; None: its own, mean for a plain model.
+        pooling: Pooling of the base model; None: its own, or mean for a plain model.
         prompt: Text that the base model reads before each sentence; None: its default prompt, if it has one.
-        document_prompt: The same before each document; None: the same text.
-        max_length: Tokens after which it cuts a text; None: its own. Training cuts at 32 unless told otherwise.
-        precision: `auto` takes bf16 where the hardware has it.
-        device: Such as `cpu` or `cuda:0`; None: the best there is.
+        document_prompt: Text that the base model reads before each document; None: the same as for sentences.
+        max_length: Number of tokens after which the base model cuts a text; None: its own. Training cuts at 32 unless
+            told otherwise.
+        precision: Number format; `auto` takes bf16 where the hardware supports it.
+        device: Device, such as `cpu` or `cuda:0`; None: the best available.
         token: Hub token.
-        cache_folder: For the pairs, and for downloads. None: TRANSENCODER_CACHE, else ~/.cache/transencoder.
-        data_folder: Local copies of data sets. None: TRANSENCODER_DATA.
+        cache_folder: Folder for the pairs and for downloads. None: TRANSENCODER_CACHE, else ~/.cache/transencoder.
+        data_folder: Folder with local copies of data sets. None: TRANSENCODER_DATA.
 
     Raises:
-        InputError: Texts, start or an option cannot be used, or not one pair can be made.
+        InputError: Texts, start or an option cannot be used, or no pair can be made.
         RunError: The cache folder cannot be written.
     """
     check_numbers(n_pairs, max_pairs_per_sentence)
@@ -223,9 +225,9 @@ def open_base(
     token: str | None,
     cache_folder: str | None,
 ) -> Iterator[tuple[BiScorer, Path]]:
-    """Load a base model, and make a folder in that of the pairs, which goes at the end; arguments as in `mine`.
+    """Load a base model and create a temporary folder inside the folder of the pairs; the arguments are as in `mine`.
 
-    All ranks have the same folder.
+    All ranks share the temporary folder, which is removed at the end.
     """
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     warn_of_unused_prompts(folder, start, prompts)
@@ -240,16 +242,16 @@ def open_base(
 
 
 def default_n_pairs(n_sentences: int) -> int:
-    """Return how many pairs are mined unless told: five for each sentence up to 10,000, two for each up to 50,000.
+    """Return the default number of pairs: 5 per sentence up to 10,000, or 2 per sentence up to 50,000 if that is more.
 
-    Trans-Encoder has 37,081 for STS and about 10,000 for other tasks. Alike pairs are as many as a text has, while the
-    others have no end: so more pairs are spread less evenly.
+    Trans-Encoder uses 37,081 pairs for STS and about 10,000 for other tasks. The number of similar pairs in a text is
+    limited, while there is no end of dissimilar ones: so the scores of more pairs are spread less evenly.
     """
     return max(min(5 * n_sentences, 10_000), min(2 * n_sentences, 50_000))
 
 
 def check_numbers(n_pairs: int | None, max_pairs_per_sentence: int) -> None:
-    """Refuse numbers of which nothing can come."""
+    """Check that the numbers are at least 1."""
     for name, value in (("n_pairs", n_pairs), ("max_pairs_per_sentence", max_pairs_per_sentence)):
         if value is not None and value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1")

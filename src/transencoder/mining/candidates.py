@@ -1,7 +1,8 @@
-"""Candidate pairs: three sources, less near duplicates, and the choice that spreads their scores evenly.
+"""Candidate pairs: three sources, removal of near duplicates, and a choice that spreads the scores evenly.
 
-The sources are neighbours in the base model's space, texts that share rare words, and chance. Each is a function:
-corpora and anchors in, which are rows of the first corpus, int (n,); pairs of rows of both corpora out, int32 (m, 2).
+The sources are nearest neighbours in the base model's embedding space, texts that share rare words, and random pairs.
+Each is a function that takes the corpora and the anchors, which are rows of the first corpus, int (n,), and returns
+pairs of rows of both corpora, int32 (m, 2).
 """
 
 import logging
@@ -29,15 +30,15 @@ from transencoder.shards import Arrays, Parts, Shard
 logger = logging.getLogger(__name__)
 
 RANKS = 2 ** np.arange(8)
-"""Which of the best found for a sentence become candidates: the 1st, 2nd, 4th, ... 128th, so that few comparisons
-reach from its paraphrases to what only shares its subject."""
+"""Ranks of a sentence's search results that become candidates: the 1st, 2nd, 4th, ... 128th, so that few comparisons
+range from its paraphrases to texts that only share its subject."""
 
 EXACT_UP_TO = 100_000
-"""Sentences that are all compared; more are put into cells, of which some are searched."""
+"""Largest number of sentences that are searched exhaustively; more are put into cells, of which some are searched."""
 
 _SHARD_ROWS = 1 << 18
 _BLOCK_ANCHORS = 1 << 13
-"""Whose neighbours in a shard are a part, of 8 MB."""
+"""Number of anchors whose neighbours in a shard are stored as one part, of 8 MB."""
 _CELLS_SEARCHED = 16
 _TRAINING_ROWS_A_CELL = 64
 _BLOCK_ROWS = 1024
@@ -48,23 +49,23 @@ SOURCES = ("neighbours", "bm25", "random")
 N_STRATA = 20
 
 _BEYOND = 0.001
-"""Share of the candidates at either end that make no strata of their own: there are too few of them."""
+"""Share of the candidates at either end of the scores that get no strata of their own, because they are too few."""
 _LEAST_SIMILARITY = 0.98
 _BLOCK_PAIRS = 4096
 
 
 def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarray:
-    """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine; of several ranks each looks through some.
+    """Pair each anchor with its 1st, 2nd, 4th, ... 128th neighbour by cosine; several ranks share the search.
 
-    The second corpus is searched shard by shard, 262,144 sentences each or fewer, and the best of all are kept. Costs:
-    in a shard of up to 100,000 all are compared, 2 dim floating-point operations each, and each rank's memory holds a
-    copy of the embeddings. In a larger one 2 sqrt(n) cells are made by k-means, 16 of them are searched, and the memory
-    is 1 byte for each number of an embedding. On disk 1 kB for each anchor and shard.
+    The second corpus is searched in shards of at most 262,144 sentences, and the best results of all shards are kept.
+    Cost: in a shard of up to 100,000 sentences all are compared, with 2 dim floating-point operations each, and each
+    rank holds a copy of the embeddings in memory. In a larger shard k-means makes 2 sqrt(n) cells, 16 of them are
+    searched, and the memory is 1 byte for each number of an embedding. The disk takes 1 kB for each anchor and shard.
 
     Args:
-        corpora: Where the pairs come from.
+        corpora: Corpora of the first and the second sentences.
         anchors: Rows of the first corpus.
-        folder: Takes what is found, of these corpora and anchors alone; all processes see it.
+        folder: Folder for the results, which serves these corpora and anchors only; all processes see it.
     """
     n_rows = len(corpora.second)
     n_shards = -(-n_rows // _SHARD_ROWS)
@@ -91,11 +92,12 @@ def neighbours(corpora: Corpora, anchors: np.ndarray, folder: Path) -> np.ndarra
 
 
 def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
-    """Pair each anchor with its 1st, 2nd, 4th, ... 128th by BM25 (Lucene's form, k1 1.5, b 0.75), each rank some.
+    """Pair each anchor with its results at ranks 1, 2, 4, ... 128 by BM25; several ranks share the search.
 
-    Terms that occur more than 1,000 times and more often than once in 100 sentences are left out, whatever the
-    language: they say little and cost the most. So an anchor costs at most its terms times a hundredth of the
-    sentences. Memory: about 50 bytes a term while the index is made, 12 afterwards.
+    BM25 has Lucene's form with k1 1.5 and b 0.75. In any language, terms that occur more than 1,000 times and more
+    often than once in 100 sentences are left out: they say little and cost the most. So the cost of an anchor is at
+    most its number of terms times a hundredth of the sentences. Memory: about 50 bytes per term while the index is
+    built, 12 afterwards.
     """
     vocabulary: dict[str, int] = {}
     counted = _counted(corpora.second.texts, lambda term: vocabulary.setdefault(term, len(vocabulary)))
@@ -114,23 +116,23 @@ def bm25(corpora: Corpora, anchors: np.ndarray) -> np.ndarray:
 
 
 def random_pairs(corpora: Corpora, anchors: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Pair each anchor with 8 others, as many as the other sources give at most."""
+    """Pair each anchor with 8 random sentences, as many as each of the other sources gives at most."""
     others = random.integers(len(corpora.second), size=len(anchors) * len(RANKS), dtype=np.int32)
     return np.stack([np.repeat(anchors, len(RANKS)).astype(np.int32), others], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """n pairs of sentences."""
+    """n candidate pairs of sentences."""
 
     first: np.ndarray
-    """int32 (n,): rows of the first corpus; where the corpora are one, of the earlier sentence."""
+    """Rows of the first corpus, int32 (n,); if both corpora are the same, rows of the earlier sentence."""
     second: np.ndarray
-    """int32 (n,): rows of the second corpus."""
+    """Rows of the second corpus, int32 (n,)."""
     source: np.ndarray
-    """uint8 (n,): position in `SOURCES` of what found the pair, the first where several did."""
+    """Position in `SOURCES` of the source that found the pair, the first if several did: uint8 (n,)."""
     score: np.ndarray
-    """float32 (n,): cosine of the base model's embeddings, -1 to 1."""
+    """Cosine of the base model's embeddings, float32 (n,), -1 to 1."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -141,9 +143,9 @@ class Candidates:
 
 
 def score_candidates(corpora: Corpora, **found: np.ndarray) -> Candidates:
-    """Score what all sources found, each pair once and no sentence with itself, in order of rows.
+    """Score the pairs of all sources, each pair once and no sentence with itself, in order of rows.
 
-    Of each of `SOURCES`, `found` has pairs of rows, int32 (n, 2).
+    `found` has the pairs of rows of each of `SOURCES`, int32 (n, 2).
     """
     sources = np.repeat(np.arange(len(SOURCES), dtype=np.uint8), [len(found[source]) for source in SOURCES])
     pairs = np.concatenate([found[source] for source in SOURCES])
@@ -157,15 +159,16 @@ def score_candidates(corpora: Corpora, **found: np.ndarray) -> Candidates:
 
 
 def without_near_duplicates(found: Candidates, corpora: Corpora) -> tuple[Candidates, int]:
-    """Leave out near duplicates: of their plain words at most 2 characters in 100 differ (Levenshtein).
+    """Remove near duplicates: sentences whose plain words differ in at most 2 characters in 100 (Levenshtein).
 
-    The later sentence goes, with all its pairs; where it is of another corpus, the pair alone. The rule does not ask
-    the base model, whose cosines may all be near 1, and it is strict: a sentence and its negation remain, or one with
-    another subject, since such pairs teach. It costs a comparison for each candidate of about the same length; two
-    sentences that no source brought together are not compared, and cannot become a pair.
+    The later sentence is removed, with all its pairs; if the corpora differ, only the pair is removed. The rule does
+    not use the base model, whose cosines may all be near 1. It is strict: a sentence and its negation remain, or the
+    same sentence with another subject, since such pairs are useful for training. It costs one comparison for each
+    candidate whose texts have about the same length. Two sentences that no source paired are not compared, and cannot
+    become a pair.
 
     Returns:
-        The others, and how many sentences, or pairs, were left out.
+        The remaining candidates, and the number of sentences, or pairs, that were removed.
     """
     is_near = _are_near(found, corpora)
     if not corpora.are_one:
@@ -177,15 +180,15 @@ def without_near_duplicates(found: Candidates, corpora: Corpora) -> tuple[Candid
 
 @dataclass(frozen=True)
 class Strata:
-    """The range of scores, cut."""
+    """Range of the scores, cut into strata."""
 
     edges: np.ndarray
-    """float (N_STRATA + 1,)."""
+    """Edges of the strata, float (N_STRATA + 1,)."""
     numbers: np.ndarray
-    """int (n,): which stratum each candidate is in."""
+    """Stratum of each candidate, int (n,)."""
 
     def counts(self, rows: np.ndarray | slice = slice(None)) -> list[int]:
-        """Count how many of some candidates are in each stratum."""
+        """Count the candidates of `rows` in each stratum."""
         found: list[int] = np.bincount(self.numbers[rows], minlength=N_STRATA).tolist()
         return found
 
@@ -195,11 +198,12 @@ def spread(
 ) -> tuple[np.ndarray, Strata]:
     """Draw pairs evenly from 20 strata of the base model's scores.
 
-    The scarcest stratum draws first, then the others, each its share of what is still wanted: where one has too few,
-    the others give more. Within a stratum chance decides. No sentence is in more than `max_per_sentence` pairs.
+    The smallest stratum draws first, then the others, each its share of the pairs that are still wanted: if one has too
+    few, the others give more. Within a stratum pairs are drawn at random. No sentence is in more than
+    `max_per_sentence` pairs.
 
     Returns:
-        int (at most n_pairs,), rows of the candidates, in random order; and the strata.
+        Rows of the chosen candidates, int (at most n_pairs,), in random order; and the strata.
     """
     strata = _strata(found.score)
     take_room = _room(found, corpora, max_per_sentence)
@@ -216,12 +220,12 @@ def spread(
 
 
 def at_ranks(anchors: np.ndarray, found: np.ndarray, *, are_one: bool) -> np.ndarray:
-    """Pair each anchor with those at `RANKS` of what was found for it.
+    """Pair each anchor with its search results at `RANKS`.
 
     Args:
         anchors: int (n,), rows of the first corpus.
-        found: int (n, k), rows of the second corpus, the best first; -1: none.
-        are_one: Whether the corpora are one: a sentence then finds itself first.
+        found: int (n, k), rows of the second corpus, the best first; -1: no result.
+        are_one: Whether both corpora are the same; a sentence then finds itself first.
     """
     places = RANKS - (0 if are_one else 1)
     others = found[:, places[places < found.shape[1]]]
@@ -248,7 +252,7 @@ def _index(embeddings: np.ndarray) -> Any:
 
 
 def _searched(index: Any, corpora: Corpora, anchors: np.ndarray, n_found: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return scores, float32, and rows in the index, int64, of each anchor's nearest: (anchors, n_found)."""
+    """Return the scores, float32, and the rows in the index, int64, of each anchor's neighbours: (anchors, n_found)."""
     scores = np.empty((len(anchors), n_found), np.float32)
     rows = np.empty((len(anchors), n_found), np.int64)
     for block in progress.blocks("find neighbours", len(anchors), _BLOCK_ROWS):
@@ -277,7 +281,7 @@ def _without_frequent(counted: csr_matrix) -> csr_matrix:
 
 def _weights(counted: csr_matrix) -> csr_matrix:
     """Compute what each term of each text adds to the text's score, (terms, texts)."""
-    # Loading bm25s starts JAX, where that is installed, which takes three quarters of a GPU unless told not to.
+    # Importing bm25s starts JAX, if installed, which takes three quarters of a GPU's memory unless told not to.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     from bm25s import BM25
 
@@ -286,7 +290,7 @@ def _weights(counted: csr_matrix) -> csr_matrix:
 
 
 class _Rows:
-    """The terms of each text as bm25s takes them: lists of numbers, of which one at a time is in memory."""
+    """Terms of each text in the form that bm25s takes: lists of numbers, of which one at a time is in memory."""
 
     def __init__(self, counted: csr_matrix) -> None:
         self._counted = counted
@@ -301,7 +305,7 @@ class _Rows:
 
 
 def _best(scores: csr_matrix) -> np.ndarray:
-    """Find the texts with the best scores above 0: int64 (queries, k), best first, the earlier of equals; then -1."""
+    """Return the texts with the best scores above 0, int64 (queries, k), best first, ties in order, padded with -1."""
     n_found = min(int(RANKS[-1]) + 1, scores.shape[1])
     best = np.full((scores.shape[0], n_found), -1)
     for row, (start, end) in enumerate(zip(scores.indptr, scores.indptr[1:], strict=False)):
@@ -336,7 +340,7 @@ def _are_near(found: Candidates, corpora: Corpora) -> np.ndarray:
 
 
 def _strata(scores: np.ndarray) -> Strata:
-    """Cut stretches of equal width between a low and a high quantile; the outermost reach on to the last candidate."""
+    """Cut strata of equal width between a low and a high quantile; the outermost extend to the extreme scores."""
     low, high = (float(np.quantile(scores, share)) for share in (_BEYOND, 1 - _BEYOND))
     edges = np.linspace(low, high, N_STRATA + 1)
     numbers = np.searchsorted(edges[1:-1], scores, side="right")
@@ -345,7 +349,7 @@ def _strata(scores: np.ndarray) -> Strata:
 
 
 def _room(found: Candidates, corpora: Corpora, max_per_sentence: int) -> Callable[[int], bool]:
-    """Return a function that says whether both sentences of a candidate may be in one more pair, and counts it."""
+    """Return a function that checks whether both sentences of a candidate may be in one more pair, and counts it."""
     of_first = [max_per_sentence] * len(corpora.first)
     of_second = of_first if corpora.are_one else [max_per_sentence] * len(corpora.second)
 

@@ -1,4 +1,4 @@
-"""Sentences without repetitions, by their words in any script, and their embeddings: unit vectors on disk."""
+"""Distinct sentences, compared by their words in any script, and their embeddings: unit vectors on disk."""
 
 import re
 import unicodedata
@@ -18,7 +18,7 @@ from transencoder.sharded import embed_sharded
 
 _BLOCK_ROWS = 4096
 _PAIRWISE = HAN_AND_KANA + HANGUL
-"""Two characters at a time, as search engines take them."""
+"""Characters of scripts that are split into pairs of characters, as in search engines."""
 
 _PARTS = re.compile(
     f"(?P<pairwise>[{_PAIRWISE}]+)|(?P<by_threes>[{SOUTH_EAST_ASIAN}]+)|[^ {_PAIRWISE}{SOUTH_EAST_ASIAN}]+"
@@ -27,27 +27,27 @@ _PARTS = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Distinct:
-    """n sentences, no two of the same words."""
+    """n sentences, no two with the same words."""
 
     texts: Dataset
-    """In `text`."""
+    """The sentences, in the column `text`."""
     n_characters: np.ndarray
-    """int32 (n,): of their plain words."""
+    """Number of characters of each sentence's plain words, int32 (n,)."""
     n_exact: int
-    """Sentences left out: an earlier one is the same."""
+    """Number of sentences that were left out because an earlier one is the same."""
     n_alike: int
-    """Sentences left out: an earlier one has the same words in the same order, and another case, punctuation or
-    spacing."""
+    """Number of sentences that were left out because an earlier one has the same words in the same order, but another
+    case, punctuation or spacing."""
 
     def __len__(self) -> int:
         return len(self.texts)
 
 
 def distinct(sentences: Dataset) -> Distinct:
-    """Keep the first sentence of each group of those with the same words, in their order.
+    """Keep the first of all sentences with the same words, in the original order.
 
-    Texts, in `text`, are compared by 64-bit hashes: that two of a million different ones agree has a probability of
-    3e-8. 20 bytes of memory a sentence.
+    The texts, in the column `text`, are compared by 64-bit hashes; the probability that two of a million collide is
+    3e-8. Memory: 20 bytes per sentence.
     """
     texts, words = np.empty(len(sentences), np.uint64), np.empty(len(sentences), np.uint64)
     n_characters = np.empty(len(sentences), np.int32)
@@ -72,12 +72,12 @@ class Corpus(Distinct):
     """Distinct sentences and their embeddings."""
 
     embeddings: np.ndarray
-    """float32 (n, dim), of length 1, memory-mapped."""
+    """Embeddings of length 1, float32 (n, dim), memory-mapped."""
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """Where the first and the second sentences of pairs come from."""
+    """Corpora that the first and the second sentences of pairs come from."""
 
     first: Corpus
     second: Corpus
@@ -89,13 +89,13 @@ class Corpora:
 
 
 def embed(sentences: Dataset, documents: Dataset | None, scorer: BiScorer, folder: Path) -> Corpora:
-    """Leave out repetitions and encode the other texts; of several ranks each encodes its share.
+    """Drop repeated texts and encode the others; under several ranks each encodes its share.
 
     Args:
-        sentences: Texts in `text`.
-        documents: Texts in `text`, of which the second sentences of pairs are; None: they are of the same sentences.
+        sentences: Data set with texts in `text`.
+        documents: Data set with the second sentences of pairs in `text`; None: they come from `sentences` too.
         scorer: The base model.
-        folder: Takes the embeddings; all ranks see it.
+        folder: Folder for the embeddings; all ranks see it.
 
     Raises:
         InputError: An embedding is not finite.
@@ -116,10 +116,10 @@ def _embedded(texts: Dataset, scorer: BiScorer, prompt: str | None, file: Path) 
 
 
 def _make_unit(texts: Dataset, embeddings: np.ndarray, rows: slice) -> None:
-    """Give the embeddings of some texts length 1.
+    """Normalise the embeddings of some rows of the texts to length 1, in place.
 
     Raises:
-        InputError: One is not finite.
+        InputError: An embedding is not finite.
     """
     norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
     bad = np.flatnonzero(~np.isfinite(norms))
@@ -132,17 +132,17 @@ def _make_unit(texts: Dataset, embeddings: np.ndarray, rows: slice) -> None:
 
 
 def plain_words(text: str) -> str:
-    """Return the text's letters, marks and digits in one form and case, with one space where there was anything else.
+    """Return the text's letters, marks and digits in a normal form, with one space in place of anything else.
 
-    Compatible characters are one (NFKC), upper and lower case too; marks that only steer the layout, such as those of
-    right-to-left text and soft hyphens, go. A text without letters and digits stays as it is.
+    Characters are normalised by NFKC and case folding. Format characters that only steer the layout, such as those of
+    right-to-left text and soft hyphens, are removed. A text without letters and digits is returned as it is.
     """
     words = " ".join(unicodedata.normalize("NFKC", text).casefold().translate(_plain).split())
     return words or text
 
 
 def terms(text: str) -> list[str]:
-    """Split a text into what BM25 counts: words, or two or three characters in scripts without spaces between words."""
+    """Split a text into terms for BM25: words, or two or three characters in East and South-East Asian scripts."""
     found: list[str] = []
     for part in _PARTS.finditer(plain_words(text)):
         width = {"pairwise": 2, "by_threes": 3}.get(part.lastgroup or "")
@@ -154,7 +154,7 @@ def terms(text: str) -> list[str]:
 
 
 class _Plain(dict[int, str | None]):
-    """Characters as `plain_words` has them, found out when they are first met."""
+    """Translation table of characters for `plain_words`, filled when a character is first met."""
 
     def __missing__(self, code: int) -> str | None:
         category = unicodedata.category(chr(code))

@@ -1,9 +1,9 @@
-"""Pairs and sentences: read, checked, without surprises, memory-mapped from disk.
+"""Readers of pairs and sentences: rows are checked, and the result is memory-mapped from disk.
 
 A `Source` says where rows come from and how they are read: a file, stdin, a `datasets.Dataset`, a folder in the hub's
 layout or a hub id. `read_pairs` and `read_sentences` take its fields as keywords; the other readers take a `Source`:
-`read_classes` pairs with classes, `read_candidates` queries with lists of candidates, `read_documents` texts with ids,
-`read_relevance` which documents answer which queries.
+`read_classes` reads pairs with classes, `read_candidates` queries with lists of candidates, `read_documents` texts with
+ids, and `read_relevance` which documents answer which queries.
 """
 
 from transencoder.pairs.classes import ClassPairs, read_classes

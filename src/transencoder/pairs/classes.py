@@ -1,4 +1,4 @@
-"""Pairs with classes, by name or number: natural language inference, paraphrase or not."""
+"""Reader of pairs with classes, by name or number, such as natural language inference or paraphrase detection."""
 
 import logging
 import re
@@ -22,11 +22,11 @@ from transencoder.pairs.store import store_rows
 logger = logging.getLogger(__name__)
 
 LABEL_NAMES = ("label", "labels", "gold_label")
-"""What a column of classes is called."""
+"""Names that a column of classes is recognised by."""
 NO_CLASS = ("-1", "-", "")
-"""How files mark a row that has none: the hub's -1, SNLI's own `-`; null too."""
+"""Values that mark a row without a class: -1 on the hub, `-` in SNLI's own files, an empty text. Null does so too."""
 MOST_CLASSES = 100
-"""More are taken for a mistake, such as scores."""
+"""Largest number of classes; more are taken for a mistake, such as a column of scores."""
 
 _CLASSES = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=LABEL_NAMES)
 _NUMBER = re.compile(r"-?\d+(\.\d*)?")
@@ -34,15 +34,15 @@ _NUMBER = re.compile(r"-?\d+(\.\d*)?")
 
 @dataclass(frozen=True)
 class ClassPairs:
-    """Pairs and the class of each."""
+    """Pairs and their classes."""
 
     pairs: Dataset
     """n rows of `sentence1` and `sentence2`."""
     classes: np.ndarray
-    """int64 (n,): positions in `names`."""
+    """Class of each pair as its position in `names`, int64 (n,)."""
     names: tuple[str, ...]
     n_without: int
-    """Rows that had no class and were left out."""
+    """Number of rows that had no class and were left out."""
 
 
 def read_classes(
@@ -50,17 +50,19 @@ def read_classes(
 ) -> ClassPairs:
     """Read pairs with classes, checked row by row.
 
-    A row whose class is -1, `-`, empty or null has none: it is left out, and the number of such rows logged.
+    Rows whose class is -1, `-`, empty or null have no class. They are left out, and their number is logged.
 
     Args:
-        source: its `score_column` is the class. Default: `label`, `labels` or `gold_label`.
-        class_names: all classes, in their order. Default: those that a data set's own feature names, else what occurs,
-            in order (numbers by value).
-        numbers: the class that each number from 0 means, where rows have numbers. A data set's own feature goes first.
-            Default: `class_names`, unless these are numbers themselves.
+        source: where to read from. Its `score_column` is the column of classes. Default: `label`, `labels` or
+            `gold_label`.
+        class_names: all classes, in order. Default: the names in the data set's own feature, else the classes that
+            occur, sorted (numbers by value).
+        numbers: the class that each number from 0 stands for, where rows hold numbers. The data set's own feature
+            takes precedence. Default: `class_names`, unless these are numbers themselves.
 
     Raises:
-        InputError: with `path:line`, what was read, what is allowed and what to do.
+        InputError: the source or a row cannot be used; the message gives `path:line`, what was read, what is allowed
+            and what to do.
         RunError: the cache folder or the file for bad rows cannot be written.
     """
     _check_names(class_names)
@@ -94,7 +96,7 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _features_of(found: Found) -> Mapping[str, Any]:
-    """Return a data set's features, also those that datasets left in a Parquet file's schema, where it is whole."""
+    """Return a data set's features, also those that `datasets` stored in the schema of an unpacked Parquet file."""
     features: Mapping[str, Any] = {}
     if found.dataset is not None:
         features = found.dataset.features
@@ -109,10 +111,10 @@ def _features_of(found: Found) -> Mapping[str, Any]:
 
 
 def _class_name(value: object, column: str, known: tuple[str, ...], by_number: tuple[str, ...]) -> str:
-    """Return a class as text, empty for none.
+    """Return the name of a class; empty if the row has none.
 
     Raises:
-        Fault: It is no class, or none of those that are known.
+        Fault: The value is not a class, or not one of the known classes.
     """
     name = _as_text(value, known)
     if name and name.isdecimal() and int(name) < len(by_number):
@@ -132,7 +134,7 @@ def _class_name(value: object, column: str, known: tuple[str, ...], by_number: t
 
 
 def _as_text(value: object, known: tuple[str, ...]) -> str | None:
-    """Return what may be a class as text, empty for none; None where it can be no class; 1.0 is 1."""
+    """Return a value as the text of a class: empty if it marks no class, None if it cannot be one. 1.0 becomes 1."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -177,6 +179,6 @@ def _numbered(stored: Dataset, known: tuple[str, ...], name: str) -> ClassPairs:
 
 
 def _order(name: str) -> tuple[bool, int, str]:
-    """Sort numbers by value, before other names."""
+    """Return a sort key that puts numbers first, by value, and then the other names."""
     is_number = name.lstrip("-").isdecimal()
     return not is_number, int(name) if is_number else 0, name

@@ -1,4 +1,4 @@
-"""Which columns are read, and whether a first row is a header. Detected or stated, never guessed silently."""
+"""Choice of the columns to read, and of the header. Both are stated or detected, never guessed silently."""
 
 import logging
 import re
@@ -32,26 +32,26 @@ _NAME_OR_STATE = (
     "header=False (--header, --no-header)."
 )
 MOST_FIELDS = 10_000
-"""Of a row of TSV or CSV: a line of millions of tabs took minutes."""
+"""Largest number of fields in a row of TSV or CSV: a line of millions of tabs took minutes."""
 _LIKE_A_NAME = re.compile(r"[A-Za-z][\w.-]{2,30}( ?(\d{1,2}|[A-Za-z]))?")
-"""Such as `query`, `text_a` or `Sentence 1`."""
+"""Pattern of a text that could be a column name, such as `query`, `text_a` or `Sentence 1`."""
 _NUMBER = re.compile(r"[\s.,:/+-]*\d[\d\s.,:/+-]*")
-"""Or a date, or a time."""
+"""Pattern of a number, a date or a time."""
 _KNOWN = {name.lower() for names in (*KNOWN_PAIRS, *_KNOWN_TEXTS, _KNOWN_OTHERS) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The columns that a reader takes, and what the caller stated of them."""
+    """Columns that a reader takes, and what the caller stated about them."""
 
     result: tuple[str, ...]
     """Names of the text columns in the result: `sentence1`, `sentence2`, or `text`."""
     known: tuple[tuple[str, ...], ...]
-    """Names that are taken for them when `columns` is not stated, in this order."""
+    """Known names of the text columns, tried in this order when `columns` is not stated."""
     score_names: tuple[str, ...] = ()
-    """What a column of scores or classes is called where none is stated; the first that is there is taken."""
+    """Known names of the column of scores or classes, used when none is stated; the first one present is taken."""
     needs_score: bool = False
-    """Whether rows without gold are of no use; the only column of numbers is then taken, if none is called so."""
+    """Whether gold scores are required. If so and no column has a known name, the only column of numbers is taken."""
     can_skip: bool = True
     """Whether the reader has the option to leave bad rows out."""
     columns: Sequence[str] | None = None
@@ -68,7 +68,7 @@ class Wanted:
 
     @property
     def stated(self) -> tuple[str, ...]:
-        """All columns the caller named or numbered."""
+        """Columns that the caller stated, by name or by position."""
         return (*(self.columns or ()), *([self.score_column] if self.score_column else []))
 
 
@@ -96,13 +96,13 @@ def split_header(
 
 
 def choose_columns(names: Sequence[str], wanted: Wanted, name: str, numbers: Collection[str] = ()) -> tuple[str, ...]:
-    """Choose the columns to read: the texts', then the score's if it was asked for or is called `score`.
+    """Choose the columns to read: the text columns, then the score column if it is stated, known by name or required.
 
-    The texts' are those that were stated, else those of known names, else the first that are not in `numbers`, the
-    columns that hold numbers. `name` is the source's.
+    The text columns are the stated ones, else those with known names, else the first ones that are not in `numbers`,
+    the columns that hold numbers. `name` is the source's name, for messages.
 
     Raises:
-        InputError: a stated column is missing or there twice, or none could be chosen.
+        InputError: a stated column is missing or occurs twice, or no column could be chosen.
     """
     texts = tuple(wanted.columns or ()) or _known_texts(names, wanted)
     if texts is None and len(names) >= len(wanted.result):
@@ -166,7 +166,7 @@ def _is_header(first_row: Sequence[str], below: Sequence[Sequence[str]], wanted:
 
 
 def _stands_apart(first_row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Tell whether a first row is unlike those below: no value again; names above texts, or a text above numbers."""
+    """Check whether the first row is unlike those below: no value recurs; names above texts, or texts above numbers."""
     columns = list(zip(*(row for row in below if len(row) == len(first_row)), strict=True))
     if len(set(first_row)) < len(first_row) or not columns:
         return False
@@ -183,7 +183,7 @@ def _is_like_a_name(value: str) -> bool:
 
 
 def numbers_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return the names of the columns that hold numbers or dates alone in some rows, and in one at least."""
+    """Return the names of the columns that hold only numbers or dates in the given rows; none if there are no rows."""
     columns = list(zip(*(row for row in rows if len(row) == len(names)), strict=True))
     return [
         name for name, column in zip(names, columns, strict=False) if all(_NUMBER.fullmatch(str(v)) for v in column)
@@ -191,7 +191,7 @@ def numbers_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> list[s
 
 
 def _only_numbers(names: Sequence[str], texts: Sequence[str], numbers: Collection[str], name: str) -> str:
-    """Return the column of gold scores of a name that is not known: the only one of numbers."""
+    """Return the only column of numbers whose name is unknown, to be taken as the gold scores."""
     found = [column for column in names if column in numbers and column not in texts and column.lower() not in _KNOWN]
     if len(found) != 1:
         raise InputError(
@@ -202,7 +202,7 @@ def _only_numbers(names: Sequence[str], texts: Sequence[str], numbers: Collectio
 
 
 def require_texts(names: Sequence[str], numbers: Collection[str], wanted: Wanted, name: str) -> None:
-    """Refuse to guess which columns of unknown names hold the texts, where there are others of texts too."""
+    """Refuse to guess the text columns if their names are unknown and other columns hold texts too."""
     n_texts = len(wanted.result)
     others = [each for each in names if each not in numbers]
     if _known_texts(names, wanted) is None and (len(others) != n_texts or _KNOWN & {each.lower() for each in others}):

@@ -1,4 +1,4 @@
-"""What rows hold: their fingerprint, exact duplicates, and a training text in numbers."""
+"""Content of rows: fingerprints, exact duplicates and the statistics of a training text."""
 
 import array
 import hashlib
@@ -19,10 +19,10 @@ _BLOCK_ROWS = 4096
 _PARTS = 16
 _N_CODE_POINTS = 0x110000
 _LONGEST = 1 << 16
-"""Longer texts count as this long in the histogram."""
+"""Largest length in the histogram, in characters; longer texts count as this long."""
 _N_BINS = 30
 _SCRIPTLESS = ("Zyyy", "Zinh", "Zzzz")
-"""Unicode's Common, Inherited and Unknown."""
+"""Codes of Unicode's scripts Common, Inherited and Unknown."""
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -53,26 +53,26 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def text_hashes(texts: Iterable[str]) -> np.ndarray:
-    """Hash texts to 64 bits each, uint64 (texts,): two of a million different ones agree with a chance of 3e-8."""
+    """Hash each text to 64 bits, uint64 (texts,). The probability that two of a million texts collide is 3e-8."""
     return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in texts), np.uint64)
 
 
 def row_hash(values: Sequence[object]) -> int:
-    """Hash a row's texts and numbers to 64 bits; a single text as `text_hashes` does."""
+    """Hash a row's texts and numbers to 64 bits. A row of one text has the same hash as in `text_hashes`."""
     text = "\0".join([value if isinstance(value, str) else repr(value) for value in values])
     return xxhash.xxh3_64_intdigest(text.encode())
 
 
 def row_hashes(dataset: Dataset, columns: Sequence[str]) -> np.ndarray:
-    """Return `row_hash` of some columns of all rows, uint64 (rows,)."""
+    """Return the `row_hash` of the given columns for every row, uint64 (rows,)."""
     return np.frombuffer(array.array("Q", _row_hashes(dataset, columns)), dtype=np.uint64)
 
 
 def drop_duplicates(dataset: Dataset) -> Dataset:
-    """Leave out exact repetitions of (sentence1, sentence2); the first is kept, and the order.
+    """Drop exact repetitions of (sentence1, sentence2); the first of each and the order are kept.
 
-    The result is a selection of the same table: texts stay where they are, 8 bytes a row are held in memory,
-    and the data set is returned as it is when there are no duplicates. (a, b) and (b, a) are not duplicates.
+    The result is a selection of the same table: the texts are not copied, and 8 bytes per row are held in memory.
+    Without duplicates the data set itself is returned. (a, b) and (b, a) are not duplicates.
 
     Args:
         dataset: columns `sentence1` and `sentence2`; others are kept, with the first row's values.
@@ -88,19 +88,22 @@ def drop_duplicates(dataset: Dataset) -> Dataset:
 def find_duplicates(
     dataset: Dataset, columns: Sequence[str], hashes: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find rows that repeat an earlier one in the given columns, ascending, and for each the first such row: int64.
+    """Find the rows that repeat an earlier row in the given columns.
 
     Args:
         dataset: the rows, which stay on disk.
         columns: the columns that must be equal.
-        hashes: `row_hash` of these columns, uint64 (rows,), where they are known already. Rows of one hash are
-            compared, so a collision does no harm.
+        hashes: `row_hash` of these columns, uint64 (rows,), if already known. Rows with equal hashes are compared, so a
+            collision does no harm.
+
+    Returns:
+        Numbers of the repeated rows, ascending, and for each the first row that is equal to it: int64.
     """
     if hashes is None:
         hashes = row_hashes(dataset, columns)
     found: list[np.ndarray] = [np.empty(0, np.int64)]
     firsts: list[np.ndarray] = [np.empty(0, np.int64)]
-    for part in range(_PARTS):  # a part of the hashes at a time, so that little memory is needed beside them
+    for part in range(_PARTS):  # one part of the hashes at a time, which needs little extra memory
         grouped = _rows_of_repeated_hashes(hashes, part)
         while len(grouped):
             is_first = np.diff(hashes[grouped], prepend=~hashes[grouped[:1]]) != 0
@@ -116,13 +119,13 @@ def find_duplicates(
 
 
 def text_statistics(rows: Dataset) -> TextStatistics:
-    """Count a training text.
+    """Compute the statistics of a training text: duplicates, lengths and scripts.
 
-    One pass, 4.3 s for 500,000 pairs of STS on a busy core; in memory 8 bytes a text. Texts are told apart
-    by 64-bit hashes, of which two among a million are the same with a chance of 3e-8.
+    It takes one pass (4.3 s for 500,000 pairs of STS on a busy core) and 8 bytes of memory per text. Texts are compared
+    by 64-bit hashes; the probability that two of a million texts collide is 3e-8.
 
     Args:
-        rows: One text or more a row, in `text` or in `sentence1`, `sentence2` and so on; other columns do not count.
+        rows: One or more texts per row, in `text` or in `sentence1`, `sentence2` and so on; other columns are ignored.
     """
     columns = [name for name in rows.column_names if name == "text" or name.startswith("sentence")]
     hashes = np.empty((len(rows), len(columns)), np.uint64)
@@ -159,7 +162,7 @@ def text_statistics(rows: Dataset) -> TextStatistics:
 
 
 def _bytes_of(name: str, values: Any) -> Iterator[Any]:
-    """Yield what a column of a block adds to its fingerprint."""
+    """Yield the bytes that a column of a block adds to the fingerprint."""
     if values.null_count:
         raise InputError(
             f"column {shorten(name)} has nulls. A fingerprint needs a value in every row. Fill them or leave "
@@ -194,7 +197,7 @@ def _row_hashes(dataset: Dataset, columns: Sequence[str]) -> Iterator[int]:
 
 
 def _rows_of_repeated_hashes(hashes: np.ndarray, part: int) -> np.ndarray:
-    """Return the rows whose hash another row has too, those of one hash together and ascending."""
+    """Return the rows that share their hash with another row, grouped by hash and ascending within each group."""
     some_byte = hashes.view(np.uint8)[::8]
     rows = np.flatnonzero(some_byte % _PARTS == part)
     rows = rows[np.argsort(hashes[rows], kind="stable")]
@@ -217,7 +220,7 @@ def _equal_rows(dataset: Dataset, columns: Sequence[str], left: np.ndarray, righ
 
 
 def _histogram(lengths: np.ndarray) -> tuple[list[int], list[int]]:
-    """Count in bins of one width up to the length that one text in a hundred exceeds; the last takes the rest."""
+    """Count texts in bins of equal width up to the 99th percentile of the lengths; the last bin takes the rest."""
     width = max(1, -(-int(_quantile(lengths, 0.99)) // _N_BINS))
     n_bins = min(_N_BINS + 1, int(np.flatnonzero(lengths).max(initial=0)) // width + 1)
     edges = [width * i for i in range(n_bins + 1)]
@@ -232,7 +235,7 @@ def _quantile(lengths: np.ndarray, share: float) -> float:
 
 
 def _mixed(hashes: np.ndarray) -> np.ndarray:
-    """Make one hash a row, of its texts in their order."""
+    """Combine the hashes of a row's texts, in order, into one hash per row."""
     mixed = hashes[:, 0].copy()
     for column in hashes.T[1:]:
         mixed = mixed * _MIXER + column
@@ -240,8 +243,8 @@ def _mixed(hashes: np.ndarray) -> np.ndarray:
 
 
 def _scripts(characters: np.ndarray) -> tuple[dict[str, int], int]:
-    """Count the characters of each script, by Unicode's property, and those of none."""
-    from fontTools import unicodedata  # a table of 170 ms, only where something is counted
+    """Count the characters of each Unicode script, and those that have no script."""
+    from fontTools import unicodedata  # imported here because loading its table takes 170 ms
 
     letters: dict[str, int] = {}
     others = 0

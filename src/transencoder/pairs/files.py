@@ -1,4 +1,4 @@
-"""Bytes and lines of files and stdin, with what is wrong with them said."""
+"""Bytes and lines of files and stdin, with errors that say what is wrong."""
 
 import codecs
 import gzip
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
 _MOST_LINE_BYTES = 1 << 25
-"""Of a row: a gzip file of 3 MB can be a line of gigabytes."""
+"""Largest size of a line in bytes: a gzip file of 3 MB can hold one line of gigabytes."""
 _CONTAINERS = {
     codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16 text; save it as UTF-8",
@@ -37,14 +37,14 @@ _CONTAINERS = {
 def open_stream(
     path: Path | str | None, name: str, *, packed: str = "", seekable_in: Path | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a file's bytes, unpacked.
+    """Open a file as a stream of decompressed bytes.
 
     Args:
         path: A path, or a URL, which fsspec opens; None: stdin.
-        name: For messages.
-        packed: `gz`, `zst`, or not.
-        seekable_in: A folder for an unpacked temporary copy, where the format needs to seek (Parquet) and the file
-            cannot.
+        name: Name of the source, for messages.
+        packed: Compression, `gz` or `zst`; empty: none.
+        seekable_in: Folder for a decompressed temporary copy, for a format that needs to seek (Parquet) where the
+            stream cannot.
 
     Raises:
         InputError: the file is missing, unreadable, a folder, or (when copied) not whole.
@@ -76,7 +76,7 @@ def open_stream(
 
 @contextmanager
 def source_faults(name: str) -> Iterator[None]:
-    """Turn what goes wrong while bytes are read into an InputError that names the file."""
+    """Turn errors while reading bytes into an InputError that names the file."""
     try:
         yield
     except EOFError as error:
@@ -102,9 +102,9 @@ def source_faults(name: str) -> Iterator[None]:
 
 
 class Lines:
-    r"""The lines of a UTF-8 stream, without their ends (LF or CRLF only) and without a byte order mark.
+    r"""Lines of a UTF-8 stream, without their ends (LF or CRLF only) and without a byte order mark.
 
-    Iterate once; `number`, `text`, `ending` and `fault` speak of the line that was handed out last.
+    They can be iterated over once; `number`, `text`, `ending` and `fault` describe the line that was yielded last.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -113,7 +113,7 @@ class Lines:
         self.text = ""
         self.ending = ""
         self.fault: str | None = None
-        """Why a line since the last `take_fault` is not UTF-8; such a line comes with surrogate escapes."""
+        """Reason why a line since the last `take_fault` is not UTF-8; such a line is yielded with surrogate escapes."""
         self.name = name
         self._stream = stream
         self._offset = 0
@@ -139,11 +139,11 @@ class Lines:
         self._warn_of_mixed_ends()
 
     def count_row_end(self) -> None:
-        """Count the last line's end as a row's (inside a quoted CSV field, either kind is fine)."""
+        """Count the last line's end as the end of a row (inside a quoted CSV field, either kind is fine)."""
         self._rows_by_ending[self.ending] += 1
 
     def take_fault(self, number: int, read: object) -> BadRow:
-        """Return the row that starts at line `number` as a bad one, because of `fault`."""
+        """Return the row that starts at line `number` as a bad row, with `fault` as the reason, and clear `fault`."""
         reason, self.fault = self.fault or "", None
         return BadRow(number, reason, "Text must be UTF-8: convert the file (iconv -f LATIN1 -t UTF-8)", read)
 

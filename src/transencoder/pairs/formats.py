@@ -1,6 +1,6 @@
-"""One reader per format: an open stream and the wanted columns in, a table of rows out.
+"""One reader per format: it takes an open stream and the wanted columns, and returns a table of rows.
 
-The first row must be good, also where bad rows are skipped, because the columns are chosen by it.
+The first row must be good, even if bad rows are skipped, because it decides on the columns.
 """
 
 import csv
@@ -21,7 +21,7 @@ from transencoder.pairs.rows import BadRow, Row, Table
 
 _BATCH_ROWS = 4096
 _LOOKED_AT = 100
-"""Rows below the first, to see whether that one is a header."""
+"""Number of rows below the first that are compared with it, to detect a header."""
 
 _TSV_ADVICE = "A TSV row is one line of fields with a tab between them; texts with tabs need CSV or JSONL"
 _BARS_ADVICE = "Each line must be sentence1||sentence2"
@@ -41,7 +41,7 @@ def read_csv(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Read one sentence a line, or two with `||` between them, as Trans-Encoder's release has pairs; no header."""
+    """Read one sentence per line, or a pair as sentence1||sentence2, as in Trans-Encoder's release; no header."""
     if wanted.header or wanted.stated:
         raise InputError(
             f"{name}: plain text has neither columns nor a header: each line is one sentence. Leave header "
@@ -62,7 +62,7 @@ def read_txt(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Read one JSON object a line; other keys are left alone."""
+    """Read one JSON object per line; keys that are not wanted are ignored."""
     first, rows = _first(_json_rows(Lines(stream, name)), name)
     keys = _object(first)
     columns = choose_columns(
@@ -72,7 +72,7 @@ def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 
 def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
-    """Read the chosen columns of Parquet, a batch at a time. The stream must be able to seek."""
+    """Read the chosen columns of a Parquet file, one batch at a time. The stream must be seekable."""
     with _arrow_faults(name):
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
         columns = choose_columns(file.schema_arrow.names, wanted, name, _numbers(file.schema_arrow))
@@ -237,14 +237,14 @@ def _arrow_rows(batches: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]
     numbers = itertools.count(1)
     for batch in batches:
         values = [_python_values(batch.column(column)) for column in columns]
-        for row, number in zip(zip(*values, strict=True), numbers, strict=False):  # the endless one last
+        for row, number in zip(zip(*values, strict=True), numbers, strict=False):  # `numbers` last: it is endless
             yield Row(number, row)
 
 
 def _python_values(column: Any) -> list[object]:  # noqa: ANN401 - an Arrow array; pyarrow has no types
     try:
         values: list[object] = column.to_pylist()
-    except UnicodeDecodeError:  # some value is not UTF-8: give bytes as they are, for the checks to report
+    except UnicodeDecodeError:  # some value is not UTF-8: it is left as bytes, which the checks report
         values = [value if value is None else _decoded(value) for value in column.cast(pa.binary()).to_pylist()]
     return values
 

@@ -1,4 +1,4 @@
-"""The readers of pairs and texts, and the one path all readers take: find, choose columns, check each row, store."""
+"""Readers of pairs and texts. All of them find the source, choose the columns, check each row and store the rows."""
 
 import itertools
 import logging
@@ -33,7 +33,7 @@ from transencoder.pairs.store import RowIndex, cache_folder_for_rows, store_rows
 logger = logging.getLogger(__name__)
 
 _TEXTS = ("text", "sentence", "body", "description", "content", "message", "comment", "question", "ticket", "title")
-"""What a column of texts is called, the surest first."""
+"""Known names of a column of texts, the most reliable first."""
 
 PAIRS = Wanted(result=("sentence1", "sentence2"), known=KNOWN_PAIRS, score_names=("score",))
 SENTENCES = Wanted(result=("text",), known=tuple((name,) for name in _TEXTS))
@@ -68,42 +68,45 @@ def read_pairs(
 ) -> Dataset:
     """Read sentence pairs, checked row by row, as a memory-mapped data set.
 
-    A path that exists wins, then the data folder, then the hub. Rows stream to an Arrow file in the cache
-    folder, so memory grows by 24 bytes a pair, never by the texts.
+    A path that exists takes precedence, then the data folder, then the hub. Rows stream to an Arrow file in the
+    cache folder, so memory grows by 24 bytes per pair, not with the length of the texts.
 
     Args:
-        source: a .tsv, .csv, .jsonl or .parquet file (also with .gz); "-" for stdin; a folder with one
-            `<split>.jsonl.gz` a split; an id in the data folder or on the hub, also as `id:config@revision`; or a
-            `datasets.Dataset`, whose rows are used where they are when its column types fit.
+        source: a .tsv, .csv, .jsonl or .parquet file, or .txt with `sentence1||sentence2` (also with .gz or .zst); a
+            pattern, a folder of parts, or a URL of such files; "-" for stdin; a folder with one `<split>.jsonl.gz` per
+            split; an id in the data folder or on the hub, also as `id:config@revision`; or a
+            `datasets.Dataset`, whose rows are not copied if its column types fit.
         columns: names of the two text columns; in a TSV or CSV without a header their positions ("1", "2").
             Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two that
             do not hold numbers.
         score_column: name or position of the gold score. Default: a column called `score`, if there is one.
-        needs_score: refuse pairs without gold scores; the only column of numbers is taken where none is called `score`.
+        needs_score: whether gold scores are required; if no column is called `score`, the only column of numbers is
+            taken.
         header: whether the first row of a TSV or CSV is a header. Default: it is when all its fields are
-            well-known names, or when it is unlike the rows below; an error asks where that is not certain.
+            well-known names, or when it is unlike the rows below; an error is raised if that is not certain.
         score_range: lowest and highest score allowed, such as (0, 5).
-        split: such as `test` or `validation[:1000]`; may be left out when there is only one.
+        split: split to read, such as `test` or `validation[:1000]`; may be left out when there is only one.
         config: the data set's configuration on the hub, a sub-folder in a local copy.
         revision: the hub's commit, tag or branch.
-        token: the hub's token for private data sets; None takes the one that `hf auth login` stored.
-        cache_folder: for Arrow files and downloads. Default: TRANSENCODER_CACHE, else ~/.cache/transencoder
+        token: the hub's token for private data sets; None: the one that `hf auth login` stored.
+        cache_folder: folder for Arrow files and downloads. Default: TRANSENCODER_CACHE, else ~/.cache/transencoder
             (downloads: the hub's cache).
-        data_folder: local copies of data sets, `<id>[/<config>]/<split>.jsonl.gz`. Default:
+        data_folder: folder with local copies of data sets, `<id>[/<config>]/<split>.jsonl.gz`. Default:
             TRANSENCODER_DATA.
-        skip_bad_rows: leave bad and duplicate rows out, count and log them, instead of an error at the first
-            bad one. Faults of the whole file (a truncated gzip, a missing column, a bad first row) remain
-            errors.
-        bad_rows_file: where the skipped rows go: `path:line`, reason and what was read, tab-separated.
-        file_format: tsv, csv, jsonl or parquet, also with .gz, for stdin (default: tsv) and for files of
-            another name.
+        skip_bad_rows: whether to leave out bad and duplicate rows, and count and log them, instead of raising an error
+            at the first bad one. Faults of the whole file (a truncated gzip, a missing column, a bad first row)
+            remain errors.
+        bad_rows_file: file for the skipped rows: `path:line`, reason and what was read, tab-separated.
+        file_format: tsv, csv, jsonl or parquet, also with .gz, for stdin (default: tsv) and for files whose names
+            have another suffix.
 
     Returns:
-        Columns `sentence1`, `sentence2` and, where asked for or present, `score` (float64). Rows keep their
+        Columns `sentence1`, `sentence2` and, where stated, required or present, `score` (float64). Rows keep their
         order. Rows equal in all columns are kept and counted in a warning.
 
     Raises:
-        InputError: with `path:line`, what was read, what is allowed and what to do.
+        InputError: the source or a row cannot be used; the message gives `path:line`, what was read, what is allowed
+            and what to do.
         RunError: the cache folder or `bad_rows_file` cannot be written.
     """
     return read_rows(
@@ -144,13 +147,13 @@ def read_sentences(
 ) -> Dataset:
     """Read sentences, checked one by one, as a memory-mapped data set.
 
-    Arguments and errors are those of `read_pairs`; beside its formats there is .txt: one sentence a line, no
-    header. `column` is the name of the text column, its position in a TSV or CSV without a header; default: one that
-    is called `text`, `sentence`, `body`, `description`, `content`, `message`, `comment`, `question`, `ticket` or
-    `title`, else the only or first one.
+    Arguments and errors are those of `read_pairs`. A further format is .txt: one sentence per line, no header. `column`
+    is the name of the text column, or its position in a TSV or CSV without a header. Default: the column called `text`,
+    `sentence`, `body`, `description`, `content`, `message`, `comment`, `question`, `ticket` or `title`, else the only
+    or first one.
 
     Returns:
-        The column `text`.
+        A data set with the column `text`.
     """
     return read_rows(
         Source(
@@ -174,17 +177,17 @@ def read_sentences(
 def read_documents(source: Source) -> Dataset:
     """Read texts with their ids, checked one by one: columns `id` and `text`.
 
-    They are read from the columns stated, else from `id` or `_id`, and `text`, else from the first two.
+    They are read from the stated columns, else from `id` or `_id`, and `text`, else from the first two columns.
     """
     return read_rows(source, DOCUMENTS)
 
 
 def read_relevance(source: Source) -> Dataset:
-    """Read which documents answer which queries: a query and a document a row, as texts or as ids.
+    """Read which documents answer which queries: each row has a query and a document, as texts or as ids.
 
-    They are read from the columns stated, else from `query-id` and `corpus-id`, those of `read_pairs`, else from the
-    first two. The relevance, above 0 where the document answers, is the column stated, else `score`, `relevance` or
-    `label`; without such a column every row is an answer.
+    They are read from the stated columns, else from `query-id` and `corpus-id`, else from the known names of
+    `read_pairs`, else from the first two columns. The relevance is above 0 if the document answers the query. It is
+    read from the stated column, else from `score`, `relevance` or `label`; without one, every row is an answer.
 
     Returns:
         Columns `sentence1` (the query), `sentence2` (the document) and, where there is one, `score`.
@@ -195,19 +198,21 @@ def read_relevance(source: Source) -> Dataset:
 def read_candidates(source: Source) -> Dataset:
     """Read queries with their candidates as pairs of a query and a candidate, checked one by one.
 
-    A query without a positive or without a negative candidate is left out, and their number logged. A candidate
-    that is there twice is kept, as sentence-transformers keeps it, and counted in a warning.
+    Queries without a positive or without a negative candidate are left out, and their number is logged. A candidate
+    that occurs twice is kept, as in sentence-transformers, and counted in a warning.
 
     Args:
-        source: its columns are the query, a text, and the positive and the negative candidates, lists of texts, which
-            JSONL, Parquet, the hub and a Dataset can hold. Default: `query`, `positive` and `negative`.
+        source: where to read from. Its columns are the query (a text) and the positive and the negative candidates
+            (lists of texts, which JSONL, Parquet, the hub and a Dataset can hold). Default: `query`, `positive` and
+            `negative`.
 
     Returns:
         Columns `sentence1` (the query), `sentence2` (the candidate), `score` (1.0 positive, 0.0 negative) and
-        `query` (int64, the row of the source, from 0: two queries of the same text remain two).
+        `query` (int64, the row in the source, from 0, so that two queries with the same text remain two).
 
     Raises:
-        InputError: with `path:line`, what was read, what is allowed and what to do.
+        InputError: the source or a row cannot be used; the message gives `path:line`, what was read, what is allowed
+            and what to do.
         RunError: the cache folder cannot be written.
     """
     source = replace(source, columns=source.columns or CANDIDATES.result)
@@ -229,7 +234,7 @@ def read_candidates(source: Source) -> Dataset:
 
 
 def read_rows(source: Source, wanted: Wanted) -> Dataset:
-    """Read the rows of a source, checked one by one, with the columns that are wanted."""
+    """Read the wanted columns of a source, checked row by row."""
     n_texts = len(wanted.result)
     with open_source(source, wanted) as opened:
         table, bad_rows, dataset = opened.table, opened.bad_rows, opened.found.dataset
@@ -260,13 +265,13 @@ def read_rows(source: Source, wanted: Wanted) -> Dataset:
 
 @dataclass(frozen=True)
 class OpenSource:
-    """A source whose rows can be read."""
+    """Opened source, whose rows can be read."""
 
     found: Found
     table: Table
     bad_rows: BadRows
     folder: Path
-    """For the Arrow file."""
+    """Folder for the Arrow file."""
 
 
 @contextmanager
@@ -295,7 +300,7 @@ def open_source(source: Source, wanted: Wanted) -> Iterator[OpenSource]:
 
 @contextmanager
 def _opened(found: Found, n_th: int, wanted: Wanted, folder: Path) -> Iterator[Table]:
-    """Open the rows of a source's n-th file, from 0."""
+    """Open the rows of a source's n-th file, counted from 0."""
     name = found.names[n_th]
     can_seek_in = folder if found.file_format == "parquet" else None
     with open_stream(found.files[n_th], name, packed=found.packed, seekable_in=can_seek_in) as stream:
@@ -303,10 +308,10 @@ def _opened(found: Found, n_th: int, wanted: Wanted, folder: Path) -> Iterator[T
 
 
 def _of_all(found: Found, first: Table, wanted: Wanted, folder: Path) -> Iterator[Row | BadRow]:
-    """Yield the rows of all files; the first, which is open, has chosen the columns.
+    """Yield the rows of all files; the first file is open already and has decided on the columns.
 
     Raises:
-        InputError: Another has other columns.
+        InputError: Another file has different columns.
     """
     yield from first.rows
     for n_th in range(1, len(found.files)):
@@ -329,7 +334,7 @@ def _sliced(rows: Iterator[Row | BadRow], file: Found) -> Iterator[Row | BadRow]
 
 
 def _renamed(dataset: Dataset, columns: Sequence[str], names: Sequence[str]) -> Dataset | None:
-    """Return the data set's own rows under our names; None where a column is of another type."""
+    """Return the data set's own rows with the columns renamed; None if the type of a column does not fit."""
     types = [str(dataset.features[column].dtype) for column in columns]
     if types != ["float64" if name == "score" else "string" for name in names]:
         return None
@@ -352,7 +357,7 @@ def _not_empty(rows: Iterator[Row], table: Table, bad_rows: BadRows) -> Iterator
 
 
 def _flattened(rows: Iterator[Row], name: str) -> Iterator[Row]:
-    """Yield one row a candidate: query, candidate, score, number of the query."""
+    """Yield one row per candidate: query, candidate, score, number of the query."""
     n_queries = n_left_out = 0
     for number, (query, positive, negative) in rows:
         if positive and negative:

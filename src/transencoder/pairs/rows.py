@@ -1,4 +1,4 @@
-"""Rows, good and bad: what a text and a score must be is checked here, once; behind this point they are trusted."""
+"""Good and bad rows. Texts and scores are checked here, once; all later code trusts them."""
 
 import math
 from collections import Counter
@@ -10,26 +10,26 @@ from typing import Any, NamedTuple
 from transencoder.errors import InputError, plural, shorten
 
 _MOST_KINDS = 20
-"""More kinds of bad rows are counted as one."""
+"""Number of kinds of bad rows that are counted separately; all further kinds are counted as one."""
 _READ_LIMIT = 1000
-"""Characters of what was read in the file of bad rows."""
+"""Number of characters of a row's content that are written to the file of bad rows."""
 
 
 NEXT_FILE = 1 << 40
-"""What the numbers of rows go on by from one file to the next."""
+"""Offset of the row numbers from one file of a source to the next."""
 
 
 class Row(NamedTuple):
-    """One row as a format's reader found it."""
+    """One row, as the reader of its format returns it."""
 
     number: int
-    """Line where the row starts in a text file, row number in Parquet or a Dataset; from 1. Of the second of several
-    files `NEXT_FILE` is added, of the third twice that, and so on."""
+    """Line where the row starts in a text file, or row number in Parquet or a Dataset, from 1. With several files,
+    `NEXT_FILE` is added in the second, twice that in the third, and so on."""
     values: Sequence[Any]
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be used, and what to tell the user."""
+    """A row that cannot be used, with the reason and the advice for the user."""
 
     number: int
     reason: str
@@ -37,12 +37,12 @@ class BadRow(NamedTuple):
     read: object
 
     def message(self, place: str) -> str:
-        """Tell what is wrong, at a place such as `pairs.tsv:7`, and what is allowed."""
+        """Return a message that says what is wrong, at a place such as `pairs.tsv:7`, and what is allowed."""
         return f"{place}: {self.reason}. Read: {shorten(self.read)}. {self.advice}."
 
 
 class Fault(Exception):
-    """What a check of a row finds: why a value cannot be used, and what to do."""
+    """Error from the check of a row: why a value cannot be used, and what to do."""
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(reason)
@@ -51,14 +51,14 @@ class Fault(Exception):
 
 
 class BadRows:
-    """What happens to a bad row: an error, or, where the caller said so, counted and written to a file.
+    """Handler of bad rows: it raises an error or, if they are to be skipped, counts them and writes them to a file.
 
     Args:
-        name: The source's, for messages.
-        files: The names of its files, where it is not one.
+        name: Name of the source, for messages.
+        files: Names of its files, if there are several.
         skips: Whether bad rows are left out.
-        can_skip: Whether they could be: what the error advises.
-        write: Takes a line for the file of bad rows: `path:line`, the reason, the repr of what was read.
+        can_skip: Whether the reader has an option to leave them out, which the error then advises.
+        write: Function that takes a line for the file of bad rows: `path:line`, the reason, the repr of what was read.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class BadRows:
         self._examples: dict[str, int] = {}
 
     def add(self, row: BadRow, kind: str | None = None) -> None:
-        """Take note of one bad row, counted as a kind; default: its reason.
+        """Record one bad row, counted under `kind`; default: its reason.
 
         Raises:
-            InputError: bad rows are not to be skipped.
+            InputError: bad rows are not skipped.
         """
         if not self.skips:
             others = ", or leave such rows out with skip_bad_rows=True (--skip-bad-rows)" if self._can_skip else ""
@@ -97,7 +97,7 @@ class BadRows:
             self._write(f"{self.place(row.number)}\t{reason}\t{shorten(row.read, _READ_LIMIT)}\n")
 
     def place(self, number: int) -> str:
-        """Return where a row is: `pairs.tsv:7`."""
+        """Return the place of a row, such as `pairs.tsv:7`."""
         n_th_file, line = divmod(number, NEXT_FILE)
         return f"{self._files[n_th_file]}:{line}"
 
@@ -107,7 +107,7 @@ class BadRows:
         return self._reasons.total()
 
     def summary(self) -> str:
-        """Count the bad rows, and for each reason name the first."""
+        """Return a text with the number of bad rows and, for each reason, the number and the first row."""
         reasons = "; ".join(
             f"{count:,} x {kind} (first: {self.place(self._examples[kind])})"
             for kind, count in self._reasons.most_common()
@@ -117,18 +117,18 @@ class BadRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """An open source whose columns are chosen."""
+    """Rows of an open source, after its columns were chosen."""
 
     columns: tuple[str, ...]
-    """The source's columns that are read: the texts, then the score where there is one."""
+    """Columns of the source that are read: the texts, then the score if there is one."""
     rows: Iterator[Row | BadRow]
     has_header: bool = False
     has_text_scores: bool = False
-    """Scores are written as text (TSV, CSV) and have to be parsed."""
+    """Whether scores are written as text (TSV, CSV) and have to be parsed."""
 
 
 def good_rows(table: Table, bad_rows: BadRows, check: Callable[[Sequence[object]], Sequence[object]]) -> Iterator[Row]:
-    """Yield the rows that pass a check, which returns their values or raises `Fault`; `bad_rows` takes the others."""
+    """Yield the rows that pass `check`, which returns their values or raises `Fault`; add the others to `bad_rows`."""
     for row in table.rows:
         if isinstance(row, BadRow):
             bad_rows.add(row)
@@ -142,22 +142,22 @@ def good_rows(table: Table, bad_rows: BadRows, check: Callable[[Sequence[object]
 
 
 def check_texts(values: Sequence[object], columns: Sequence[str]) -> None:
-    """Refuse texts that cannot be used.
+    """Check that texts can be used.
 
     Raises:
-        Fault: The first of them.
+        Fault: A text cannot be used; the first such text is reported.
     """
     for value, column in zip(values, columns, strict=True):
         if isinstance(value, str) and value.isascii() and "\0" not in value and value and not value.isspace():
-            continue  # most are so
+            continue  # a quick check that most texts pass
         check_text(value, _shown(column))
 
 
 def check_text(value: object, name: str) -> None:
-    """Refuse a value that is no text, or one that cannot be used; `name` says what it is.
+    """Check that a value is a text that can be used; `name` names it in messages.
 
     Raises:
-        Fault: With why, and what to do.
+        Fault: It is not; the error says why, and what to do.
     """
     if value is None:
         raise Fault(f"{name} is null", "Every row needs its texts")
@@ -185,10 +185,10 @@ def check_text(value: object, name: str) -> None:
 
 
 def checked_score(value: object, column: str, score_range: tuple[float, float] | None, *, parse: bool) -> float:
-    """Return a score as a finite float in range, both ends included; `parse`: it is written as text.
+    """Return a score as a finite float in range, both ends included; `parse` says that it is written as text.
 
     Raises:
-        Fault: It is none.
+        Fault: The value is not such a score.
     """
     score = _number(value, parse=parse)
     low, high = score_range or (-math.inf, math.inf)
@@ -204,7 +204,7 @@ def checked_score(value: object, column: str, score_range: tuple[float, float] |
 
 def _number(value: object, *, parse: bool) -> float | None:
     if parse and isinstance(value, str):
-        if not value.isascii() or "_" in value:  # float() takes 1_000 and digits of other scripts
+        if not value.isascii() or "_" in value:  # float() would accept 1_000 and digits of other scripts
             return None
         with suppress(ValueError):
             return float(value) + 0.0  # -0.0 becomes 0.0

@@ -1,7 +1,7 @@
-"""Where rows come from and how they are read: one `Source` for all readers, found as files or a data set.
+"""Sources of rows: one `Source` for all readers, which is resolved to files or a data set.
 
-An existing path wins, then the data folder, then the hub. A pattern such as `text/*.parquet` and a folder of parts mean
-several files, one after the other; a URL is read by fsspec.
+An existing path takes precedence, then the data folder, then the hub. A pattern such as `text/*.parquet` or a folder of
+parts stands for several files, read one after the other. URLs are read with fsspec.
 """
 
 import logging
@@ -29,14 +29,14 @@ _FULL_ID = re.compile(r"(?P<id>[\w.-]+(/[\w.-]+)+)(:(?P<config>[\w.-]+))?(@(?P<r
 
 @dataclass(frozen=True)
 class Source:
-    """Rows on disk, on the hub or in memory, and how they are read. `read_pairs` describes each field."""
+    """Rows on disk, on the hub or in memory, and how to read them. `read_pairs` describes each field."""
 
     path: Any
-    """A name, or what `as_source` takes in its place."""
+    """Name of the source (a path, URL or hub id), or another value that `as_source` takes."""
     _: KW_ONLY
     columns: Sequence[str] | None = None
     score_column: str | None = None
-    """Of scores or of classes."""
+    """Column of scores or of classes."""
     header: bool | None = None
     score_range: tuple[float, float] | None = None
     split: str | None = None
@@ -68,31 +68,31 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a source turned out to be: files, stdin or a data set."""
+    """Files, stdin or data set that a source was resolved to."""
 
     name: str
-    """For messages."""
+    """Name of the source, for messages."""
     dataset: Dataset | None = None
     files: tuple[Path | str | None, ...] = ()
-    """Paths and URLs, in their order; None is stdin."""
+    """Paths and URLs, in order; None is stdin."""
     file_format: str = ""
     packed: str = ""
-    """`gz`, `zst`, or not."""
+    """Compression, `gz` or `zst`; empty: none."""
     start: int = 0
     stop: int | None = None
-    """Rows [start, stop) of the files are read, counted from 0."""
+    """End of the rows that are read of the files, [start, stop), counted from 0; None: all rows from `start` on."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What messages call each file."""
+        """Name of each file, for messages."""
         return (self.name,) if len(self.files) < 2 else tuple(map(str, self.files))
 
 
 def find_source(source: Source) -> Found:
-    """Find the file or data set that a source means.
+    """Find the files or the data set that a source refers to.
 
     Raises:
-        InputError: there is none, or an option does not go with it.
+        InputError: there is none, or an option does not apply to it.
     """
     text = as_source(source.path)
     if isinstance(text, Dataset):
@@ -138,7 +138,7 @@ def _in_data_folder_or_hub(text: str, path: Path, source: Source) -> Found:
 
 
 def _split_id(text: str, source: Source) -> tuple[str, Source]:
-    """Split `id:config@revision` into the id and a source that has both; leave any other text as it is."""
+    """Split `id:config@revision` into the id and a source with config and revision; return other texts unchanged."""
     match = _FULL_ID.fullmatch(text)
     if match is None:
         return text, source
@@ -165,7 +165,7 @@ def _data_folder(source: Source) -> Path | None:
 
 
 def _from_hub(hub_id: str, source: Source, looked_in: str) -> Found:
-    """Load one split of a data set on the hub; `looked_in` says in messages where it was looked for before."""
+    """Load one split of a data set on the hub; `looked_in` says where else it was searched, for messages."""
     split, start, stop = _parse_split(source.split)
     config = f"/{source.config}" if source.config else ""
     try:
@@ -177,7 +177,7 @@ def _from_hub(hub_id: str, source: Source, looked_in: str) -> Found:
             token=source.token,
             cache_dir=str(Path(source.cache_folder).expanduser() / "hub") if source.cache_folder else None,
         )
-    except Exception as error:  # load_dataset raises many kinds, most without the id
+    except Exception as error:  # load_dataset raises many kinds of errors, most of which do not name the id
         stated = (("config", source.config), ("split", split), ("revision", source.revision))
         asked = ", ".join(f"{key} {value}" for key, value in stated if value)
         raise InputError(
@@ -201,7 +201,7 @@ def _from_hub(hub_id: str, source: Source, looked_in: str) -> Found:
 
 
 def _file_of_split(folder: Path, name: str, source: Source) -> Found:
-    """Find the one file of a split in a folder with the hub's layout."""
+    """Find the files of a split in a folder with the hub's layout."""
     inner = folder / source.config if source.config else folder
     paths = sorted(inner.iterdir()) if inner.is_dir() else []
     files = {path: _split_of(path.name[: -len(suffix)]) for path in paths if (suffix := _suffix(path.name))}
@@ -229,15 +229,16 @@ def _file_of_split(folder: Path, name: str, source: Source) -> Found:
 
 
 def _split_of(stem: str) -> str:
-    """Return the split that a file's name has: `train` of `train-00000-of-00005`, `part` of Spark's `part-00017`."""
+    """Return the split in a file's name: `train` for `train-00000-of-00005`, `part` for Spark's `part-00017`."""
     return "part" if _PART.match(stem) else _OF_ALL.sub("", stem)
 
 
 def _files(paths: Sequence[Path | str], name: str, source: Source) -> Found:
-    """Make several files one source, of one format.
+    """Combine several files of one format into one source.
 
     Raises:
-        InputError: There is none, one is of another format, or the name of one tells of others that are not there.
+        InputError: There is no file, the formats differ, or a name such as `train-00000-of-00005` shows that files are
+            missing.
     """
     if not paths:
         raise InputError(
@@ -258,10 +259,10 @@ def _files(paths: Sequence[Path | str], name: str, source: Source) -> Found:
 
 
 def _remote_files(url: str, source: Source) -> Found:
-    """Find the files of a URL: one, those of a pattern, or those of a folder.
+    """Find the files of a URL: a single one, those that match a pattern, or those of a folder.
 
     Raises:
-        InputError: They cannot be had.
+        InputError: They cannot be read.
     """
     import fsspec
 
@@ -273,7 +274,7 @@ def _remote_files(url: str, source: Source) -> Found:
             paths = sorted(system.find(path)) if system.isdir(path) else [path]
     except ImportError as error:
         raise InputError(f"{url}: {error}. Or copy the files to a disk and state their path.") from error
-    except Exception as error:  # each file system has its own
+    except Exception as error:  # each file system raises its own kinds of errors
         raise InputError(
             f"{url}: cannot be read ({reason_of(error)}). Check the URL, the network and your rights."
         ) from error
@@ -310,7 +311,7 @@ def _refuse_unused(source: Source, name: str, what: str) -> None:
 
 
 def _parse_split(split: str | None) -> tuple[str | None, int, int | None]:
-    """Split `validation[:1000]` into the name, the first row and the one after the last."""
+    """Split a text such as `validation[:1000]` into the name, the first row and the one after the last."""
     if split is None:
         return None, 0, None
     match = re.fullmatch(r"([\w.-]+)(?:\[(\d*):(\d*)\])?", split)

@@ -1,4 +1,4 @@
-"""What reading writes: a memory-mapped Arrow file in the cache folder, named by its content, and the bad rows."""
+"""Files that reading writes: a memory-mapped Arrow file in the cache folder, named by its content, and the bad rows."""
 
 import array
 import itertools
@@ -22,27 +22,27 @@ logger = logging.getLogger(__name__)
 _BATCH_ROWS = 4096
 _BATCH_CHARACTERS = 1 << 22
 _NUMBERS = {"score": pa.float64(), "query": pa.int64()}
-"""Columns that are not text."""
+"""Types of the columns that are not text."""
 _CACHE_ADVICE = "State another cache folder with cache_folder (--cache-dir) or the variable TRANSENCODER_CACHE"
 _BAD_ROWS_ADVICE = "State another bad_rows_file"
 
 
 class RowIndex:
-    """Hash and line number of each row that passed by: 16 bytes a row."""
+    """Hash and line number of each row that was read, 16 bytes per row."""
 
     def __init__(self) -> None:
         self._hashes = array.array("Q")
         self._numbers = array.array("Q")
 
     def watch(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """Hand the rows on, taking note of each."""
+        """Yield the rows unchanged and record each one."""
         for row in rows:
             self._hashes.append(row_hash(row.values))
             self._numbers.append(row.number)
             yield row
 
     def duplicates(self, dataset: Dataset, bad_rows: BadRows) -> np.ndarray:
-        """Find the stored rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
+        """Return the stored rows that repeat an earlier one in all columns; log them, or add them to the bad rows."""
         hashes = np.frombuffer(self._hashes, dtype=np.uint64)
         rows, firsts = find_duplicates(dataset, dataset.column_names, hashes)
         if len(rows) and not bad_rows.skips:
@@ -66,13 +66,13 @@ class RowIndex:
 def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_rows: BadRows) -> Dataset:
     """Write rows to `<folder>/<fingerprint>.arrow` and open it memory-mapped.
 
-    Only a complete file gets that name. Duplicates are counted and logged, or dropped where bad rows are.
+    Only a complete file gets that name. Duplicates are counted and logged, or dropped if bad rows are skipped.
 
     Args:
         rows: checked rows.
-        columns: names for their values: texts, then `score` and the number of a `query` where there are such.
-        folder: exists and is writable.
-        bad_rows: has the source's name for messages, and takes the duplicates where they are dropped.
+        columns: names of their values: the texts, then, if present, `score` and `query`, the number of the query.
+        folder: an existing, writable folder.
+        bad_rows: handler that has the source's name for messages, and records the duplicates if they are dropped.
     """
     schema = pa.schema([(column, _NUMBERS.get(column, pa.string())) for column in columns])
     index = RowIndex()
@@ -93,10 +93,10 @@ def store_rows(rows: Iterator[Row], columns: Sequence[str], folder: Path, bad_ro
 def watch_bad_rows(
     name: str, files: Sequence[str], *, skips: bool, can_skip: bool, path: Path | None
 ) -> Iterator[BadRows]:
-    """Open the file for bad rows, and at the end log their number and move the file into place.
+    """Open the file for bad rows and yield their handler; at the end log their number and move the file into place.
 
-    The file has one line a row, without a header: `path:line`, the reason, the repr of what was read, tab-separated.
-    An error leaves none.
+    The file has one line per row and no header: `path:line`, the reason, the repr of what was read, tab-separated.
+    After an error there is no file.
     """
     if path is None:
         bad_rows = BadRows(name, files, skips=skips, can_skip=can_skip)
@@ -115,7 +115,7 @@ def watch_bad_rows(
 
 
 def cache_folder_for_rows(cache_folder: str | os.PathLike[str] | None) -> Path:
-    """Make the folder for Arrow files in `cache_folder`, TRANSENCODER_CACHE or ~/.cache/transencoder."""
+    """Create the folder for Arrow files in `cache_folder`, TRANSENCODER_CACHE or ~/.cache/transencoder."""
     root = Path(cache_folder or os.environ.get("TRANSENCODER_CACHE") or "~/.cache/transencoder").expanduser()
     folder = root / "rows"
     with _write_faults(folder, _CACHE_ADVICE):
@@ -161,7 +161,7 @@ def _write(batches: Iterator[pa.RecordBatch], schema: pa.Schema, path: Path) -> 
 
 @contextmanager
 def _drafts(folder: Path, advice: str) -> Iterator[Path]:
-    """Make a folder in `folder`, and that where it is not there, for files that are not finished.
+    """Create a folder for unfinished files in `folder`, which is created too if it is missing.
 
     Raises:
         RunError: the folder cannot be written to.

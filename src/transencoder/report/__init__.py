@@ -1,1 +1,1 @@
-"""What a run says of itself: report, results page, model card and summary table, from its records alone."""
+"""Reports of runs: run report, results page, model card and summary table, built from a run's records alone."""

@@ -1,4 +1,4 @@
-"""A model's card: README.md, with a head that the hub reads, and what to know before relying on the model."""
+"""Model card: README.md with the metadata that the hub reads, and what to know before relying on the model."""
 
 import re
 from collections.abc import Mapping
@@ -24,25 +24,25 @@ _KINDS = {
     "cross": ("sentence-transformers", "text-ranking", "cross-encoder"),
     "mlm": ("transformers", "fill-mask", "masked-lm"),
 }
-"""Form -> its library, its task on the hub, and a tag."""
+"""Library, hub task and tag of each form."""
 _TASKS = {
     "bi": ("semantic-similarity", "Semantic Similarity"),
     "cross": ("cross-encoder-correlation", "Cross Encoder Correlation"),
     "mlm": ("semantic-similarity", "Semantic Similarity"),
 }
-"""Form -> what its scores on pairs are called in the hub's lists of results."""
+"""Task type and task name of each form's scores on pairs in the hub's lists of results."""
 
 
 def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None) -> str:
-    """Write the README.md of one of the run's models: what a user must know before relying on it.
+    """Build the README.md of one of the run's models, with what a user must know before relying on it.
 
     Args:
         result: The run's record.
-        form: Which one.
-        base: The head of the base model's card, whose licence and language hold for this model too.
+        form: Form of the model.
+        base: Metadata of the base model's card, whose licence and language apply to this model too.
 
     Returns:
-        Markdown with a YAML head, as the hub reads it.
+        Markdown with YAML metadata at the top, as the hub reads it.
     """
     kind, record = results.training_data(result)
     rows = scores.score_rows(result, with_dev=True)
@@ -88,7 +88,7 @@ def _head(result: Result, form: Form, base: Mapping[str, Any], rejection: str | 
 
 
 def _evaluations(result: Result, form: Form) -> list[EvalResult]:
-    """Return the model's metrics on the test sets, as shares of 1, as the hub lists them."""
+    """Return the model's metrics on the test sets as the hub lists them, as fractions of 1."""
     task, name = _TASKS[form]
     tests = result["data"]["tests"]
     return [
@@ -107,21 +107,21 @@ def _evaluations(result: Result, form: Form) -> list[EvalResult]:
 
 
 def _datasets(result: Result) -> list[str]:
-    """Return the hub ids of the training text; none for files."""
+    """Return the hub ids of the training data; files have none."""
     _, record = results.training_data(result)
     parts = [record, *(record[name] for name in ("extra", "labelled", "documents") if name in record)]
     return list(dict.fromkeys(filter(None, (_hub_id(part["source"]) for part in parts))))
 
 
 def _hub_id(source: str) -> str | None:
-    """Return the hub id that a record's source begins with; None for a file."""
+    """Return the hub id at the start of a record's source; None for a file."""
     name = source.partition(" ")[0]
     is_id = "/" in name and _HUB_ID.fullmatch(name) and not _FILE.fullmatch(name) and not Path(name).exists()
     return name if is_id else None
 
 
 def _base_models(result: Result, form: Form) -> list[str]:
-    """Return hub ids of the models this form started from; none for local folders, which mean nothing elsewhere."""
+    """Return the hub ids of this form's base models; local folders are left out, as they mean nothing elsewhere."""
     config = result["config"]
     members = [member for member in config.get("members") or [] if isinstance(member, dict)] or [config]
     starts = [(form == "cross" and member.get("cross_start")) or member.get("start") for member in members]

@@ -1,4 +1,4 @@
-"""What is written of several runs: a page that sets them beside each other, and the published results."""
+"""Pages about several runs: a comparison of runs side by side, and the published results."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 Values: TypeAlias = NDArray[np.float64]
 
 _DETAILS = ("stage", "name", "error")
-"""Fields of a log line that are shown; others may hold paths of the machine."""
+"""Fields of a log line that are shown; other fields may hold paths of the local machine."""
 
 _ROWS = (
     ("start", "base model"),
@@ -39,25 +39,25 @@ _ROWS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run scores on one test."""
+    """Score of one run on one test."""
 
     score: float | None
     is_best: bool
     difference: float | None
-    """From the first run, on the same data; None where they are equal."""
+    """Difference from the first run, on the same data; None where they are equal or cannot be compared."""
     interval: Interval | None
-    """Of the difference, both measured on the same resamples."""
+    """Interval of the difference, with both runs measured on the same resamples."""
 
 
 Row = tuple[str, Sequence[str]]
-"""What differs, and each run's value."""
+"""Name of what differs, and its value in each run."""
 
 
 def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> Path:
     """Write a page that compares finished runs, and a PNG of each of its plots in a folder beside it.
 
     Args:
-        run_folders: Two or more; the others are measured against the first.
+        run_folders: Two or more run folders; each run is compared with the first.
         output: The HTML file to write; its folder must exist. The plots go to `<its name>-plots`.
 
     Returns:
@@ -65,7 +65,7 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
 
     Raises:
         RunError: A run is not finished, or its result is damaged.
-        InputError: Fewer than two runs, one twice, or the page cannot be written.
+        InputError: Fewer than two runs, the same run twice, or a page that cannot be written.
     """
     path = _checked(run_folders, Path(output))
     runs = [Evidence(Path(folder), results.read_result(folder)) for folder in run_folders]
@@ -118,13 +118,13 @@ def _checked(run_folders: Sequence[str | Path], output: Path) -> Path:
 
 
 def _measured_on(result: Result) -> set[tuple[str, str]]:
-    """Return the sets that a run is measured on, by name and content."""
+    """Return the name and the fingerprint of each set that a run is measured on."""
     sets = {**result["data"]["tests"], **({DEV: dev} if (dev := result["data"]["dev"]) else {})}
     return {(name, record["fingerprint"]) for name, record in sets.items()}
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Return the last part of each path, or as many of the last as tell all apart."""
+    """Return the last part of each path, or as many of its last parts as make all names distinct."""
     parts = [folder.resolve().parts for folder in folders]
     for n_parts in range(1, max(map(len, parts)) + 1):
         names = ["/".join(each[-n_parts:]) for each in parts]
@@ -134,7 +134,7 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 
 def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[tuple[str, list[Cell]]]]]:
-    """Return for the base model and each form that any of the runs has: its title and rows, a row's name and cells."""
+    """Return a table for the base model and each form that any run has: title and rows, each with a name and cells."""
     forms = [form for form in FORM_TITLES if any(form in run.result["best"] for run in runs)]
     tests: dict[str, str] = {}
     for run in runs:
@@ -153,7 +153,7 @@ def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[tuple[str, li
 def _test_rows(
     runs: Sequence[Evidence], model: str, tests: dict[str, str], advance: Callable[[int], None]
 ) -> list[tuple[str, list[Cell]]]:
-    """Return the tests' rows and, for several of a metric that all runs have, their average."""
+    """Return a row per test and, for several tests of one metric, their average, for runs that have all of them."""
     is_same, draws = {}, {}
     for name, metric in tests.items():
         is_same[name] = _equal_the_first([run.result["data"]["tests"].get(name) for run in runs])
@@ -180,7 +180,7 @@ def _equal_the_first(records: Sequence[DataRecord | None]) -> list[bool]:
 
 
 def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, test: str, metric: str) -> Values:
-    """Return the runs' differences from the first, (runs, resamples); NaN for the first, and where nothing is kept."""
+    """Return the runs' differences from the first, (runs, resamples); NaN for the first and where scores are absent."""
     found = np.full((len(runs), N_RESAMPLES), np.nan)
     kept = [i for i, run in enumerate(runs) if is_same[i] and run.scores(model, test) is not None]
     is_comparable = kept[:1] == [0] and len(kept) > 1
@@ -194,9 +194,9 @@ def _cells(scores: Sequence[float | None], is_same: Sequence[bool], draws: Value
     """Return a row's cells.
 
     Args:
-        scores: Of the runs.
-        is_same: Which of them were scored on the first one's data.
-        draws: Their differences from the first, (runs, resamples).
+        scores: Score of each run.
+        is_same: Whether each run was scored on the same data as the first.
+        draws: Differences of each run from the first, (runs, resamples).
     """
     measured = [score for score, same in zip(scores, is_same, strict=True) if score is not None and same]
     best = max(measured) if len(set(measured)) > 1 else None
@@ -210,7 +210,7 @@ def _cells(scores: Sequence[float | None], is_same: Sequence[bool], draws: Value
 
 
 def differing_settings(compared: Sequence[Result]) -> list[Row]:
-    """Return settings that are not the same in all runs, but for the folders they write to and take stages from."""
+    """Return the settings that differ between runs, except the folders that runs write to and reuse stages from."""
 
     def settings(result: Result) -> list[tuple[str, str]]:
         named = [
@@ -222,7 +222,7 @@ def differing_settings(compared: Sequence[Result]) -> list[Row]:
 
 
 def differing(compared: Sequence[Result], values: Callable[[Result], Iterable[tuple[str, str]]]) -> list[Row]:
-    """Return what is not the same in all runs, and each run's value."""
+    """Return what differs between runs, with each run's value."""
     tables = [dict(values(result)) for result in compared]
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [(name, [table.get(name, words.NONE) for table in tables]) for name in names]
@@ -230,11 +230,11 @@ def differing(compared: Sequence[Result], values: Callable[[Result], Iterable[tu
 
 
 def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
-    """Write the published results: a table per recipe, each number beside its run, and the runs without a result.
+    """Write the page of published results: a table per recipe with each number's run, and the runs without a result.
 
     Args:
         run_folders: Folders of finished, unfinished or failed runs.
-        output: The Markdown file to write; its folder is made.
+        output: The Markdown file to write; its folder is created if needed.
 
     Returns:
         The path of the page.
@@ -257,7 +257,7 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
 
 
 def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dict[str, None]]:
-    """Return what is measured, the lines of the table, and the notes of a recipe's runs."""
+    """Return the title of the metrics, the lines of the table, and the notes of a recipe's runs."""
     groups: dict[str, list[str]] = {}
     for _, result in runs:
         for metric, names in results.tests_by_metric(result).items():
@@ -275,7 +275,7 @@ def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dic
 
 
 def _run_rows(shown: str, result: Result, columns: Sequence[TableRow]) -> list[tuple[str, ...]]:
-    """Return the rows of the base model and the trained models, of each member and their ensemble."""
+    """Return rows for the base model and each trained model: those kept, each member's, and the ensemble's."""
     environment = result["environment"]
     origin = (
         str(result["seed"]),
@@ -299,7 +299,7 @@ def _run_rows(shown: str, result: Result, columns: Sequence[TableRow]) -> list[t
 
 
 def _state(folder: Path) -> str:
-    """Say why a run has no result, as far as its folder tells."""
+    """Describe why a run has no result, judging by its folder."""
     if not folder.is_dir():
         return "no such folder"
     found = "its result.json cannot be read" if (folder / "result.json").exists() else "not finished"
@@ -313,7 +313,7 @@ def _state(folder: Path) -> str:
 
 
 def _shown_folder(folder: Path, page_folder: Path) -> str:
-    """Return the path relative to the page's project where it lies in it: no path of the machine is published."""
+    """Return a folder's path relative to the page's project, or a shortened one: no local path is published."""
     project = page_folder.resolve().parent
     resolved = folder.resolve()
     return (

@@ -1,4 +1,4 @@
-"""Figures of a report: marks as data, drawn once by matplotlib, as SVG for the page and as PNG beside it."""
+"""Figures of a report: described as data and drawn once with matplotlib, as SVG for the page and as PNG beside it."""
 
 import io
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Style = Literal["start", "bi", "cross", "mlm", "teacher", "s1", "s2", "s3", "s4", "s5", "s6", "s7"]
-"""Whose a mark is; `s1` and so on: one of several of a kind."""
+"""Style of a mark, named after the model it stands for; `s1` to `s7` are for several items of one kind."""
 
 SEVERAL: tuple[Style, ...] = ("s1", "s2", "s3", "s4", "s5", "s6", "s7")
 
@@ -35,9 +35,9 @@ _STYLES: dict[Style, tuple[str, str, str]] = {
     "s6": ("#b0405e", "P", "✚"),
     "s7": ("#2a7f9e", "X", "✖"),
 }
-"""Colour on light paper, matplotlib's marker, and the sign that stands for it in text.
+"""Colour on a light background, matplotlib's marker, and the character that stands for the marker in text.
 
-Told apart with any kind of colour vision, and by shape without.
+The styles can be told apart with any kind of colour vision, and by shape without colour.
 """
 
 SHAPES = {style: sign for style, (_, _, sign) in _STYLES.items()}
@@ -49,10 +49,10 @@ _VARIABLES = {colour: f"var(--{style})" for style, (colour, _, _) in _STYLES.ite
     _HAIR: "var(--hair)",
     _PAPER: "var(--paper)",
 }
-"""Colour in the drawing -> the page's, which knows light and dark."""
+"""Colour in the drawing -> CSS variable of the page, which has a light and a dark theme."""
 
 _MOST_MARKED = 40
-"""Lines of more points have no markers."""
+"""Number of points up to which a line has markers."""
 
 _INCHES_WIDE, _FONT_SIZE, _DOTS_PER_INCH = 5.0, 9.5, 150
 _SVG, _LINK = "http://www.w3.org/2000/svg", "{http://www.w3.org/1999/xlink}href"
@@ -62,19 +62,19 @@ Points = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One axis; matplotlib chooses what is not given."""
+    """One axis of a plot; matplotlib chooses whatever is not given."""
 
     label: str = ""
     limits: tuple[float, float] | None = None
     names: Mapping[float, str] = field(default_factory=dict)
-    """Ticks that have names; empty: numbers."""
+    """Name of each tick, by its value; empty: the ticks are numbers."""
     is_whole: bool = False
     """Whether ticks are whole numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Points in a line, from left to right."""
+    """Points connected by a line, from left to right."""
 
     label: str
     style: Style
@@ -84,20 +84,20 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """A histogram: a filled area, or its outline."""
+    """A histogram, drawn as a filled area or as an outline."""
 
     label: str
     style: Style
     edges: Sequence[float]
-    """n + 1 bounds, ascending."""
+    """Bounds of the n bins: n + 1 values, ascending."""
     heights: Sequence[float]
-    """n values, at least 0."""
+    """Heights of the bins: n values, at least 0."""
     is_filled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Whiskers:
-    """Points with a span around each, along the first axis or the second."""
+    """Points with a span around each, along the x-axis or the y-axis."""
 
     label: str
     style: Style
@@ -108,7 +108,7 @@ class Whiskers:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """A straight line for comparison: one value of an axis, or where both are equal."""
+    """A straight reference line: at one value of an axis, or the diagonal where both axes are equal."""
 
     at: Literal["x", "y", "diagonal"]
     label: str = ""
@@ -121,23 +121,23 @@ Mark = Line | Steps | Whiskers | Rule
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One figure as data."""
+    """One figure, described as data."""
 
     name: str
-    """Of its file, in letters, digits and `-`."""
+    """Name of its file without the suffix, in letters, digits and `-`."""
     title: str
     x: Axis
     y: Axis
     marks: Sequence[Mark]
     about: str
-    """What it shows, in a sentence or two, for readers who do not see it."""
+    """Description in a sentence or two, for readers who cannot see the figure."""
     caption: str = ""
-    """Shorter than the title, for where the heading above says the rest."""
+    """Shorter title, used below a heading that says the rest."""
     inches_high: float = 3.0
 
     @property
     def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return the numbers: header and rows."""
+        """Return the figure's numbers as a table: header and rows."""
         spans = ("from", "to") if any(isinstance(mark, Whiskers) for mark in self.marks) else ()
         header = ("", self.x.label, self.y.label, *spans)
         rows = [row for mark in self.marks for row in self._rows(mark)]
@@ -161,10 +161,10 @@ def short(value: float) -> str:
 
 
 def write_plots(plots: Sequence[Plot], folder: Path) -> dict[str, Markup]:
-    """Draw each plot once: its PNG into a folder, in the place of those that were there, its SVG for the page.
+    """Draw each plot once, as a PNG in the folder, whose earlier content is replaced, and as an SVG for the page.
 
     Returns:
-        Name of a plot -> its SVG, whose colours are the page's.
+        SVG of each plot, by its name, with the page's colours.
     """
     if not plots:
         remove_folder(folder)
@@ -174,14 +174,14 @@ def write_plots(plots: Sequence[Plot], folder: Path) -> dict[str, Markup]:
 
 
 def draw(plot: Plot, png: Path) -> Markup:
-    """Draw a plot into a file, and return its SVG."""
-    # Imported here: `--help` and the tables must not wait for it. No pyplot: it would keep global state.
+    """Draw a plot into a PNG file, and return its SVG."""
+    # Imported here, so that `--help` and the tables do not wait for it. Not pyplot, which keeps global state.
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     looks: Any = {"font.size": _FONT_SIZE, "svg.fonttype": "none", "svg.hashsalt": plot.name, "text.parse_math": False}
     with rc_context(looks), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks is drawn as boxes
+        warnings.filterwarnings("ignore", "Glyph")  # text in a script that the font lacks is drawn as boxes
         figure = Figure(figsize=(_INCHES_WIDE, plot.inches_high), layout="constrained", facecolor="none")
         axes = figure.add_subplot(facecolor="none")
         for mark in plot.marks:
@@ -243,7 +243,7 @@ def _label(axes: "Axes", plot: Plot) -> None:
 
 
 def _for_page(svg: bytes, plot: Plot) -> Markup:
-    """Return a drawing as an element of the page: no styles, which its policy forbids, no ids of other drawings."""
+    """Convert an SVG to an element of the page: no styles, which the page's policy forbids, and ids of its own."""
     ElementTree.register_namespace("", _SVG)
     root = ElementTree.fromstring(svg)
     for part in [*root.findall(f"{{{_SVG}}}metadata"), *root.findall(f"{{{_SVG}}}defs")]:
@@ -252,7 +252,7 @@ def _for_page(svg: bytes, plot: Plot) -> Markup:
         for rule in filter(None, element.attrib.pop("style", "").split(";")):
             name, value = (part.strip() for part in rule.split(":", 1))
             if name == "font-family":
-                continue  # the page has its own
+                continue  # the page sets its own font
             if name == "font":
                 name, value = "font-size", re.findall(r"[\d.]+(?=px)", value)[0]
             element.set(name, value)
@@ -271,6 +271,6 @@ def _for_page(svg: bytes, plot: Plot) -> Markup:
 
 
 def _drawable(text: str) -> str:
-    """Return a text that can be drawn; matplotlib takes a label that begins with `_` for none."""
+    """Return a text that matplotlib can draw; it ignores labels that begin with `_`, so a space is put before them."""
     drawable = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", "\ufffd", text)
     return f" {drawable}" if drawable.startswith("_") else drawable

@@ -1,4 +1,4 @@
-"""A run's figures as data: curves of the metric, gains, labels and scores, the training text and its mining."""
+"""A run's figures as data: curves of the metric, gains, labels and scores, training text and mined pairs."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ _STEPS = Axis(label="step", is_whole=True)
 _STEPS_OF_CYCLES = Axis(label="step, cycles one after another", is_whole=True)
 
 _NAME_LENGTH = 22
-"""Of a test in a plot."""
+"""Maximum length of a test's name in a plot, in characters."""
 
 _N_BINS = 25
 _N_GROUPS = 10
 
 _BY_DEFAULT = {"bi": "self_retrieval", "cross": "start_agreement"}
-"""What chooses checkpoints where nothing is said; shown too where the last one is kept."""
+"""Criterion that chooses each form's checkpoints by default; it is shown also where the last checkpoint is kept."""
 
 
 def curve_plots(result: Result) -> Iterator[Plot]:
-    """Make the plots of a run's curves, as far as it recorded any.
+    """Yield the plots of the curves that a run recorded.
 
-    On dev from cycle to cycle (Trans-Encoder, Figure 4) and step by step; where there was no dev set, of the criteria
-    that chose in its stead; on tests in analysis.
+    They show the dev metric by cycle (Trans-Encoder, Figure 4) and by step; without a dev set, the criteria that chose
+    checkpoints in its place; and in analysis mode the test metrics.
     """
     forms, metric = [form for form in IN_TRAINING if form in result["best"]], short_metric(result["metric"])
     if has_cycles(result):
@@ -57,7 +57,7 @@ def curve_plots(result: Result) -> Iterator[Plot]:
 
 
 def plots_together(results: Mapping[str, Result]) -> Iterator[Plot]:
-    """Make for each form that some of the runs have the plots of its dev metric by cycle and by step.
+    """Yield, for each form that any of the runs has, plots of its dev metric by cycle and by step.
 
     Args:
         results: Short name of a run -> its record.
@@ -75,7 +75,7 @@ def plots_together(results: Mapping[str, Result]) -> Iterator[Plot]:
 
 
 def nth_line(name: str, position: int, points: Points) -> Line:
-    """Return one line of several of a kind, by its position among them."""
+    """Return a line whose style follows from its position among several lines of one kind."""
     is_dashed = position // len(SEVERAL) % 2 == 1
     return Line(label=name, style=SEVERAL[position % len(SEVERAL)], points=points, is_dashed=is_dashed)
 
@@ -83,7 +83,7 @@ def nth_line(name: str, position: int, points: Points) -> Line:
 def _curves(
     name: str, title: str, lines: Sequence[Line], x: Axis, y_label: str, start: float | None = None
 ) -> Iterator[Plot]:
-    """Make a plot of some lines, if there are any, and of what the start has."""
+    """Yield a plot of the lines, if there are any, with the base model's value as a reference line."""
     if not lines:
         return
     marks: list[Mark] = list(lines)
@@ -105,20 +105,20 @@ def _cycles(n_cycles: int) -> Axis:
 
 
 def _by_cycle(result: Result, form: Form) -> Points:
-    """Return a form's dev metric after each cycle, from 1; the bi-encoder's begins with the start, at 0."""
+    """Return a form's dev metric after each cycle, from 1; the bi-encoder's points begin with the base model, at 0."""
     points = [(cycle["cycle"], part["dev"]) for cycle in result["cycles"] if (part := cycle.get(form))]
     start = [(0, (result["dev"] or {}).get("start"))] if form == "bi" else []
     return _finite([*start, *points])
 
 
 def _by_step(result: Result, form: Form) -> Points:
-    """Return the dev metric at each evaluation, the cycles' steps one after another."""
+    """Return the dev metric at each evaluation, with steps counted on from cycle to cycle."""
     curves = {cycle["cycle"]: cycle[form]["curve"] for cycle in result["cycles"] if form in cycle}
     return _finite(_in_a_row((cycle, step, value) for cycle, curve in curves.items() for step, value in curve))
 
 
 def _in_a_row(records: Iterable[tuple[int, int, Value]]) -> Iterator[tuple[int, Value]]:
-    """Count the steps of cycle after cycle on, from (cycle, step within it, value)."""
+    """Yield (step, value) with steps counted on from cycle to cycle, given (cycle, step within it, value)."""
     offset, previous, last = 0, None, 0
     for cycle, step, value in records:
         offset += last if cycle != previous else 0
@@ -129,7 +129,7 @@ def _in_a_row(records: Iterable[tuple[int, int, Value]]) -> Iterator[tuple[int, 
 def _lines_of_cycles(
     result: Result, form: Form, recorded: Callable[[FormCycle], list[tuple[int, float | None]]]
 ) -> list[Line]:
-    """Make one line a cycle; a cycle's steps start at 0 as its training does."""
+    """Make one line per cycle; the steps of each cycle start at 0, as its training does."""
     lines: list[Line] = []
     for cycle in result["cycles"]:
         points = _finite(recorded(cycle[form])) if form in cycle else []
@@ -141,7 +141,7 @@ def _lines_of_cycles(
 
 
 def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
-    """Make the plot of what chose a form's checkpoints where there was no dev set, or would have by default."""
+    """Yield the plot of the criterion that chose a form's checkpoints without a dev set, or would have by default."""
     parts = [cycle[form] for cycle in result["cycles"] if form in cycle]
     by_default = _BY_DEFAULT.get(form) if result["data"]["dev"] is None else None
     criterion = next((part["chosen_by"] for part in parts if "chosen_by" in part), by_default)
@@ -157,7 +157,7 @@ def _criterion_plot(result: Result, form: Form) -> Iterator[Plot]:
 
 
 def _analysis(result: Result, form: Form) -> dict[str, Points]:
-    """Return one line a scored test set of the analysis mode, the cycles one after another on the step axis."""
+    """Return the points of each test set scored in analysis mode, with steps counted on from cycle to cycle."""
     records = sorted((result["analysis"] or {}).get(form, []), key=lambda record: (record[0], record[1]))
     lines: dict[str, list[tuple[float, float]]] = {}
     for step, scores in _in_a_row(records):
@@ -203,7 +203,7 @@ def gain_plot(rows: Sequence[ScoreRow], intervals: Mapping[str, IntervalRecord])
 
 
 def label_plots(learned: StudentLabels) -> tuple[Plot, Plot]:
-    """Make the histogram of a student's labels and scores, and the calibration: score against label."""
+    """Make the histogram of a student's labels and scores, and the calibration plot of score against label."""
     both = np.concatenate([learned.labels, learned.scores])
     limits = min(0.0, float(both.min())), max(1.0, float(both.max()))
     name, who = f"cycle-{learned.cycle}-{learned.form}", f"Cycle {learned.cycle}, {FORM_TITLES[learned.form]}"
@@ -235,7 +235,7 @@ def _spread(values: np.ndarray) -> str:
 
 
 def _calibration(learned: StudentLabels, name: str, who: str, limits: tuple[float, float]) -> Plot:
-    """Plot groups of equally many pairs by label: mean label, and median and middle half of the scores."""
+    """Plot equal-sized groups of pairs, sorted by label: mean label against median and middle half of the scores."""
     groups = [rows for rows in np.array_split(np.argsort(learned.labels, kind="stable"), _N_GROUPS) if len(rows)]
     points = [(float(learned.labels[rows].mean()), float(np.median(learned.scores[rows]))) for rows in groups]
     quarters = [np.quantile(learned.scores[rows], [0.25, 0.75]) for rows in groups]
@@ -264,7 +264,7 @@ def _calibration(learned: StudentLabels, name: str, who: str, limits: tuple[floa
 
 
 def length_plot(texts: TextStatistics) -> Plot | None:
-    """Make the plot of how many texts there are of each length; None where there are none."""
+    """Make the histogram of the texts' lengths; None where there are no texts."""
     if not texts["texts"]:
         return None
     shares = [100 * count / texts["texts"] for count in texts["length_counts"]]
@@ -280,7 +280,7 @@ def length_plot(texts: TextStatistics) -> Plot | None:
 
 
 def mined_plot(record: MiningRecord) -> Plot:
-    """Make the plot of how the start scores mined pairs, and the candidates that they were drawn from."""
+    """Make the histogram of the base model's scores of the mined pairs and of the candidates they were drawn from."""
     histogram = record["histogram"]
     edges = histogram["edges"]
     pairs, candidates = (

@@ -1,4 +1,4 @@
-"""What is written of a finished run, from its records alone: report.html, its plots, report.md, and models' cards."""
+"""Report of a finished run, built from its records alone: report.html, its plots and report.md."""
 
 from itertools import combinations
 from pathlib import Path, PurePath
@@ -19,18 +19,18 @@ from transencoder.results import Evidence, Sample, StudentLabels
 from transencoder.runs import atomic_write_bytes
 
 _N_SHOWN = 60
-"""Pairs on which the models disagree."""
+"""Number of pairs shown on which the models disagree."""
 
 Values = dict[str, Any]
-"""What a template needs, by the names that it has there."""
+"""Values for a template, by the names it uses."""
 
 
 def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
-    """Write report.html, `plots` with a PNG of each of its plots, and report.md into the run folder.
+    """Write report.html, report.md and the folder `plots`, with a PNG of each plot, into the run folder.
 
     Args:
-        run_folder: The run's.
-        result: Its record; None: what is in its result.json.
+        run_folder: Folder of the run.
+        result: The run's record; None: it is read from result.json.
 
     Returns:
         The path of report.html.
@@ -42,23 +42,23 @@ def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
     result = result or results.read_result(folder)
     evidence = Evidence(folder, result)
     with results.faults_of([evidence]):
-        if "intervals" not in result:  # of an earlier version
+        if "intervals" not in result:  # a result of an earlier version
             result["intervals"] = results.drawn_intervals(evidence)
         values, drawn = _page(evidence)
         values["drawings"] = write_plots(drawn, folder / PLOTS)
         write_html(folder / "report.html", words.render("run.html.jinja", values))
-        (folder / "curves.png").unlink(missing_ok=True)  # earlier versions' only plot must not stand beside this report
+        (folder / "curves.png").unlink(missing_ok=True)  # the only plot of earlier versions, now outdated
         write_html(folder / "report.md", report_text(result))
     return folder / "report.html"
 
 
 def write_html(path: Path, text: str) -> None:
-    """Write a page; what has no UTF-8 form, half of a character, becomes a question mark."""
+    """Write a page in UTF-8; lone surrogates, which UTF-8 cannot encode, become question marks."""
     atomic_write_bytes(path, text.encode("utf-8", "replace"))
 
 
 def title_of(result: Result) -> str:
-    """Return the recipe's name, else the run folder's."""
+    """Return the name of the recipe, or else of the run folder, or else of the method."""
     return result.get("recipe") or PurePath(str(result["config"].get("output", ""))).name or result["method"]
 
 
@@ -82,7 +82,7 @@ def report_text(result: Result) -> str:
 
 
 def _common(result: Result) -> Values:
-    """Return what both forms of the report show."""
+    """Return the values that report.html and report.md have in common."""
     return {
         "result": result,
         "verdict": None if "mlm" in result["best"] else verdict_of(result),
@@ -96,7 +96,7 @@ def _common(result: Result) -> Values:
 
 
 def _dev_rows(result: Result) -> tuple[list[Form], list[tuple[str, ...]]]:
-    """Return the forms, and what dev said of the base model and of each form after each cycle."""
+    """Return the forms, and rows with the dev metric of the base model and of each form after each cycle."""
     forms = [form for form in plots.IN_TRAINING if form in result["best"]]
     rows = [("base model", *("" for _ in forms[1:]), number((result["dev"] or {}).get("start")))]
     for cycle in result["cycles"]:
@@ -109,7 +109,7 @@ def _dev_rows(result: Result) -> tuple[list[Form], list[tuple[str, ...]]]:
 
 
 def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
-    """Return what the page's template needs, and all plots of the page."""
+    """Return the values for the page's template, and all plots of the page."""
     result, intervals = evidence.result, evidence.result["intervals"]
     student_labels = [
         (learned, _agreement(learned), plots.label_plots(learned)) for learned in evidence.student_labels()
@@ -145,7 +145,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
 
 
 def run_facts(result: Result) -> list[tuple[str, str]]:
-    """Return what tells a run from others, each with its title."""
+    """Return the facts that identify a run, each as a title and a value."""
     return [
         ("Method", result["method"]),
         ("Base model", " + ".join(words.starts_of(result)) or "none"),
@@ -156,26 +156,26 @@ def run_facts(result: Result) -> list[tuple[str, str]]:
 
 
 def _agreement(learned: StudentLabels) -> tuple[float, float | None]:
-    """Return how far a student's scores are from its labels, and their correlation; None where it is undefined."""
+    """Return the mean distance of a student's scores from its labels, and their correlation; None if undefined."""
     labels, own = learned.labels.astype(np.float64), learned.scores.astype(np.float64)
     is_defined = labels.std() > 0 and own.std() > 0
     return float(np.abs(own - labels).mean()), float(np.corrcoef(labels, own)[0, 1]) if is_defined else None
 
 
 def _absent(result: Result, student_labels: list[StudentLabels]) -> list[tuple[Form, int]]:
-    """Return the form and the cycle of the students whose scores are not kept."""
+    """Return the form and the cycle of each student whose scores were not kept."""
     there = {(learned.form, learned.cycle) for learned in student_labels}
     students = [(form, cycle["cycle"]) for cycle in result["cycles"] for form in IN_A_CYCLE if form in cycle]
     return [student for student in students if student not in there]
 
 
 def disagreements_of(sample: Sample) -> Values:
-    """Rank the sample's pairs by each model; ranks are compared, as cosines and probabilities are not.
+    """Compare the models' ranks of the sample's pairs, because cosines and probabilities cannot be compared.
 
     Returns:
-        `models`; `n_pairs`; `correlations` of the ranks of two models each over the whole sample, None where a model
-        gives every pair the same; `pairs`, the largest disagreement first: their texts, each model's score, its rank
-        in the sample from 0 to 100, and the highest rank less the lowest.
+        `models`; `n_pairs`; `correlations`, the rank correlation of every two models over the whole sample, None where
+        a model gives every pair the same score; `pairs`, the largest disagreement first: their texts, each model's
+        score, its rank in the sample from 0 to 100, and the highest rank minus the lowest.
     """
     models, n_pairs = list(sample.scores), len(sample.rows)
     ranks = np.array([100 * (rankdata(own) - 0.5) / n_pairs for own in sample.scores.values()])
@@ -197,7 +197,7 @@ def disagreements_of(sample: Sample) -> Values:
 
 
 def notebook_html(result: Result, folder: str) -> str:
-    """Return HTML of a result at a glance, for notebooks."""
+    """Return a short summary of a result in HTML, for notebooks."""
     values = {
         "verdict": verdict_of(result),
         "rows": [scores.score_cells(row) for row in scores.score_rows(result)],

@@ -1,4 +1,4 @@
-"""The scores of a run as rows: base model, trained models, gains and their intervals; for pages and the terminal."""
+"""Scores of a run as table rows, for pages and the terminal: base model, trained models, gains and their intervals."""
 
 import math
 import statistics
@@ -32,23 +32,23 @@ _CRITERIA = {
     "uniformity": "how evenly sentences lie: about 4 at most",
     "effective_rank": "how many directions the embeddings use",
 }
-"""What each criterion says, in the order in which they are shown."""
+"""Explanation of each criterion, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRow:
-    """One test set, the average, or the dev set; a score is a metric times 100, None where not measured."""
+    """Scores on one test set, averaged over tests, or on dev; each is a metric times 100, None where not measured."""
 
     name: str
     metric: str
     tests: Sequence[str]
-    """What it is the average of; empty: dev."""
+    """Tests that the row averages; empty for the dev set."""
     start: float | None
     trained: dict[Form, float | None]
-    """Of each form that the run trained."""
+    """Score of each form that the run trained."""
 
     def gain(self, form: Form) -> float | None:
-        """Return the gain over the base model, unrounded; None where one was not measured, or is undefined."""
+        """Return the gain over the base model, unrounded; None where a score was not measured or is undefined."""
         value = self.trained[form]
         if value is None or self.start is None or math.isnan(value - self.start):
             return None
@@ -57,17 +57,17 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """What held-out pairs say without labels of the base model and of the kept models, side by side."""
+    """Criteria computed without labels on held-out pairs, of the base model and the kept models side by side."""
 
     caption: str
     header: Sequence[str]
-    """Of the models."""
+    """Titles of the models."""
     rows: Sequence[tuple[str, str, Sequence[str]]]
-    """Criterion, what it says, and its value for each model."""
+    """Name of each criterion, its explanation, and its value for each model."""
 
     @property
     def terminal(self) -> Table:
-        """Return the table that the command line prints where there is nothing else."""
+        """Return the table that the command line prints when there are no scores."""
         table = _table(self.header, caption=self.caption)
         for name, _, cells in self.rows:
             table.add_row(name, *cells)
@@ -75,11 +75,11 @@ class Unlabelled:
 
 
 def score_rows(result: Result, *, with_dev: bool = False) -> list[ScoreRow]:
-    """Return a row per test set and, for several of one metric, their average; without test sets the dev set's.
+    """Return a row per test set and, for several of one metric, their average; without test sets, the dev set's row.
 
     Args:
         result: The run's record.
-        with_dev: Whether the dev set, if there is one, has a row beside tests too.
+        with_dev: Whether to add the dev set's row, if there is one, to the tests' rows too.
     """
     groups, scores, dev = results.tests_by_metric(result), result["scores"], result["dev"]
     has_dev = bool(dev) and (with_dev or not groups)
@@ -98,12 +98,12 @@ def score_rows(result: Result, *, with_dev: bool = False) -> list[ScoreRow]:
 
 
 def summary_rows(result: Result) -> list[ScoreRow]:
-    """Return what is shown first: the average of each metric's tests, or the only test, or dev."""
+    """Return the rows that are shown first: the average of each metric's tests, or its only test, or dev."""
     return list({row.metric: row for row in score_rows(result)}.values())
 
 
 def member_rows(result: Result) -> list[ScoreRow]:
-    """Return for each member and their ensemble the summary's rows; [] for a run of one."""
+    """Return the summary rows of each member and of their ensemble; [] for a run with one member."""
     if "members" not in result or not score_rows(result):
         return []
     views = [(f"member {number}", results.of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
@@ -136,7 +136,7 @@ def summary_table(result: Result) -> Table:
 
 
 def _table(columns: Iterable[str], *, title: str | None = None, caption: str | None = None) -> Table:
-    """Make a table of numbers, whose rows have names."""
+    """Make a table of numbers, whose first column has the names of the rows."""
     table = Table(title=title, caption=caption)
     table.add_column("", no_wrap=True)
     for column in columns:
@@ -151,7 +151,7 @@ def _coloured(cell: str) -> Text:
 
 
 def runs_table(runs: Mapping[str, Result]) -> Table:
-    """Make a table of runs of one recipe: dev and the tests' average of each form, mean and deviation."""
+    """Make a table of runs of one recipe: each form's dev metric and test average, with mean and standard deviation."""
     first = next(iter(runs.values()))
     values = {}
     for form in results.forms_of(first):
@@ -170,17 +170,17 @@ def runs_table(runs: Mapping[str, Result]) -> Table:
 
 
 def shown_metrics(result: Result) -> str:
-    """Say what the table's numbers are."""
+    """Return the titles of the table's metrics."""
     return metric_titles(_metrics(result))
 
 
 def explained_metrics(result: Result) -> str:
-    """Say what the table's numbers mean."""
+    """Explain what the table's numbers mean."""
     return metrics_explained(_metrics(result))
 
 
 def footnotes_of(result: Result) -> list[str]:
-    """Say in which precision and length models were measured, and what the base model scores as it is."""
+    """Return footnotes: the precision and length of the measurement, and the score of the base model as it is."""
     return render("footnotes.txt.jinja", {"result": result}).splitlines()
 
 
@@ -189,7 +189,7 @@ def _metrics(result: Result) -> list[str]:
 
 
 def size_cells(sizes: SizeRecord) -> dict[str, Any]:
-    """Return `header`, `rows` and `how` of a student beside a larger model: parameters, file size, speed, ratios."""
+    """Compare a student with a larger model: `header`, `rows` (parameters, file size, speed, ratios) and `how`."""
     student, other = sizes["student"], sizes["other"]
     rows = [
         (title, form.format(other[name]), form.format(student[name]), f"x {student[name] / other[name]:.2f}")  # type: ignore[literal-required]

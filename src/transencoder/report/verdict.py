@@ -1,6 +1,6 @@
-"""Whether to use what a run made, and what to know before, from whatever was measured.
+"""Verdict on a run's models: whether to use them, and what to know before, from whatever was measured.
 
-The words are in verdict.txt.jinja and notes.txt.jinja.
+The texts are in verdict.txt.jinja and notes.txt.jinja.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,28 +17,29 @@ from transencoder.report.words import render
 Finding = Literal["better", "worse", "open", "unmeasured"]
 
 FALLEN_RETRIEVAL = 3.5
-"""Points of self-retrieval by which a bi-encoder is below its base model. Of 26 bi-encoders of these runs the 6 that
-fell so far were worse than it by 2 to 10 points of dev; of those that fell less 11 were worse and 9 better."""
+"""Drop in self-retrieval, in points below the base model, beyond which a bi-encoder is likely worse than it. Of 26
+bi-encoders that were measured, the 6 that dropped this far were 2 to 10 points of dev worse than their base model. Of
+those that dropped less, 11 were worse and 9 better."""
 
 _ALIKE = -0.5
-"""Uniformity above which embeddings are taken to be nearly all alike: a mean cosine of about 0.87. A collapsed SCT
-ended at 0.96, from 0.74 (LOG.md, 2026-11-23)."""
+"""Uniformity above which embeddings count as nearly all alike: a mean cosine of about 0.87. In an SCT run that
+collapsed, the mean cosine rose from 0.74 to 0.96 (LOG.md, 2026-11-23)."""
 
 
 class Comparison(NamedTuple):
-    """One form against the base model."""
+    """Comparison of one form with the base model."""
 
     where: str
-    """`on the tests`, `on dev`, `on your grades`."""
+    """Name of the data: `on the tests`, `on dev` or `on your grades`."""
     start: float | None
-    """Metric times 100; None where it was not measured."""
+    """Base model's metric times 100; None where it was not measured."""
     trained: float | None
     interval: Interval | None
-    """Of the gain, in points; None where none was drawn."""
+    """Interval of the gain, in points; None where none was drawn."""
 
     @property
     def finding(self) -> Finding:
-        """What is known: by two decimals, and open where both are equal or the gain's interval includes 0."""
+        """Finding by metrics rounded to two decimals: `open` where equal or where the gain's interval includes 0."""
         if self.start is None or self.trained is None:
             return "unmeasured"  # an encoder that collapsed has no metric
         start, trained = round(self.start, 2), round(self.trained, 2)
@@ -48,9 +49,9 @@ class Comparison(NamedTuple):
 
 
 def verdict_of(result: Result) -> str:
-    """Advise on a run's models in a sentence: by the tests where there are any, else by dev.
+    """Return one sentence of advice on a run's models, based on the tests where there are any, else on dev.
 
-    Without labels a run can be seen to have failed, not to have succeeded.
+    Without labels it can be seen that a run failed, but not that it succeeded.
     """
     compared = {form: found[0] for form in results.forms_of(result) if (found := comparisons(result, form))}
     retrieval = retrieval_of(result)
@@ -70,16 +71,16 @@ def verdict_of(result: Result) -> str:
 
 
 class Use(NamedTuple):
-    """What to do with what a run made."""
+    """Recommended use of a run's models."""
 
     form: Form
     """The model to load."""
     next: Literal["search", "score", "grade", "label"]
-    """Which command comes next."""
+    """Command to run next."""
 
 
 def use_of(result: Result) -> Use | None:
-    """Choose what to do next by what the verdict is made of; None where no measured model is better than its base."""
+    """Recommend a next step from the verdict's findings; None where no measured model is better than its base model."""
     findings = {form: found[0].finding for form in results.forms_of(result) if (found := comparisons(result, form))}
     forms: list[Form] = [form for form in results.forms_of(result) if form != "mlm" and not rejection_of(result, form)]
     better = [form for form in forms if findings.get(form) == "better"]
@@ -93,12 +94,12 @@ def use_of(result: Result) -> Use | None:
 
 
 def can_be_graded(result: Result) -> bool:
-    """Check whether the run keeps scores of pairs, which `transencoder grade` asks a person about."""
+    """Check whether the run keeps scores of pairs, which a person can grade with `transencoder grade`."""
     return any(stage["name"] == SAMPLE for stage in result["stages"])
 
 
 def rejection_of(result: Result, form: Form) -> str | None:
-    """Say, as the end of a sentence, why one of a run's models should not be used; None: nothing speaks against it."""
+    """Return why one of a run's models should not be used, as the end of a sentence; None if there is no reason."""
     first = next(iter(comparisons(result, form)), None)
     if first is not None and first.finding == "worse":
         return f"{first.where} it has {number(first.trained)}, and its base model {number(first.start)}"
@@ -115,7 +116,7 @@ def rejection_of(result: Result, form: Form) -> str | None:
 
 
 def cross_is_weak(result: Result) -> bool:
-    """Check whether the cross-encoder did not learn what its teacher says, as far as pairs without labels show it."""
+    """Check whether the cross-encoder failed to learn its teacher's scores, judging by pairs without labels."""
     return results.looks_weak(result.get("criteria", {}).get("cross", {})) or forgot_its_pairs(result)
 
 
@@ -131,16 +132,16 @@ def has_fallen(before: float | None, after: float | None) -> bool:
 
 
 def forgot_its_pairs(result: Result) -> bool:
-    """Check whether the cross-encoder does not even rank the pairs that it learned from as the base model does.
+    """Check whether the cross-encoder disagrees with the base model's ranking even of the pairs that it learned from.
 
-    Known of runs without dev that had too few pairs to hold any out.
+    This is known only for runs without a dev set that had too few pairs to hold any out.
     """
     agreement = result.get("sample_agreement", {}).get("cross", results.ENOUGH_AGREEMENT)
     return agreement is None or agreement < results.ENOUGH_AGREEMENT
 
 
 def comparisons(result: Result, form: Form) -> list[Comparison]:
-    """Compare a form with the base model: once for each metric of the tests, on dev where there are none."""
+    """Compare a form with the base model, once for each metric of the tests, or on dev where there are no tests."""
     rows, intervals = summary_rows(result), result.get("intervals", {})
     metrics = [row.metric for row in rows]
     return [
@@ -161,9 +162,9 @@ def _where(row: ScoreRow, metrics: Sequence[str]) -> str:
 
 
 def notes_of(result: Result) -> list[str]:
-    """Return what to know before trusting the numbers: what follows from the record, then the run's own notes.
+    """Return what to know before trusting the numbers: notes derived from the record, then the run's own notes.
 
-    What the verdict says, by the first metric, is not said again.
+    The comparison by the first metric is left out, because the verdict reports it.
     """
     first = 0 if "mlm" in result["best"] else 1
     compared = [(form, each) for form in FORM_TITLES for each in comparisons(result, form)[first:]]
@@ -184,7 +185,7 @@ def _had_a_choice(result: Result) -> bool:
 
 
 def _collapse(found: Mapping[str, float | None]) -> tuple[float, float] | None:
-    """Return the uniformity before and after where the embeddings became all alike."""
+    """Return the uniformity before and after training if the embeddings became nearly all alike; else None."""
     before, after = found.get("start"), found.get("bi")
     if before is None or after is None or after <= max(_ALIKE, before / 2):
         return None

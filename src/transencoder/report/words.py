@@ -1,4 +1,4 @@
-"""How numbers, data sets and settings are worded in reports, results pages and model cards; templates into pages."""
+"""Wording of numbers, data sets and settings in reports, results pages and model cards; rendering of templates."""
 
 import base64
 import hashlib
@@ -24,7 +24,7 @@ from transencoder.runs import atomic_write_bytes
 from transencoder.settings import Setting, settings_of
 
 NONE = "none"
-"""A setting that is not set."""
+"""Text shown for a setting that is not set."""
 
 _METRICS = {
     "spearman": (
@@ -41,7 +41,7 @@ _METRICS = {
     ),
     "accuracy": ("accuracy x 100", "how many texts get their own class from a classifier on their embeddings"),
 }
-"""Metric -> its title, and what its numbers mean."""
+"""Title of each metric, and what its numbers mean."""
 _SHORT_METRICS = {"spearman": "Spearman", "roc_auc": "ROC AUC", "map": "MAP", "mrr_at_10": "MRR@10"}
 
 _SHOWN_FINGERPRINT = 12
@@ -51,11 +51,11 @@ _NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "attn_i
 """Settings that change no number."""
 
 _ACTS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(")
-"""What begins HTML, or the address of a link, in Markdown."""
+"""Pattern of the characters that begin HTML, or the address of a link, in Markdown."""
 
 
 def render(template: str, values: dict[str, Any]) -> str:
-    """Fill a template; in HTML and Markdown every text that is not `Markup` is escaped, and all of it made visible."""
+    """Render a template; in HTML and Markdown, text that is not `Markup` is escaped and invisible characters shown."""
     return _environment(template.split(".")[-2]).get_template(template).render(**values)
 
 
@@ -113,7 +113,7 @@ def _visible(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
 
 
 def in_markdown(value: Any) -> Any:  # noqa: ANN401 (whatever a template prints)
-    """Return a text as one line of Markdown in which no HTML and no link begins; `Markup` and numbers as they are."""
+    """Escape a text to one line of Markdown that begins no HTML and no link; `Markup` and numbers stay unchanged."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return _ACTS.sub(lambda found: {"<": "&lt;", "(": "&#40;"}[found[0]], _line(value))
@@ -124,12 +124,12 @@ def _line(text: str) -> str:
 
 
 def _shown(value: float, form: str) -> str:
-    """Return a number in a form of Python's, such as `+.2f`, with a true minus sign."""
+    """Format a number by a Python format specification, such as `+.2f`, with a true minus sign."""
     return f"{value:{form}}".replace("-", "\N{MINUS SIGN}")
 
 
 def _share_of(count: int, total: int) -> str:
-    """Return a share in percent with one digit, which is 0 or 100 only where it is exactly that."""
+    """Format a share in percent with one decimal; 0 and 100 are shown only where they are exact."""
     share = 100 * count / total
     if 0 < share < 0.1:
         return "below 0.1 %"
@@ -137,13 +137,13 @@ def _share_of(count: int, total: int) -> str:
 
 
 def _direction(gain: float, interval: Interval | None) -> str:
-    """Return the class of a gain: `up`, `down`, or none where the difference is not significant, or shows as zero."""
+    """Return the CSS class of a gain: `up`, `down`, or empty where it is not significant or rounds to zero."""
     low, high = interval or (round(gain, 2), round(gain, 2))
     return "up" if low > 0 else "down" if high < 0 else ""
 
 
 def _ticked(text: str) -> Markup:
-    """Return escaped text in which what stands between backticks is code, as in Markdown."""
+    """Escape a text for HTML, and mark what is between backticks as code, as in Markdown."""
     parts = visible(text).split("`")
     return Markup("").join(
         Markup("<code><bdi>{}</bdi></code>").format(part) if position % 2 else escape(part)
@@ -152,7 +152,7 @@ def _ticked(text: str) -> Markup:
 
 
 def _digest(content: str) -> str:
-    """Return what the page's policy names a script or style by: nothing else on the page may run."""
+    """Return the hash by which the page's content security policy allows a script or style; nothing else may run."""
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
@@ -164,10 +164,10 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page; its folder is made.
+    """Write a page, and create its folder if needed.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The page cannot be written.
     """
     try:
         make_folder(path.parent)
@@ -186,20 +186,20 @@ def gain(value: float | None, start: float | None) -> str:
 
 
 def no_difference(models: Sequence[str], other: str, data: str) -> str:
-    """Say that a gain's interval includes 0: `no significant difference between A and B on these 100 pairs`."""
+    """Return the phrase for a gain whose interval includes 0: `no significant difference between A and B on DATA`."""
     *first, last = models
     names = f"{', '.join(first)} or {last}" if first else last
     return f"no significant difference between {names} and {other} on {data}"
 
 
 def metric_titles(metrics: Iterable[str]) -> str:
-    """Say what the numbers of a table are, with the word that marks its rows where there are several metrics."""
+    """Return the titles of a table's metrics; where there are several, each with the mark of its rows."""
     metrics = list(dict.fromkeys(metrics))
     return " / ".join(_METRICS.get(each, (each,))[0] + results.metric_mark(each, metrics) for each in metrics)
 
 
 def metrics_explained(metrics: Sequence[str]) -> str:
-    """Say in a sentence of each metric what its numbers mean."""
+    """Explain what the numbers mean, in one sentence per metric."""
     said = [
         f"{metric_titles([each])}{results.metric_mark(each, metrics)}: {_METRICS[each][1]}"
         for each in metrics
@@ -209,7 +209,7 @@ def metrics_explained(metrics: Sequence[str]) -> str:
 
 
 def short_metric(metric: str) -> str:
-    """Return a metric in two or three words, for the axis of a plot."""
+    """Return a short title of a metric, for the axis of a plot."""
     return f"{_SHORT_METRICS.get(metric, metric)} × 100"
 
 
@@ -237,7 +237,7 @@ def _rows(record: DataRecord, n_rows: int) -> str:
 
 
 def data_sets(result: Result) -> Iterator[tuple[str, str]]:
-    """Return each data set of a run, and it in a few words."""
+    """Yield the role of each data set of a run, and a short description of it."""
     texts, record = results.training_data(result)
     yield f"training {texts}", f"{data_line(record)}, {gold_or(record, 'unlabelled')}"
     dev, tests = result["data"]["dev"], result["data"]["tests"]
@@ -249,30 +249,30 @@ def data_sets(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def missing_rows_line(record: DataRecord) -> str:
-    """Say how much of the paper's training text could not be had; empty where nothing is missing."""
+    """Say how many of the paper's training pairs are not available; empty where none is missing."""
     missing = record.get("missing_rows")
     return f"{missing:,} of the paper's training pairs are missing: they are not on the hub." if missing else ""
 
 
 def gold_or(record: DataRecord, without: str) -> str:
-    """Say how many gold labels a training text has; where there are none, what is given."""
+    """Say how many gold labels the training data has; where it has none, return `without`."""
     return f"with {plural(record['gold_rows'], 'gold label')}" if "gold_rows" in record else without
 
 
 def mining_text(record: MiningRecord) -> str:
-    """Say what went in, which source gave how many pairs, and how the base model scores them; as Markdown."""
+    """Describe the mining in Markdown: its input, the pairs of each source, and the base model's scores of them."""
     return render("mining.md.jinja", {"mined": record}).rstrip("\n")
 
 
 def starts_of(result: Result) -> list[str]:
-    """Return the models that the run's bi-encoders started from, as far as the config says."""
+    """Return the base models of the run's bi-encoders, as far as the config names them."""
     members = result["config"].get("members") or []
     starts = [member.get("start") for member in members if isinstance(member, dict)] or [result["config"].get("start")]
     return [shown_source(str(start)) for start in starts if start]
 
 
 def pretraining_line(result: Result) -> str:
-    """Say how masked language modelling went; empty where there was none."""
+    """Summarise the masked language modelling; empty where there was none."""
     record = result.get("pretraining")
     if record is None:
         return ""
@@ -291,11 +291,11 @@ class Change(NamedTuple):
     """A setting that differs from the method's default."""
 
     name: str
-    """In full, `bi.epochs`."""
+    """Full name, such as `bi.epochs`."""
     value: str
     default: str
     about: str
-    """Why it was chosen for the user or, where the user gave it, the docstring of the field."""
+    """Reason why it was chosen for the user or, where the user set it, the docstring of the field."""
 
 
 def changed_settings(result: Result) -> list[Change]:
@@ -326,12 +326,12 @@ def _changes(values: Mapping[str, Any], settings: Mapping[str, Setting], prefix:
 
 
 def settings_line(result: Result) -> str:
-    """List the settings that differ from the defaults, in a line; all of them are in result.json."""
+    """List the settings that differ from the defaults, on one line; result.json has all settings."""
     return ", ".join([*(f"{each.name} {each.value}" for each in changed_settings(result)), f"seed {result['seed']}"])
 
 
 def all_settings(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return every setting of a run by its full name, `bi.epochs`, and its value."""
+    """Return the full name, such as `bi.epochs`, and the value of every setting of a run."""
     return [(name, in_full(value)) for name, value in _leaves(dict(config), "")]
 
 
@@ -347,7 +347,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
 
 
 def in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
-    """Return a value as a recipe or a flag has it."""
+    """Format a value as in a recipe or a flag."""
     if isinstance(value, list | tuple):
         return ", ".join(map(in_full, value)) or NONE
     if isinstance(value, bool):
@@ -358,7 +358,7 @@ def in_full(value: Any) -> str:  # noqa: ANN401 (JSON)
 
 
 def reproduce_command(result: Result) -> str:
-    """Return the command that makes the run again; FILE stands for rows that were given in Python."""
+    """Return the command that reproduces the run; FILE stands for rows that were given in Python."""
     held = [name for name, value in result["config"].items() if isinstance(value, str) and value.endswith(HELD_ROWS)]
     files = "".join(f" --set {name}=FILE" for name in held)
     own = f"{shown_source(str(result['config'].get('output', '.')))}/recipe.toml"
@@ -366,7 +366,7 @@ def reproduce_command(result: Result) -> str:
 
 
 def environment_of(result: Result) -> list[tuple[str, str]]:
-    """Return what the run was made with, each part and its value."""
+    """Return the names and values of the run's environment: commit, device, threads, Python and package versions."""
     environment = result["environment"]
     parts = [("Commit", short_commit(environment.get("commit")))]
     parts += [(name, environment.get(name.lower(), "unknown")) for name in ("Device", "Threads", "Python")]  # type: ignore[misc]
@@ -374,5 +374,5 @@ def environment_of(result: Result) -> list[tuple[str, str]]:
 
 
 def short_commit(commit: str | None) -> str:
-    """Return each commit by its first ten digits."""
+    """Shorten each commit to its first ten digits, and keep its `-dirty` mark."""
     return " + ".join(part[:10] + part[40:] for part in commit.split(" + ")) if commit else "unknown"

@@ -1,4 +1,4 @@
-"""Run folders: stages done once, records that are whole or absent, and resumption by running again."""
+"""Run folders: each stage is computed once, records are complete or absent, and running again resumes."""
 
 from transencoder.runs.files import atomic_json, atomic_write_bytes, atomic_write_text, canonical_json
 from transencoder.runs.folder import is_run, read_result, wait_until_free, warn_of_absent

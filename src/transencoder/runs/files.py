@@ -1,6 +1,7 @@
-"""What is written: one JSON form per value, files that are whole or not there, and what a full disk is told by.
+"""Files of a run: canonical JSON, atomic writes, checksums, and explanations of a full disk and other system errors.
 
-A key depends on what a config says and not on how it was written; a file is whole whenever the process is killed.
+A key depends on the content of a config and not on its formatting. Whenever the process is killed, every file is
+complete or absent.
 """
 
 import dataclasses
@@ -28,7 +29,8 @@ from transencoder.files import sync, whole_file
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# Rust (safetensors, tokenizers) hands on the system's number in words, C++ (torch, arrow) its words.
+# Errors from Rust (safetensors, tokenizers) have the system's number in their text, those from C++ (torch, arrow) its
+# message.
 _NUMBER = re.compile(r"(?:\(os error |\[Errno )(\d+)")
 _FULL_WORDS = ("No space left on device", "Disk quota exceeded")
 # torch.save hides the reason.
@@ -54,19 +56,19 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "the name is too long for the file system",
     errno.ELOOP: "symbolic links point at each other",
 }
-"""What the system refuses, by its number -> what that means, and what helps; any other number may be our mistake."""
+"""Number of a system error -> what it means and what helps. Any other number may be a bug of ours."""
 
 _OWN_HASH = "sha256"
-"""Name, in a record, of the sha256 (hex) of the rest of it."""
+"""Field of a record with the sha256 (hex) of all its other fields."""
 
 
 def canonical_json(value: object, what: str = "") -> str:
-    """Return the one JSON text of a value: sorted names, no spaces, ASCII.
+    """Return the canonical JSON text of a value: sorted names, no spaces, ASCII.
 
-    `1` and `1.0` stay two values: a config should hold the type that its field declares.
+    `1` and `1.0` stay different values: a config should hold the type that its field declares.
 
     Raises:
-        InputError: when a part has no JSON form; the message names the part, `what` being its root.
+        InputError: when a part has no JSON form; the message names the part, starting from `what`.
     """
     return json.dumps(plain(value, what), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -98,7 +100,7 @@ def plain(value: object, where: str = "") -> Json:
 
 
 def readable(value: object) -> Json:
-    """Turn a value into JSON parts for the log, which never refuses: what has no JSON form becomes text."""
+    """Turn a value into JSON types for the log, without ever raising: what has no JSON form becomes text."""
     value = _unwrapped(value)
     if isinstance(value, Mapping):
         return {str(name): readable(part) for name, part in value.items()}
@@ -111,7 +113,7 @@ def readable(value: object) -> Json:
 
 
 def _unwrapped(value: object) -> object:
-    """Take a numpy scalar, an enum or a dataclass down to what it holds."""
+    """Return the content of a numpy scalar, an enum or a dataclass, and any other value as it is."""
     numpy = sys.modules.get("numpy")  # whoever holds a numpy scalar has imported numpy
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
@@ -155,15 +157,15 @@ def write_checked_json(path: Path, content: Mapping[str, object]) -> None:
 
 
 def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
-    """Return the content of a record, after checking that it is what was written, and a record of its kind.
+    """Return the content of a record, after checking its hash and its shape.
 
     Args:
-        path: Of the file.
-        shape: What is relied on, as for `check_shape`; there may be more.
+        path: Path of the record.
+        shape: Fields that must be there, as for `check_shape`; there may be more.
 
     Raises:
-        FileNotFoundError: There is none.
-        DamagedError: It is not what was written; the message names the file. Records of format 1 have no hash.
+        FileNotFoundError: There is no such file.
+        DamagedError: The file is not what was written; the message names it. Records of format 1 have no hash.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -180,10 +182,10 @@ def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
 
 
 def check_shape(value: Any, shape: Any, where: str) -> None:
-    """Check that a value from JSON has a shape: a TypedDict, `list[...]`, `dict[str, ...]`, or what `isinstance` takes.
+    """Check that a value from JSON has a shape: a TypedDict, `list[...]`, `dict[str, ...]`, or a type for `isinstance`.
 
     Raises:
-        DamagedError: It has another; the message begins with `where`.
+        DamagedError: It has another shape; the message begins with `where`.
     """
     kind, inner = (shape, ()) if isinstance(shape, UnionType) else (get_origin(shape) or shape, get_args(shape))
     if is_typeddict(shape):
@@ -229,27 +231,27 @@ def atomic_write_bytes(path: str | Path, content: bytes) -> None:
 
 
 class Checksum(TypedDict):
-    """What tells whether a file is still what was written."""
+    """Hash and size of a file, to check later that it has not changed."""
 
     sha256: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
 
 class NoSpaceError(RunError):
-    """A disk is full; the message says which."""
+    """Error for a full disk; the message says which."""
 
 
 class DamagedError(RunError):
-    """A file that is no longer what was written; the message names it."""
+    """Error for a file that is no longer what was written; the message names it."""
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> dict[str, Checksum]:
-    """Bring files of a folder, and the lists of their names, to the disk; return their checksums.
+    """Flush files of a folder, and their folders' entries, to disk; return the files' checksums.
 
     Args:
         folder: The folder.
-        names: Paths relative to it, with `/`.
+        names: Paths of the files relative to the folder, with `/`.
     """
     checksums: dict[str, Checksum] = {}
     for name in names:
@@ -261,15 +263,15 @@ def sync_files(folder: Path, names: Iterable[str]) -> dict[str, Checksum]:
 
 
 def check_files(folder: Path, checksums: Mapping[str, Checksum], *, up_to_bytes: int | None = None) -> None:
-    """Check that files are what was written.
+    """Check that files are still what was written.
 
     Args:
         folder: The folder.
-        checksums: By path relative to it.
-        up_to_bytes: Of larger files the size is checked alone; None: of none.
+        checksums: Path relative to the folder -> checksum.
+        up_to_bytes: Size above which only a file's size is checked, not its hash; None: all hashes are checked.
 
     Raises:
-        DamagedError: One is missing or another; the message names it.
+        DamagedError: A file is missing or has changed; the message names it.
     """
     for name, checksum in checksums.items():
         path = folder / name
@@ -297,7 +299,7 @@ def files_under(folder: Path) -> Iterator[Path]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes of all files below a folder; a file that disappears meanwhile counts as none."""
+    """Return the total bytes of all files below a folder; a file that disappears meanwhile counts as 0."""
     total = 0
     for path in files_under(folder):
         try:
@@ -309,7 +311,7 @@ def folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def disk_full_explained(folder: Path) -> Iterator[None]:
-    """Raise a full disk inside the block as a `RunError` that names the folder and the way on."""
+    """Turn an error of a full disk inside the block into a `RunError` that names the folder and says what to do."""
     try:
         yield
     except Exception as error:
@@ -320,11 +322,11 @@ def disk_full_explained(folder: Path) -> Iterator[None]:
 
 
 def system_error(error: BaseException, folder: Path | None = None) -> RunError | None:
-    """Return the `RunError` for what the system refused: space, memory, a file; its causes are looked at too.
+    """Return a `RunError` that explains a system error: no space, no memory, no access to a file; None for any other.
 
     Args:
-        error: What was raised; None is returned for any other.
-        folder: Where was written; it is blamed for a full disk unless the error or the free space says otherwise.
+        error: The exception; its causes are examined too.
+        folder: Folder that was written to; blamed for a full disk unless the error or the free space says otherwise.
     """
     if isinstance(error, TransencoderError) or not isinstance(error, Exception):
         return None
@@ -337,7 +339,7 @@ def system_error(error: BaseException, folder: Path | None = None) -> RunError |
 
 
 def _refused(error: BaseException, folder: Path | None) -> RunError | None:
-    if isinstance(error, shutil.Error):  # of a copied folder: what was copied, where to, and why not
+    if isinstance(error, shutil.Error):  # from copying a folder: (source, target, reason) of each failure
         error = OSError(error.args[0][0][2])
     text = str(error)
     number = getattr(error, "errno", None) or (int(found[1]) if (found := _NUMBER.search(text)) else None)
@@ -361,7 +363,7 @@ def _refused(error: BaseException, folder: Path | None) -> RunError | None:
 
 
 def _full_folder(error: BaseException, folder: Path | None) -> Path | None:
-    """Return the folder to blame: the error's own, else the run's, unless only another is short of space."""
+    """Return the folder to blame for a full disk: the error's own, else the run's, unless only another one is full."""
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return _existing(Path(error.filename).absolute().parent)
     if folder is not None and _free_bytes(folder) > _PLENTY_BYTES:

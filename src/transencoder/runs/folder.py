@@ -1,6 +1,6 @@
-"""A run folder: who holds it, whose result it has, and how it becomes a recipe's run.
+"""A run folder: its lock, its result and the recipe that this belongs to, and how it is opened for a recipe.
 
-A kill at any line leaves a run that opens again, and no wrong result.
+If the process is killed at any line, the run can be opened again and holds no wrong result.
 """
 
 import errno
@@ -35,20 +35,20 @@ RECIPE_NAME = "recipe.toml"
 ENVIRONMENT_NAME = "environment.json"
 RESULT_NAME = "result.json"
 PREVIOUS_NAME = "previous"
-"""Folder of a run for the result of the recipe that it had before."""
+"""Subfolder of a run with the result of its previous recipe."""
 
 _ATTEMPTS = 4
 _PAUSE_SECONDS = 0.05
 _WAIT_SECONDS = 0.5
 
 _held: set[int] = set()
-"""The descriptors of this process's locks."""
+"""File descriptors of the locks that this process holds."""
 
 _logger = logging.getLogger(__name__)
 
 
 class _Environment(TypedDict):
-    """What is relied on of `environment.json`."""
+    """Fields of `environment.json` that are relied on."""
 
     method: str
     time: NotRequired[str]
@@ -60,7 +60,7 @@ class _StageOfResult(TypedDict):
 
 
 class _Finished(TypedDict):
-    """What is relied on of any run's `result.json`."""
+    """Fields of any run's `result.json` that are relied on."""
 
     stages: list[_StageOfResult]
     recipe_sha256: NotRequired[str]
@@ -69,11 +69,11 @@ class _Finished(TypedDict):
 def take_lock(folder: Path) -> int:
     """Lock a folder for this process and return the lock's file descriptor, for `release_lock`.
 
-    The lock is the kernel's and dies with the process: nothing is left to clean.
+    The kernel holds the lock and frees it when the process ends: nothing is left to clean up.
 
     Raises:
         RunInUseError: when another process holds the lock; the message says which one.
-        RunError: when it cannot be written.
+        RunError: when the folder cannot be written.
     """
     try:
         descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
@@ -98,14 +98,14 @@ def take_lock(folder: Path) -> int:
 
 
 def release_lock(descriptor: int) -> None:
-    """Give the lock back; in a forked child, which never held it, nothing happens."""
+    """Release the lock. In a forked child, which never held it, do nothing."""
     if descriptor in _held:
         _held.discard(descriptor)
         os.close(descriptor)
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether a process, this one included, holds the folder."""
+    """Check whether a process, including this one, holds the folder's lock."""
     try:
         descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY)
     except OSError:
@@ -121,13 +121,13 @@ def is_locked(folder: Path) -> bool:
 
 
 def wait_until_free(folder: Path) -> None:
-    """Return as soon as no process holds the folder."""
+    """Wait until no process holds the folder's lock."""
     while is_locked(folder):
         time.sleep(_WAIT_SECONDS)
 
 
 def _try_lock(descriptor: int, folder: Path) -> bool:
-    """Try for a moment: `is_locked` in another process holds the lock for some microseconds."""
+    """Try to lock a few times: `is_locked` in another process holds the lock for some microseconds."""
     for attempt in range(_ATTEMPTS):
         if attempt:
             time.sleep(_PAUSE_SECONDS)
@@ -155,9 +155,9 @@ def _refusal(folder: Path, content: bytes) -> str:
     )
 
 
-@cache  # a process takes the hook once
+@cache  # the hook is registered once per process
 def _keep_locks_from_children() -> None:
-    """Close the locks in forked children (data-loader workers): they must not hold them when we are killed."""
+    """Close the locks in forked children (data-loader workers): they must not keep them when this process is killed."""
     os.register_at_fork(after_in_child=_close_in_child)
 
 
@@ -168,7 +168,7 @@ def _close_in_child() -> None:
 
 
 def is_run(folder: str | Path) -> bool:
-    """Tell whether a folder is a run, one included that lost a file or was killed while it was being made."""
+    """Check whether a folder is a run, including one that lost a file or was killed while it was being made."""
     folder = Path(folder)
     if not folder.is_dir():
         return False
@@ -181,7 +181,7 @@ def is_run(folder: str | Path) -> bool:
 
 
 def read_environment(folder: Path) -> dict[str, Any]:
-    """Return what a run ran on when it was last opened, and its method; empty where no record can be read."""
+    """Return a run's environment when it was last opened, and its method; empty if the record cannot be read."""
     try:
         return read_checked_json(folder / ENVIRONMENT_NAME, _Environment)
     except (FileNotFoundError, DamagedError):
@@ -189,9 +189,9 @@ def read_environment(folder: Path) -> dict[str, Any]:
 
 
 def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict[str, Any] | None:
-    """Return a run's result, or None when there is none or it is not that of the recipe with this hash.
+    """Return a run's result, or None if there is none or it belongs to another recipe.
 
-    Without a hash the recipe is the folder's own.
+    `expected_hash` is the hash of the recipe, by default of the folder's own.
     """
     folder = Path(folder)
     try:
@@ -203,7 +203,7 @@ def read_result(folder: str | Path, *, expected_hash: str | None = None) -> dict
 
 
 def recipe_hash(method: str, recipe_toml: str) -> str:
-    """Return the sha256 (hex) of what a recipe says; comments, order and spacing do not matter.
+    """Return the sha256 (hex) of a recipe's content; comments, order and spacing do not matter.
 
     Raises:
         InputError: when the recipe is not TOML.
@@ -229,7 +229,7 @@ def own_recipe_hash(folder: Path) -> str:
 
 
 def take_folder(folder: Path) -> int:
-    """Make the folder if need be, lock it, and return the lock.
+    """Make the folder if needed, lock it, and return the lock.
 
     Raises:
         RunError: when another process holds it, or it is neither empty nor a run.
@@ -249,7 +249,7 @@ def take_folder(folder: Path) -> int:
 
 
 def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], outputs: Sequence[str]) -> None:
-    """Write a locked run's recipe and environment, and set another recipe's result, with its outputs, aside."""
+    """Write a locked run's recipe and environment, and move another recipe's result and outputs to `previous`."""
     make_folder(folder / STAGES_NAME)
     for parent in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_temporary(parent)
@@ -271,10 +271,10 @@ def describe_run(folder: Path, recipe_toml: str, environment: dict[str, Any], ou
 
 
 def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
-    """Move a result, its outputs and its recipe to `previous`; a kill leaves a move that goes on.
+    """Move a result, its outputs and its recipe to `previous`; if the process is killed, the next call continues.
 
-    The record goes last: with it the move is whole, and only then may the next one replace it. The reason is what is
-    said of the result, such as "is another recipe's".
+    `result.json` is moved last: it marks the move as complete, and only then may the next move replace it. `reason`
+    completes the sentence about the result in the log, such as "is another recipe's".
     """
     result, previous = folder / RESULT_NAME, folder / PREVIOUS_NAME
     if (previous / RESULT_NAME).exists():
@@ -292,7 +292,7 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
     if (folder / RECIPE_NAME).is_file():
         atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())
     os.replace(result, previous / RESULT_NAME)
-    for place in (previous, folder):  # in this order: what has left the one is in the other
+    for place in (previous, folder):  # in this order: what has left `folder` is in `previous`
         sync(place)
     write_log(folder, "result_set_aside", {})
 
@@ -307,7 +307,7 @@ def _note_changed_environment(folder: Path, environment: dict[str, Any]) -> None
 
 
 def warn_of_absent(stage_caches: Iterable[str | Path]) -> None:
-    """Say which folders that stages are to be taken from are no runs."""
+    """Warn of stage caches that are not run folders."""
     for stage_cache in stage_caches:
         if not (Path(stage_cache) / STAGES_NAME).is_dir():
             _logger.warning("%s is no run folder: no stage is taken from it", stage_cache)

@@ -1,4 +1,4 @@
-"""What run folders there are, how far each got, how much disk it takes, and what of that can be freed."""
+"""List run folders with their state and disk use, and clean what a run no longer needs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,24 +19,24 @@ State = Literal["finished", "unfinished", "running"]
 
 @dataclass(frozen=True, kw_only=True)
 class RunSummary:
-    """One run folder at a glance."""
+    """Summary of a run folder."""
 
     folder: Path
-    """Where it is."""
+    """Path of the run folder."""
     method: str | None
-    """The method's name; None when the run was stopped while its folder was being made."""
+    """Name of the method; None if the run was stopped while its folder was being made."""
     state: State
-    """`running` while a process holds it, `finished` with a result of its recipe, else `unfinished`."""
+    """State: `running` while a process holds its lock, `finished` with a result of its recipe, else `unfinished`."""
     started: str | None
-    """When it was first opened, ISO time in UTC."""
+    """Time when it was first opened, ISO format in UTC."""
     n_stages: int
-    """How many stages are done."""
+    """Number of finished stages."""
     disk_bytes: int
-    """Bytes of all its files."""
+    """Total bytes of its files."""
 
 
 def list_runs(root: str | Path) -> list[RunSummary]:
-    """Return the runs in a folder, sorted by path; the folder itself may be one. Looks four folders deep.
+    """Return the runs in a folder, up to four folders deep, sorted by path; the folder itself may be one.
 
     Raises:
         RunError: when there is no such folder.
@@ -74,25 +74,25 @@ def _summary(folder: Path) -> RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class CleanSummary:
-    """What a cleaning removed, or would remove."""
+    """Summary of what a cleaning removed, or would remove."""
 
     names: tuple[str, ...]
-    """What was removed, relative to the run folder."""
+    """Removed folders, relative to the run folder."""
     bytes_freed: int
-    """How many bytes of files that was."""
+    """Total bytes of the removed files."""
 
 
 def clean_run(folder: str | Path, *, everything: bool = False, dry_run: bool = False) -> CleanSummary:
-    """Remove unused stages, half-done ones, and step checkpoints.
+    """Remove unused stages, unfinished stages, and step checkpoints.
 
-    Used are the stages that the result names or, without a result of the present recipe, those that the
-    recipe has asked for so far. An interrupted stage loses what it had: end the run first to keep that.
-    Recipe, environment, log, result and everything outside `stages/` stay.
+    The stages in use are those that the result names or, without a result of the present recipe, those that the recipe
+    has asked for so far. An interrupted stage loses its progress: finish the run first to keep it. Recipe, environment,
+    log, result and everything outside `stages/` stay.
 
     Args:
         folder: the run folder.
         everything: remove all stages; running the recipe again then computes everything again.
-        dry_run: only say what would go.
+        dry_run: only report what would be removed.
 
     Raises:
         RunError: when the folder is no run, a process is working on it, or its recipe cannot be read.

@@ -1,4 +1,4 @@
-"""A run's log, one JSON object a line, readable after a crash at any byte; and what the run ran on."""
+"""A run's log, one JSON object per line, readable after a crash at any byte; and the environment of a run."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def now() -> str:
 
 
 def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
-    """Append a line to a run's log in one write, which has left the process on return; first close a cut-off line.
+    """Append a line to a run's log in one write, flushed on return; a line that was cut off before is ended first.
 
     Raises:
         InputError: when a field is named `time` or `event`.
@@ -58,17 +58,17 @@ def write_log(folder: Path, event: str, fields: Mapping[str, object]) -> None:
 
 
 class _Entry(TypedDict):
-    """What is relied on of a line."""
+    """Fields of a line that are relied on."""
 
     time: str
     event: str
     key: NotRequired[str]
-    """Of the stage that it is about."""
+    """Key of the stage that the line is about."""
     recipe_sha256: NotRequired[str]
 
 
 def read_log(folder: str | Path) -> list[dict[str, Any]]:
-    """Return the entries of a run's log, oldest first, none without a log; a damaged or cut-off line is left out."""
+    """Return the entries of a run's log, oldest first, without damaged or cut-off lines; empty if there is no log."""
     path = Path(folder) / LOG_NAME
     if not path.is_file():
         return []
@@ -89,9 +89,8 @@ def read_log(folder: str | Path) -> list[dict[str, Any]]:
 def interrupted_seconds(entries: list[dict[str, Any]], key: str) -> float:
     """Return the seconds that earlier, unfinished attempts at a stage took, as far as the log tells.
 
-    A killed process leaves no last line, so an attempt counts up to the last line that it did leave. The
-    attempt under way does not count, nor do attempts before the stage was last done or
-    its remains were cleaned away.
+    A killed process writes no final line, so its attempt counts up to the last line that it wrote. The current attempt
+    does not count, nor do attempts from before the stage was last finished or its remains were cleaned away.
     """
     total, begin, latest = 0.0, None, 0.0
     for entry in entries:
@@ -110,7 +109,7 @@ def interrupted_seconds(entries: list[dict[str, Any]], key: str) -> float:
 
 
 def describe_environment(details: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """Return what the run runs on, as JSON parts; nothing is imported for it.
+    """Return a description of the environment in JSON types, without importing any package.
 
     `details` are what only the caller knows, for instance the device and torch's number of threads.
     """
@@ -129,7 +128,7 @@ def describe_environment(details: Mapping[str, object] | None = None) -> dict[st
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return what differs between two environments and may change numbers: name -> [before, after]."""
+    """Return the differences between two environments that may change results: name -> [before, after]."""
     differing: dict[str, list[Any]] = {}
     for name in _COMPARED:
         old, new = before.get(name), after.get(name)

@@ -1,4 +1,4 @@
-"""A stage's record: what it was asked, what came out, and the proof that the files are still the same."""
+"""The record of a stage: its config and inputs, its result, and checksums of its files."""
 
 import re
 import shutil
@@ -28,14 +28,14 @@ _STAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]
 
 
 class _Outputs(TypedDict):
-    """What is relied on of `stage.json` by whoever takes one of the files."""
+    """Fields of `stage.json` that are needed to take one of the stage's files."""
 
     key: str
     outputs: dict[str, Checksum]
 
 
 class _Content(_Outputs):
-    """What is relied on of it by later stages."""
+    """Fields of `stage.json` that later stages need."""
 
     name: str
     result: dict[str, Any]
@@ -46,33 +46,33 @@ class _Content(_Outputs):
 
 @dataclass(frozen=True, kw_only=True)
 class StageRecord:
-    """A finished stage; in a plan, where nothing is computed, one without result or outputs."""
+    """Record of a finished stage; in a plan, where nothing is computed, it has no result and no outputs."""
 
     key: str
-    """Address: sha256 (64 hex digits) of name, config and inputs; give it to later stages as an input."""
+    """Key: sha256 (64 hex digits) of name, config and inputs; give it to later stages as an input."""
     name: str
     """Name, for instance `cycle-1/cross`."""
     folder: Path
-    """Where the outputs are."""
+    """Folder of the outputs."""
     result: dict[str, Any] = field(default_factory=dict)
-    """What `compute` returned, as JSON gives it back: the same whether the stage just ran or is reused."""
+    """Return value of `compute`, read back from JSON: it is the same whether the stage just ran or is reused."""
     outputs: dict[str, Checksum] = field(default_factory=dict)
-    """Every file of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
+    """Files of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
     started: str = ""
-    """When the attempt that finished it began, ISO time in UTC."""
+    """Start time of the attempt that finished the stage, ISO format in UTC."""
     seconds: float = 0.0
-    """How long it took, earlier attempts included as far as the log tells."""
+    """Seconds that the stage took, including earlier attempts as far as the log tells."""
     environment: dict[str, Any] = field(default_factory=dict)
-    """What it ran on: the content of environment.json at the time."""
+    """Environment of the stage: the content of environment.json at the time."""
     reused: bool = False
-    """Whether it was done before this call; not stored."""
+    """Whether the stage was finished before this call; not stored."""
 
 
 def stage_folder_name(name: str, key: str) -> str:
     """Return the name of a stage's folder: its name with `-` for `/`, and the first 12 digits of its key.
 
     Raises:
-        InputError: when the name cannot be a folder's.
+        InputError: when the name is not a valid stage name.
     """
     if not _STAGE_NAME.fullmatch(name):
         raise InputError(f"the stage name {name!r} is wrong; use letters, digits and '._-', in parts separated by '/'.")
@@ -80,7 +80,7 @@ def stage_folder_name(name: str, key: str) -> str:
 
 
 def write_record(draft: StageRecord, *, config: Json, inputs: Sequence[str]) -> StageRecord:
-    """Bring a stage's files to the disk, then say in `stage.json`, last and atomically, that it is done."""
+    """Flush a stage's files to disk, then write `stage.json` atomically, which marks the stage as finished."""
     content = {
         "format": 2,
         "name": draft.name,
@@ -98,10 +98,10 @@ def write_record(draft: StageRecord, *, config: Json, inputs: Sequence[str]) -> 
 
 
 def read_record(folder: Path, key: str) -> StageRecord | None:
-    """Return the record of a finished stage after checking every output, or None when the stage is not done.
+    """Return the record of a finished stage after checking every output, or None if the stage is not finished.
 
     Raises:
-        DamagedError: when the record or an output is not what it was.
+        DamagedError: when the record or an output has changed.
     """
     path = folder / RECORD_NAME
     try:
@@ -119,10 +119,10 @@ def _check_key(path: Path, found: str, expected: str) -> None:
 
 
 def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None:
-    """Return a file of a stage that is done, or None where there is none of that name.
+    """Return a file of a finished stage, or None if there is no such stage or no file of that name.
 
     Raises:
-        DamagedError: The file is not what it was.
+        DamagedError: The file or the record has changed, or the record is missing.
     """
     folder = run_folder / STAGES_NAME / stage_folder_name(stage, key)
     try:
@@ -139,12 +139,12 @@ def stage_file(run_folder: Path, stage: str, key: str, name: str) -> Path | None
 
 
 def is_finished(run_folder: Path, stage: str, key: str) -> bool:
-    """Tell whether a run has done a stage; its files are not checked."""
+    """Check whether a run has finished a stage; the stage's files are not checked."""
     return (run_folder / STAGES_NAME / stage_folder_name(stage, key) / RECORD_NAME).exists()
 
 
 def copy_finished(source: Path, folder: Path, key: str) -> StageRecord | None:
-    """Copy a stage that is finished in another run, every file checked, or return None where it is not."""
+    """Copy a stage that another run has finished, checking every file; return None if it is unfinished or damaged."""
     try:
         if read_record(source, key) is None:
             return None

@@ -1,4 +1,4 @@
-"""The run folder: a recipe's stages, each computed once; to resume is to run again."""
+"""An open run, which computes each stage of a recipe once. To resume it, run it again."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ from transencoder.runs.stages import stage_key
 Value = TypeVar("Value")
 
 _SEEN_SECONDS = 60.0
-"""By then NFS shows every rank what rank 0 wrote."""
+"""Time within which NFS shows every rank what rank 0 wrote."""
 _LOOK_SECONDS = 0.1
 
 _logger = logging.getLogger(__name__)
@@ -41,25 +41,25 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """How a process of several (torchrun) reaches the others; the defaults are a process on its own.
+    """Communication between the processes of a run (torchrun); the defaults are for a single process.
 
-    Rank 0 locks, decides and writes; the others follow. What fails on rank 0 between computations (locking,
-    checking, writing a record) fails on every rank. What fails inside `compute` is raised at once on the rank where
-    it happened, without telling the others: they may be in the middle of a collective operation, where a message of
-    ours would hang both. The launcher ends them: torchrun does when one of its processes fails. Started by hand, give
-    the process group a timeout.
+    Rank 0 locks, decides and writes; the others follow. What fails on rank 0 between computations (locking, checking,
+    writing a record) fails on every rank. What fails inside `compute` is raised at once on the rank where it happened,
+    without telling the others: they may be in the middle of a collective operation, where a message of ours would hang
+    both. The launcher must end them, as torchrun does when one of its processes fails. If the processes are started by
+    hand, give the process group a timeout.
     """
 
     rank: int = 0
     barrier: Callable[[], None] = field(default=lambda: None)
-    """Returns when every rank has called it."""
+    """Function that returns when every rank has called it."""
     broadcast: Callable[[Any], Any] = field(default=lambda value: value)
-    """Returns rank 0's value on every rank; all ranks call it."""
+    """Function that returns rank 0's value on every rank; all ranks call it."""
     gather: Callable[[Any], list[Any]] = field(default=lambda value: [value])
-    """Returns all ranks' values, in their order, on every rank; all ranks call it."""
+    """Function that returns all ranks' values, in their order, on every rank; all ranks call it."""
 
     def from_first(self, action: Callable[[], Value]) -> Value:
-        """Run an action on rank 0 alone; every rank returns its value, or raises when it failed.
+        """Run an action on rank 0 only. Every rank returns its value, or raises if it failed.
 
         Raises:
             RunError: on the other ranks, when the action failed on rank 0, where the error itself is raised.
@@ -83,18 +83,18 @@ class Run:
     """An open run folder; use it as `with Run.open(...) as run:`.
 
     Under torchrun every rank opens the run, calls `stage` with the same arguments in the same order, and
-    needs the folder on a file system that all share; rank 0 alone locks and writes. `Ranks` says what happens
+    needs the folder on a file system that all share; only rank 0 locks and writes. `Ranks` says what happens
     on a failure.
     """
 
     def __init__(self, folder: str | Path, method: str, *, ranks: Ranks, stage_caches: Sequence[str | Path]) -> None:
-        """Hold a folder without locking it; `Run.open` is the way to get a run."""
+        """Set the run up without locking its folder; use `Run.open` to get a run."""
         self.folder = Path(folder)
         """The run folder."""
         self.method = method
-        """The name of the method, for instance `trans-encoder`."""
+        """Name of the method, for instance `trans-encoder`."""
         self.environment: dict[str, Any] = {}
-        """What the run runs on: the content of environment.json."""
+        """Environment of the run: the content of environment.json."""
         self._ranks = ranks
         self._stage_caches = [Path(stage_cache) for stage_cache in stage_caches]
         self._recipe_hash = ""
@@ -114,19 +114,19 @@ class Run:
         stage_caches: Sequence[str | Path] = (),
         ranks: Ranks = Ranks(),
     ) -> Self:
-        """Lock a run folder, made if need be, and write its recipe and environment.
+        """Lock a run folder, which is made if needed, and write its recipe and environment.
 
-        A result of another recipe goes to `previous`, its outputs with it; stages are kept, and those that the new
-        recipe shares reused.
+        A result of another recipe is moved to `previous` with its outputs. Stages are kept, and those that the new
+        recipe shares are reused.
 
         Args:
             folder: a new or empty folder, or a run folder.
             recipe_toml: the run's whole config as TOML, every default written out.
             method: the method's name.
             details: what else belongs in the environment, for instance the device.
-            outputs: what a result has besides its record: files and folders of the run folder.
-            stage_caches: other run folders, whose finished stages are copied where they have the same key.
-            ranks: this process among several.
+            outputs: files and folders of the run folder that belong to a result, besides its record.
+            stage_caches: other run folders, whose finished stages are copied if they have the same key.
+            ranks: this process's place among several, and its communication with them.
 
         Raises:
             RunError: when another process holds the folder, it is no run, its disk is full, or ranks do not share it.
@@ -155,17 +155,19 @@ class Run:
         details: Mapping[str, object] | None = None,
         stage_caches: Sequence[str | Path] = (),
     ) -> Self:
-        """Compute some stages of a run that another process has open: it has the lock and writes the result.
+        """Join a run that another process has open, to compute some of its stages.
+
+        The other process holds the lock and writes the result.
 
         Args:
             folder: the run folder.
-            place: a folder in it that this process locks, so that it is the only one in its part.
+            place: a subfolder that this process locks, so that no other process takes its place.
             method: the method's name.
             details: what else belongs in the environment of these stages.
             stage_caches: other run folders, as for `open`.
 
         Raises:
-            RunError: when another process has the place.
+            RunError: when another process has locked the subfolder.
         """
         run = cls(folder, method, ranks=Ranks(), stage_caches=stage_caches)
         own = run.folder / place
@@ -182,19 +184,19 @@ class Run:
         inputs: Sequence[str] = (),
         compute: Callable[[Path], Mapping[str, Any]],
     ) -> StageRecord:
-        """Return the record of a stage; compute it when it is not done or no longer whole.
+        """Return the record of a stage. Compute the stage if it is not finished or its files have changed.
 
         Args:
             name: letters, digits, `.`, `_`, `-`, in parts separated by `/`.
-            config: all that changes the outcome; order is irrelevant, NaN is refused.
+            config: all that changes the result; order is irrelevant, NaN is refused.
             inputs: keys of earlier stages and fingerprints of data.
-            compute: writes its files into the folder that it is given and returns a result that JSON can
-                hold. It may be called again on the folder of an interrupted attempt; what it keeps to resume
-                from goes under `checkpoints/`, which is deleted when the stage is done. Files whose names
-                begin with `.tmp-` or end in `.tmp` are not outputs and are deleted too.
+            compute: function that writes its files into the folder that it is given and returns a result that JSON
+                can hold. It may be called again on the folder of an interrupted attempt. What it needs to resume goes
+                under `checkpoints/`, which is deleted when the stage is finished. Files whose names begin with `.tmp-`
+                or end in `.tmp` are not outputs and are deleted too.
 
         Raises:
-            RunError: when the disk is full. What `compute` raises passes through; its folder is kept.
+            RunError: when the disk is full. Errors of `compute` are passed on; its folder is kept.
         """
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
@@ -202,7 +204,7 @@ class Run:
             record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
             if record is None:
                 draft = StageRecord(name=name, key=key, folder=folder, started=now(), environment=self.environment)
-                asked, begin = plain(config, "config"), time.monotonic()  # now: compute might change the config
+                asked, begin = plain(config, "config"), time.monotonic()  # before compute might change the config
                 result = compute(folder)
                 self._ranks.barrier()  # other ranks may still be writing
 
@@ -223,15 +225,15 @@ class Run:
         return record
 
     def adopt(self, name: str, key: str, *, reused: bool) -> StageRecord:
-        """Take over a stage that a worker process has done, after checking every output.
+        """Take over a stage that a worker process has finished, after checking every output.
 
         Args:
-            name: The stage's.
-            key: Its key.
-            reused: Whether it was done before the worker came to it.
+            name: The stage's name.
+            key: The stage's key.
+            reused: Whether the stage was finished before the worker came to it.
 
         Raises:
-            RunError: when it is not there, or no longer whole.
+            RunError: when the stage is missing, or its files have changed.
         """
         record = read_record(self.folder / STAGES_NAME / stage_folder_name(name, key), key)
         if record is None:
@@ -253,18 +255,18 @@ class Run:
 
     @property
     def environments(self) -> list[dict[str, Any]]:
-        """What each of these stages ran on, when it was computed: the content of environment.json at the time."""
+        """The environment of each of these stages when it was computed: the content of environment.json at the time."""
         return [record.environment for record in self._records.values()]
 
     def log(self, event: str, **fields: object) -> None:
-        """Append one line to log.jsonl (rank 0 only); what has no JSON form, NaN for one, becomes text."""
+        """Append one line to log.jsonl (rank 0 only); values without a JSON form, such as NaN, become text."""
         if self._lock is not None:
             write_log(self.folder, event, fields)
 
     def set_outdated_result_aside(self) -> None:
-        """Move an earlier result of this recipe to `previous`, outputs included, where a stage of it was another.
+        """Move an earlier result of this recipe, with its outputs, to `previous` if a stage of it has another key now.
 
-        Data or models changed since. Every rank calls it, before anything is written over these outputs; rank 0 moves.
+        Then data or models have changed since. Every rank calls it before these outputs are overwritten; rank 0 moves.
         """
         self._ranks.from_first(self._set_outdated_result_aside)
 
@@ -280,7 +282,7 @@ class Run:
         self._ranks.from_first(lambda: self._write_result(result))
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self._lock is not None:
             run_folder.release_lock(self._lock)
         self._lock = None
@@ -292,7 +294,7 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Log what ended the block, explain what the system refused, and give the lock back."""
+        """Log the error that ended the block, explain a system error, and release the lock."""
         try:
             if error is not None:
                 self._note_failure("run", error)
@@ -311,7 +313,7 @@ class Run:
             return environment
 
     def _is_shared(self) -> bool:
-        """Tell whether this rank sees in its folder what rank 0 wrote a moment ago; NFS shows it with a delay."""
+        """Check whether this rank sees in its folder what rank 0 has just written; NFS shows it with a delay."""
         end = time.monotonic() + _SEEN_SECONDS
         while run_folder.read_environment(self.folder) != self.environment:
             if time.monotonic() > end:
@@ -320,7 +322,7 @@ class Run:
         return True
 
     def _reuse_or_begin(self, name: str, key: str, folder: Path) -> StageRecord | None:
-        """Return the record of a stage that is done and whole; else ready its folder and return None."""
+        """Return the record of a finished, unchanged stage; otherwise prepare the stage's folder and return None."""
         try:
             record = read_record(folder, key)
         except DamagedError as error:
@@ -338,7 +340,7 @@ class Run:
         return record
 
     def _borrowed(self, name: str, key: str, folder: Path) -> StageRecord | None:
-        """Return the stage as another run has it, copied into this one."""
+        """Copy a stage from the first stage cache that has it, and return its record; None if none has it."""
         for stage_cache in self._stage_caches:
             record = copy_finished(stage_cache / STAGES_NAME / folder.name, folder, key)
             if record is not None:
@@ -361,7 +363,7 @@ class Run:
         self._log_quietly("run_finished")
 
     def _note_failure(self, scope: str, error: BaseException, **fields: object) -> None:
-        """Log a failure or a Ctrl-C, which the caller goes on raising; explain what the system refused."""
+        """Log a failure or a Ctrl-C, which the caller raises again; raise an explanation of a system error instead."""
         ending = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         explained = system_error(error, self.folder)
         self._log_quietly(f"{scope}_{ending}", **fields, error=repr(explained or error))
@@ -369,7 +371,7 @@ class Run:
             raise explained from error
 
     def _log_quietly(self, event: str, **fields: object) -> None:
-        """Log where a failure to log must not hide what is going on: the disk may be full."""
+        """Log an event; if that fails, for instance on a full disk, only warn, so as not to hide another error."""
         try:
             self.log(event, **fields)
         except (OSError, RunError) as error:

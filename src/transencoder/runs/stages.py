@@ -1,4 +1,4 @@
-"""A run as a graph: stages that declare what they are made of, from which keys, plans and computations follow."""
+"""A run as a graph of stages. They declare inputs and settings; keys, plans and computations follow from these."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ VERSIONS = {
     "Timing": 1,
     "Views": 3,
 }
-"""The code version of every kind of stage: raised when a change of the code changes what such a stage computes."""
+"""Code version of every kind of stage. It is raised when a change of the code changes what such a stage computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a stage takes, roughly."""
+    """Approximate cost of a stage."""
 
     operations: float = 0.0
-    """Floating-point operations."""
+    """Number of floating-point operations."""
     disk_bytes: float = 0.0
-    """What stays on disk."""
+    """Bytes that stay on disk."""
     scratch_bytes: float = 0.0
-    """What lies on disk besides, while the stage is computed: of several stages the largest counts."""
+    """Bytes on disk in addition while the stage is computed; of several stages the largest counts."""
 
     def __add__(self, other: Cost) -> Cost:
-        """Return the cost of both, one after the other."""
+        """Return the cost of both stages, one after the other."""
         return Cost(
             operations=self.operations + other.operations,
             disk_bytes=self.disk_bytes + other.disk_bytes,
@@ -66,11 +66,11 @@ class Cost:
 
 
 def made_of(*, absent: str | None = None, reading: bool = False) -> Any:
-    """Declare an input of a stage: something with a key, a tuple or a mapping of such, or None.
+    """Declare an input of a stage: an object with a key, a tuple or a mapping of such objects, or None.
 
     Args:
-        absent: The key that stands for None; None: a missing input has no key.
-        reading: Whether it is a model whose way of reading texts is a setting of the stage.
+        absent: The key that stands for a missing input; None: a missing input has no key.
+        reading: Whether the input is a model whose way of reading texts is a setting of the stage.
     """
     return field(metadata={"role": "input", "absent": absent, "reading": reading})
 
@@ -79,9 +79,9 @@ def setting(form: Callable[[Any], Any] | None = None, *, default: Any = MISSING)
     """Declare a setting of a stage that is recorded in another form, or not at all at its default.
 
     Args:
-        form: Gives what is recorded of the value.
-        default: At this value it is left out of the key, so that stages from before there was such a setting keep
-            theirs.
+        form: Function that returns the form of the value to record.
+        default: Default value. At this value the setting is left out of the key, so that stages from before the setting
+            existed keep their keys.
     """
     return field(default=default, metadata={"role": "setting", "form": form})
 
@@ -90,7 +90,7 @@ def implied(default: Any = MISSING, *, reading: bool = False) -> Any:
     """Declare a field that follows from the others, and is therefore left out of the key.
 
     Args:
-        default: Of the field.
+        default: Default value of the field.
         reading: As for `made_of`.
     """
     return field(default=default, metadata={"role": "implied", "reading": reading})
@@ -105,33 +105,33 @@ class Stage(ABC, Generic[WorkT]):
     """
 
     name: str
-    """Letters, digits, `.`, `_`, `-`, in parts separated by `/`: `cycle-1/bi-encoder`."""
+    """Name: letters, digits, `.`, `_`, `-`, in parts separated by `/`, such as `cycle-1/bi-encoder`."""
 
     def compute(self, work: WorkT) -> Any:
-        """Compute, on every rank, what takes all of them; nothing unless a subclass says what."""
+        """Compute, on every rank, the part of the stage that needs all ranks; a subclass may leave it out."""
         return None
 
     @abstractmethod
     def write(self, work: WorkT, computed: Any) -> Mapping[str, Any]:
-        """Write the outputs, on the first rank alone, and return the result, which JSON can hold.
+        """Write the outputs, on the first rank only, and return the result, which JSON can hold.
 
         Args:
-            work: Where they are written, and what else the computation works with.
-            computed: What `compute` returned.
+            work: Where the outputs are written, and what else the computation works with.
+            computed: Return value of `compute`.
         """
 
     def cost(self) -> Cost:
-        """Return what the stage takes, roughly; next to nothing unless a subclass says what."""
+        """Return the approximate cost of the stage; zero unless a subclass estimates it."""
         return Cost()
 
     @cached_property
     def key(self) -> str:
-        """The stage's address: 64 hex digits, of its name, settings and inputs."""
+        """The stage's key: sha256 (64 hex digits) of its name, settings and inputs."""
         return stage_key(self.name, self.key_settings, self.key_inputs)
 
     @property
     def key_settings(self) -> dict[str, Any]:
-        """The settings by name, as the key and the record have them."""
+        """The settings by name, as they stand in the key and the record."""
         found: dict[str, Any] = {"version": _version(type(self))}
         for each, value in self._of_role("setting"):
             if each.default is MISSING or value != each.default:
@@ -176,11 +176,11 @@ def _version(kind: type[Stage[Any]]) -> int:
 
 
 def stage_key(name: str, config: Mapping[str, object], inputs: Sequence[str] = ()) -> str:
-    """Return the address of a stage: the sha256 (64 hex digits) of its name, config and inputs.
+    """Return the key of a stage: the sha256 (64 hex digits) of its name, config and inputs.
 
     Args:
         name: the stage's name, for instance `cycle-1/cross`.
-        config: everything that changes the stage's outcome, the version of the code that matters included.
+        config: everything that changes the stage's result, including the version of the relevant code.
         inputs: keys of earlier stages and fingerprints of data, in a fixed order.
 
     Raises:
@@ -197,7 +197,7 @@ def stage_seed(seed: int, name: str) -> int:
 
 
 class Executor(Protocol):
-    """Who computes stages: this process, several, or nobody, for a plan."""
+    """Interface for computing stages: in this process, in several, or not at all, for a plan."""
 
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
         """Return the records of stages that do not depend on each other, computing those that are not done."""
@@ -205,16 +205,16 @@ class Executor(Protocol):
 
 
 class Planner:
-    """An executor that computes nothing: it keeps the stages of a run, and what they cost together.
+    """An executor that computes nothing: it collects the stages of a run and their total cost.
 
     Args:
-        known: Keys of stages that another run will have computed: they are taken over, and cost nothing.
+        known: Keys of stages that another run will have computed; they are reused, and cost nothing.
     """
 
     def __init__(self, known: Collection[str] = ()) -> None:
         self.known = known
         self.stages: dict[str, Stage[Any]] = {}
-        """The stages that were asked for, by key."""
+        """Requested stages by key."""
 
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
         """Return records without results."""
@@ -230,5 +230,5 @@ class Planner:
 
     @property
     def cost(self) -> Cost:
-        """What the stages cost that are not known."""
+        """The total cost of the stages that are not known."""
         return sum((stage.cost() for key, stage in self.stages.items() if key not in self.known), Cost())

@@ -1,4 +1,4 @@
-"""Search: a corpus embedded into an index on disk, documents found and re-ranked, near-duplicates in clusters."""
+"""Search: embed a corpus into an index on disk, find and re-rank documents, cluster near-duplicates."""
 
 from transencoder.search.build import build_index, embed_shard, embedding_parts
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates

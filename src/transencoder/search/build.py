@@ -1,4 +1,4 @@
-"""A corpus into an index on disk; an interrupted build goes on where it stopped."""
+"""Build a search index of a corpus on disk. An interrupted build resumes where it stopped."""
 
 import logging
 import os
@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 
 _EMBEDDINGS = "embeddings"
 _CHUNK = 1 << 13
-"""Documents at a time."""
+"""Number of documents read at a time."""
 _SHARD_ROWS = 1 << 14
-"""Documents of a shard: as many are embedded again after an interruption at most."""
+"""Maximum number of documents in a shard, and so of documents embedded again after an interruption."""
 
 
 @progress.shown()
@@ -56,29 +56,31 @@ def build_index(
     precision: VectorPrecision = "float32",
     merge: bool = False,
 ) -> Record:
-    """Embed a corpus and write an index of it; where that very index is there already, nothing is done.
+    """Embed a corpus and write an index of it. Do nothing if the folder already holds that index.
 
-    Up to 100,000 documents memory holds the index, 4 bytes a number (`int8`: 1), beyond that a sample to find clusters
-    with; of `binary` it always holds the index, 1/8 byte a number. The disk holds 8 bytes a number more until it is
-    done. Under torchrun each process embeds some shards, and the first makes the index.
+    Up to 100,000 documents, memory holds the whole index: 4 bytes per number (`int8`: 1). Beyond that, it holds a
+    sample of the embeddings, on which the clusters are trained. A `binary` index is always held in memory: 1/8 byte per
+    number. Until the build is done, the disk holds 8 more bytes per number. Under torchrun, each process embeds some
+    shards, and the first one builds the index.
 
     Args:
-        corpus: n documents in `text`, with `id` where they have ids, each its own.
+        corpus: n documents in `text`, optionally with unique ids in `id`.
         embedder: The bi-encoder.
-        folder: Where the index goes: new, empty, or begun before.
-        precision: How embeddings are kept; see `transencoder.search.vectors`.
-        merge: Embed nothing; all shards were embedded by `embed_shard`.
+        folder: Folder of the index: new, empty, or with an interrupted build.
+        precision: How embeddings are stored; see `transencoder.search.vectors`.
+        merge: Embed nothing, and use the shards that `embed_shard` has embedded; none may be missing.
 
     Raises:
-        InputError: The folder holds something else, no document is given, two have one id, or a shard is missing.
-        RunError: Another process builds in the folder, or the disk is full.
+        InputError: The folder holds other files, the corpus is empty, two documents have the same id, or a shard is
+            missing.
+        RunError: Another process is building in the folder, or the disk is full.
     """
     folder = Path(folder)
     corpus, recipe = _given(corpus, embedder, precision)
     if distributed.from_first((folder / RECORD_NAME).exists):
         return _same_index(folder, recipe)
     _check(corpus, embedder, folder)
-    distributed.barrier()  # before one of them begins
+    distributed.barrier()  # all have checked the folder before one writes to it
     with disk_full_explained(folder), _locked(folder) if distributed.rank() == 0 else nullcontext():
         parts = _parts(corpus, embedder, folder / DRAFT_NAME, recipe)
         if not merge:
@@ -112,10 +114,10 @@ def embed_shard(
     *,
     precision: VectorPrecision = "float32",
 ) -> None:
-    """Embed one shard of a corpus for the index that `build_index` will make of all of them, with `merge`.
+    """Embed one shard of a corpus. `build_index` with `merge` then builds the index from all shards.
 
     Raises:
-        InputError: As of `build_index`.
+        InputError: As for `build_index`.
     """
     folder = Path(folder)
     parts = embedding_parts(corpus, embedder, folder, precision=precision)
@@ -127,7 +129,7 @@ def embed_shard(
 def embedding_parts(
     corpus: Dataset, embedder: Embedder, folder: str | os.PathLike[str], *, precision: VectorPrecision = "float32"
 ) -> Parts:
-    """Return the parts of an index's embeddings, after checking what the index would be made of."""
+    """Return the parts that hold an index's embeddings, after checking corpus, model and folder like `build_index`."""
     folder = Path(folder)
     corpus, recipe = _given(corpus, embedder, precision)
     if (folder / RECORD_NAME).exists():
@@ -143,7 +145,7 @@ def embed_documents(corpus: Dataset, embedder: Embedder, folder: Path) -> np.nda
     Args:
         corpus: n documents in `text`.
         embedder: The bi-encoder.
-        folder: Where parts and embeddings are kept, of this corpus alone; all processes see it.
+        folder: Folder for the parts and embeddings of this corpus only; all processes must see it.
 
     Returns:
         Unit embeddings, float32 (n, dimensions), memory-mapped.
@@ -159,7 +161,7 @@ def _given(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> t
 
 
 def _parts(corpus: Dataset, embedder: Embedder, folder: Path, recipe: Recipe) -> Parts:
-    """Return the embeddings' parts, which an index of another precision can be made of too."""
+    """Return the parts that hold the embeddings. They do not depend on the precision of the index."""
     texts = corpus.select_columns("text")
     return Parts(
         folder=folder,
@@ -200,7 +202,7 @@ def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> 
 def _same_index(folder: Path, recipe: Recipe) -> Record:
     record = read_record(folder)
     if any((folder / name).exists() for name in (DRAFT_NAME, LOCK_NAME)):
-        with _locked(folder):  # a build that was killed when its index was whole
+        with _locked(folder):  # the build was killed after it had written the index
             shutil.rmtree(folder / DRAFT_NAME, ignore_errors=True)
     found = asdict(record.recipe)
     differing = [name for name, value in asdict(recipe).items() if value != found[name]]
@@ -237,7 +239,7 @@ def _check_ids(corpus: Dataset) -> None:
 
 
 def _warn_of_cut_documents(corpus: Dataset, embedder: Embedder) -> None:
-    """Say how many documents are longer than what the model reads, by the first of them."""
+    """Warn of documents that are longer than the model's maximum length; check the first `_CHUNK` only."""
     texts = corpus[:_CHUNK]["text"]
     share = embedder.share_cut(texts)
     if share:

@@ -1,13 +1,14 @@
-"""Near-duplicate sentences: clusters of those that score at least a threshold with one of them.
+"""Clusters of near-duplicate sentences: each member scores at least a threshold with the cluster's centre.
 
-Cost: every sentence's 50 nearest are looked up once, exactly up to 100,000 sentences (n x n products: some minutes of
-two cores at that size), in an inverted file beyond; under torchrun each rank embeds and looks up its share. Memory
-holds the embeddings; neighbours stay on disk, 800 bytes a sentence.
+Cost: the 50 nearest neighbours of every sentence are looked up once. Up to 100,000 sentences the search is exact (n x n
+products: some minutes on two cores at that size); beyond that, it uses an inverted file. Under torchrun, each rank
+embeds and looks up its share. Memory holds the embeddings; neighbours stay on disk, 800 bytes per sentence.
 
-The clusters are those of sentence-transformers' `community_detection`, which compares all with all and keeps every
-community in memory: most neighbours first, a sentence takes all free neighbours at or above the threshold. Each member
-is so close to the cluster's centre. Joined by chains instead (connected components), 31 questions of QQP were one
-cluster whose furthest two score -0.04.
+The clusters are those of sentence-transformers' `community_detection`, which compares all sentences with each other and
+keeps every community in memory. Sentences are visited by their number of neighbours, most first, and each takes all
+free neighbours that score at or above the threshold. So each member is close to the cluster's centre. Connected
+components, which join chains of neighbours, put 31 questions of QQP into one cluster whose two furthest members score
+-0.04.
 """
 
 from collections.abc import Iterator
@@ -28,53 +29,55 @@ from transencoder.search.vectors import make_vectors
 from transencoder.shards import Arrays, Parts
 
 N_NEIGHBOURS = 50
-"""A cluster has at most one more; beside them any number of sentences of the same text."""
+"""Neighbours looked up per sentence. A cluster has at most one more distinct text, and any number of copies of each."""
 
 _BLOCK = 1 << 10
 _SHARD_ROWS = 1 << 14
-"""Sentences whose neighbours a rank looks up at a time."""
+"""Maximum number of sentences in a shard whose neighbours a rank looks up at a time."""
 _SURE_PEAK = 0.9
-"""Copies score near 1. An upper peak below this is of another kind of text, not of copies: it says nothing of them."""
+"""Least score of an upper peak that gives a threshold. Copies score near 1; a lower peak comes from another kind of
+text, and says nothing of copies."""
 _BINS = 256
 _MOST_SMOOTHINGS = 10_000
 _SAME = 0.9999
-"""Takes equal embeddings alone, whatever the rounding."""
+"""Threshold that only equal embeddings reach, whatever the rounding."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least score of a cluster's member with its centre."""
+    """Lowest score that a cluster's member may have with the centre."""
 
     score: float
     peaks: tuple[float, float] | None = None
-    """The peaks of the histogram that it lies between; None: it was given, or only equal embeddings are clustered."""
+    """The two peaks of the histogram around it. None: it was given, or only equal embeddings are clustered."""
     is_given: bool = False
-    """Whether it was the caller's."""
+    """Whether the caller gave it."""
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Clusters of near-duplicates, and how the threshold came about."""
+    """Clusters of near-duplicates, and the threshold that they were found with."""
 
     clusters: list[list[tuple[int, float]]]
-    """Each with its centre first, the largest cluster first: row of the sentence and score with the centre."""
+    """Clusters, largest first: lists of (row of the sentence, score with the centre), each with its centre first."""
     threshold: Threshold
     nearest: np.ndarray
-    """Score of each distinct sentence with its nearest, float32 (n,)."""
+    """Score of each distinct sentence with its nearest neighbour, float32 (n,)."""
 
     def repeated(self) -> Iterator[int]:
-        """Yield the rows that could go, each being a near-duplicate of its cluster's centre."""
+        """Yield the rows that can be dropped: each is a near-duplicate of its cluster's centre."""
         return (row for cluster in self.clusters for row, _ in cluster[1:])
 
 
 def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | None = None) -> Duplicates:
-    """Cluster sentences that say the same.
+    """Find clusters of near-duplicate sentences.
 
     Args:
         sentences: n sentences in `text`.
-        embedder: The bi-encoder; sentences are read as documents.
-        threshold: The least score with a cluster's centre, in (0, 1]. None: the score between the two peaks of the
-            nearest neighbours' scores (`find_threshold`), if the upper one is at 0.9 or above.
+        embedder: The bi-encoder; it embeds the sentences as documents.
+        threshold: The least score with a cluster's centre, in (0, 1]. None: the lowest point between the two peaks in
+            the histogram of the nearest neighbours' scores (`find_threshold`) if the upper peak is at 0.9 or above;
+            otherwise only equal embeddings are clustered.
 
     Raises:
         InputError: The threshold is out of range.
@@ -96,14 +99,14 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
 def find_threshold(scores: np.ndarray) -> Threshold | None:
     """Smooth the histogram of scores until it has two peaks, and take the lowest point between them.
 
-    Prewitt and Mendelsohn (1966), "The analysis of cell images"; as scikit-image's `threshold_minimum`: 256 bins, a
-    running mean of three.
+    Source: Prewitt and Mendelsohn (1966), "The analysis of cell images". As in scikit-image's `threshold_minimum`, the
+    histogram has 256 bins and is smoothed with a running mean over three.
 
     Args:
         scores: Any numbers, shape (n,).
 
     Returns:
-        The threshold, or None where smoothing leaves one peak.
+        The threshold, or None if smoothing does not leave two peaks.
     """
     heights, edges = np.histogram(scores, _BINS)
     centres, smooth = (edges[:-1] + edges[1:]) / 2, heights.astype(np.float64)
@@ -120,7 +123,7 @@ def find_threshold(scores: np.ndarray) -> Threshold | None:
 
 
 def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
-    """Return the first row of each distinct text, and the rows of its copies where it has some."""
+    """Return the first row of each distinct text, and a dict from that row to the rows of its copies, if any."""
     repeated, originals = find_equal(sentences, ["text"])
     copies: dict[int, list[int]] = {}
     for row, original in zip(repeated.tolist(), originals.tolist(), strict=True):
@@ -129,7 +132,11 @@ def _equal_texts(sentences: Dataset) -> tuple[np.ndarray, dict[int, list[int]]]:
 
 
 def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Find scores and rows of each embedding's nearest but itself, on disk: (n, up to 50), falling; row -1 for none."""
+    """Find the nearest neighbours of each embedding, without itself.
+
+    Returns:
+        Scores, in descending order, and rows, both (n, k) on disk, with k at most 50. A row is -1 where none was found.
+    """
     vectors = make_vectors(embeddings, lists=folder / f"lists-{distributed.rank()}")
     n, k = len(embeddings), min(N_NEIGHBOURS, len(embeddings) - 1)
 
@@ -151,7 +158,7 @@ def _neighbours(embeddings: np.ndarray, folder: Path) -> tuple[np.ndarray, np.nd
 
 
 def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[tuple[int, float]]]:
-    """Cluster greedily: centres, those with most neighbours first, take the neighbours that are still free."""
+    """Cluster greedily: visit centres by number of neighbours, most first; each takes those that are still free."""
     counts = np.zeros(len(scores), np.int32)
     for start in range(0, len(scores), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -171,7 +178,7 @@ def _stars(scores: np.ndarray, rows: np.ndarray, threshold: float) -> list[list[
 def _with_copies(
     stars: list[list[tuple[int, float]]], firsts: np.ndarray, copies: dict[int, list[int]]
 ) -> list[list[tuple[int, float]]]:
-    """Return the clusters in rows of the whole file, equal texts beside each other."""
+    """Return the clusters with row numbers of the whole data set, and copies of a text next to each other."""
     clusters, placed = [], set[int]()
     for star in stars:
         originals = [(int(firsts[row]), min(score, 1.0)) for row, score in star]

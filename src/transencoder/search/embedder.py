@@ -26,40 +26,43 @@ class Embedder:
     """A bi-encoder and how it reads queries and documents."""
 
     name: str
-    """What `load_embedder` finds it by: a hub id, minilm, or a folder's whole path."""
+    """Name that `load_embedder` takes: a hub id, `minilm`, or the full path of a folder."""
     fingerprint: str
-    """Of its weights, configs and tokenizer."""
+    """Fingerprint of its weights, configs and tokenizer."""
     model: SentenceTransformer
     query_prompt: str
     """Text put before every query."""
     document_prompt: str
     """Text put before every document."""
     dimensions: int
-    """The first so many numbers of an embedding are kept."""
+    """Number of leading dimensions of an embedding that are kept."""
     pooling: Pooling | None = None
-    """None: the model's own."""
+    """Pooling method; None: the model's own."""
     precision: Precision = "auto"
-    """`auto` takes bf16 autocast where the hardware has it."""
+    """Precision of the computation; `auto`: bf16 autocast where the hardware supports it."""
 
     def queries(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed a few texts: unit embeddings, float32 (n, dimensions)."""
+        """Embed a few queries and return unit embeddings, float32 (n, dimensions)."""
         with autocast(self.model.device, self.precision):
             embeddings = self.model.encode(list(texts), prompt=self.query_prompt, show_progress_bar=False)
         return self._unit(np.asarray(embeddings, np.float32), texts)
 
     def documents(self, texts: Sequence[str]) -> np.ndarray:
-        """Embed many texts, each distinct one once, like lengths together: unit embeddings, (n, dimensions)."""
+        """Embed many documents and return unit embeddings, (n, dimensions).
+
+        Each distinct text is embedded once, and batches hold texts of similar length.
+        """
         scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
         (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
         return self._unit(embeddings, texts)
 
     @property
     def computed_in(self) -> str:
-        """What it computes in on this machine, `bf16` or `fp32`."""
+        """Precision that it computes in on this machine, `bf16` or `fp32`."""
         return "bf16" if uses_bf16(self.model.device, self.precision) else "fp32"
 
     def share_cut(self, texts: Sequence[str]) -> float:
-        """Return the share of texts that are longer than what the model reads, 0 to 1."""
+        """Return the share of texts, 0 to 1, that are longer than the model's maximum length."""
         limit = self.model.max_seq_length
         if limit is None:
             return 0.0
@@ -96,25 +99,27 @@ def load_embedder(
     token: str | None = None,
     cache_folder: str | None = None,
 ) -> Embedder:
-    """Load a bi-encoder to search with.
+    """Load a bi-encoder for search.
 
     Args:
         name: A folder, a run's folder, a hub id, or `minilm`.
-        query_prompt: Text put before every query. Default: what `SentenceTransformer.encode_query` puts there.
-        query_prompt_name: The same, by its name among the model's prompts.
-        document_prompt: Text put before every document. Default: what `SentenceTransformer.encode_document` puts there.
-        document_prompt_name: The same, by its name among the model's prompts.
-        dimensions: Keep the first so many numbers of each embedding, for models trained so (Matryoshka); None: all.
-        max_length: Tokens of a text; None: the model's own.
-        pooling: None: the model's own, mean for a plain checkpoint.
-        device: Where it computes; None: the best there is.
-        precision: `auto` takes bf16 autocast where the hardware has it.
+        query_prompt: Text put before every query. Default: the prompt that `SentenceTransformer.encode_query` uses.
+        query_prompt_name: Name of the query prompt among the model's saved prompts, instead of its text.
+        document_prompt: Text put before every document. Default: the prompt that `SentenceTransformer.encode_document`
+            uses.
+        document_prompt_name: Name of the document prompt among the model's saved prompts, instead of its text.
+        dimensions: Number of leading dimensions to keep of each embedding, for models trained with Matryoshka; None:
+            all.
+        max_length: Maximum number of tokens of a text; None: the model's own.
+        pooling: Pooling method; None: the model's own, mean for a plain checkpoint.
+        device: Device to compute on; None: the best one available.
+        precision: Precision of the computation; `auto`: bf16 autocast where the hardware supports it.
         revision: Hub revision.
         token: Hub token.
-        cache_folder: For hub downloads; None: the usual one.
+        cache_folder: Folder for hub downloads; None: the default one.
 
     Raises:
-        InputError: There is no such model, prompt or device, it is a cross-encoder, or it has fewer dimensions.
+        InputError: The model, prompt or device does not exist, or the model is a cross-encoder or has fewer dimensions.
     """
     checked = checked_device(device) if device else None
     folder = fetch(name, form="bi", revision=revision, token=token, cache_folder=cache_folder)

@@ -1,6 +1,6 @@
-"""An index opened: queries in, documents out, found by the bi-encoder and, where asked for, re-ranked by a scorer.
+"""An open search index: the bi-encoder finds documents for queries, and a scorer re-ranks them on request.
 
-How well labelled queries are answered is measured by sentence-transformers' `InformationRetrievalEvaluator`.
+Search quality on labelled queries is measured with sentence-transformers' `InformationRetrievalEvaluator`.
 """
 
 import logging
@@ -36,19 +36,19 @@ from transencoder.search.vectors import Vectors, load_vectors
 logger = logging.getLogger(__name__)
 
 N_CANDIDATES = 100
-"""Documents of a query that are re-ranked."""
+"""Default number of documents re-ranked per query."""
 
 _QUERIES_AT_ONCE = 128
-"""With 100 candidates each, 12,800 pairs: enough to sort by length, and few enough for memory."""
+"""Queries searched at a time. With 100 candidates each: 12,800 pairs, enough to sort by length and few for memory."""
 _RECALLS_AT = (1, 5, 10, 100)
 _LAST_RANK = 100
 _N_SHOWN = 3
-"""Missing queries or answers that an error shows."""
+"""Number of missing queries or answers that an error shows."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A document that was found."""
+    """A document found for a query."""
 
     row: int
     """Its row in the corpus, from 0."""
@@ -57,9 +57,9 @@ class Hit:
     document: str
     """Its text."""
     score: float
-    """The scorer's that re-ranked it, else the cosine, in [-1, 1]."""
+    """Score of the re-ranker, if there is one, else the cosine, in [-1, 1]."""
     cosine: float
-    """What the bi-encoder found it by."""
+    """Cosine by which the bi-encoder found it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SearchIndex:
     """A corpus that can be searched."""
 
     record: Record
-    """What the index says of itself."""
+    """Record of the index."""
     vectors: Vectors
     """The documents' embeddings."""
     documents: Dataset
@@ -82,19 +82,19 @@ class SearchIndex:
         reranker: Scorer | None = None,
         n_candidates: int = N_CANDIDATES,
     ) -> Iterator[list[Hit]]:
-        """Find the documents of each query; the work is done as the answers are taken, some queries at a time.
+        """Find the best documents of each query. The results are computed lazily, some queries at a time.
 
         Args:
             queries: Texts; many may be memory-mapped.
-            top_k: Documents a query, at least 1.
-            reranker: Scores (query, document) pairs: the candidates are ranked by it.
-            n_candidates: How many that are, at least `top_k`.
+            top_k: Number of documents per query, at least 1.
+            reranker: Scorer of (query, document) pairs that re-ranks the candidates.
+            n_candidates: Number of candidates to re-rank per query, at least `top_k`.
 
         Returns:
-            The best documents of each query, the best first; `top_k`, or all where there are fewer.
+            The `top_k` best documents of each query, best first, or all if there are fewer.
 
         Raises:
-            InputError: `top_k` is too small, or too large for the candidates.
+            InputError: `top_k` is below 1, or above `n_candidates` with a re-ranker.
         """
         if top_k < 1:
             raise InputError(f"top_k is {top_k}; give at least 1")
@@ -141,14 +141,14 @@ def open_index(
 
     Args:
         folder: The index.
-        model: Where its bi-encoder is now. Default: where it was.
-        device: Where queries are embedded; None: the best there is.
-        precision: `auto` takes bf16 autocast where the hardware has it.
+        model: Folder or hub id where the index's bi-encoder is now. Default: where it was at the build.
+        device: Device to embed queries on; None: the best one available.
+        precision: Precision of the computation; `auto`: bf16 autocast where the hardware supports it.
         token: Hub token.
-        cache_folder: For hub downloads; None: the usual one.
+        cache_folder: Folder for hub downloads; None: the default one.
 
     Raises:
-        InputError: There is no index, it is damaged, or the model is not there or another one.
+        InputError: There is no index, it is damaged, or the model is missing or not the one it was built with.
     """
     folder = Path(folder)
     record = read_record(folder, is_quick=True)
@@ -192,7 +192,7 @@ def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
         documents.data.validate(full=path.stat().st_size <= QUICK_BYTES)
         if not all(_is_whole(chunk) for column in documents.data.columns for chunk in column.chunks):
             raise DamagedError(f"{path} has texts that end before they begin, or after the file")
-    except (OSError, ValueError) as error:  # Arrow's are both
+    except (OSError, ValueError) as error:  # Arrow raises both
         raise DamagedError(f"{path} cannot be read ({reason_of(error)})") from error
     has = {name: feature.dtype for name, feature in documents.features.items()}
     n_absent = sum(column.null_count for column in documents.data.columns)
@@ -202,7 +202,7 @@ def _load_documents(path: Path, n: int, columns: list[str]) -> Dataset:
 
 
 def _is_whole(texts: pa.StringArray) -> bool:
-    """Tell whether each text lies where an array's texts are; reading others would end the process."""
+    """Check that each text lies inside the array's buffer: reading a text outside of it would crash the process."""
     _, places, characters = texts.buffers()
     ends = np.frombuffer(places, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return bool((np.diff(ends) >= 0).all() and ends[0] >= 0 and ends[-1] <= (characters.size if characters else 0))
@@ -213,22 +213,23 @@ class Relevance:
     """Queries and the documents that answer them."""
 
     queries: Mapping[str, str]
-    """Id -> text; where there are no ids, the text is its own."""
+    """Query's id -> its text; without ids, the text is its own id."""
     answers: Mapping[str, set[str]]
-    """Query's id -> ids, or texts, of the documents."""
+    """Query's id -> ids, or texts, of the documents that answer it."""
     is_by_id: bool
-    """Whether documents are named by their ids."""
+    """Whether documents are identified by their ids, not by their texts."""
 
 
 def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
-    """Group what `read_relevance` read.
+    """Group the rows that `read_relevance` has read by query.
 
     Args:
-        rows: `sentence1` (query), `sentence2` (document) and, where there is one, `score`: above 0 for an answer.
-        queries: `id` and `text`, as `read_documents` reads them: `rows` has ids then, of queries and documents.
+        rows: `sentence1` (query), `sentence2` (document) and optionally `score`, above 0 for an answer.
+        queries: `id` and `text`, as `read_documents` reads them. If given, `rows` has ids of queries and documents
+            instead of texts.
 
     Raises:
-        InputError: No query has an answer, or one has no text.
+        InputError: No query has an answer, or a query has no text.
     """
     texts = None if queries is None else dict(zip(queries["id"][:], queries["text"][:], strict=True))
     answers: dict[str, set[str]] = defaultdict(set)
@@ -256,13 +257,13 @@ def relevance_of(rows: Dataset, queries: Dataset | None = None) -> Relevance:
 def measure(
     index: SearchIndex, relevance: Relevance, *, reranker: Scorer | None = None, n_candidates: int = N_CANDIDATES
 ) -> dict[str, float]:
-    """Search for labelled queries, a hundred documents each, and measure the ranking.
+    """Search 100 documents for each labelled query, and measure the rankings.
 
-    Relevance is yes or no. Documents of the same text, or id, count once.
+    Relevance is binary. Documents with the same text, or id, count once.
 
     Args:
         index: The index.
-        relevance: The queries, and what answers them.
+        relevance: The queries and their answers.
         reranker: As in `SearchIndex.search`.
         n_candidates: As in `SearchIndex.search`.
 
@@ -305,7 +306,7 @@ def _reranked(queries: list[str], found: list[list[Hit]], reranker: Scorer) -> l
 
 
 def _ranking(hits: Iterable[Hit], is_by_id: bool) -> Iterator[dict[str, str | float]]:
-    """Rank each document once: by its place, not its score, so that ties stay in the order in which they are shown."""
+    """Yield each distinct document once, scored by its rank, so that ties keep the order in which they are shown."""
     names = dict.fromkeys((hit.id or "") if is_by_id else hit.document for hit in hits)
     return ({"corpus_id": name, "score": -rank} for rank, name in enumerate(names))
 

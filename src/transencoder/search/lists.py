@@ -1,6 +1,6 @@
-"""The lists of an inverted file, which stay on disk: for each cluster, its embeddings' codes, then their rows.
+"""The lists of an inverted file, stored on disk: for each cluster, the codes of its embeddings, then their rows.
 
-faiss searches them through a memory-map, so that opening costs nothing and memory holds what queries touch.
+faiss searches them through a memory map: opening them costs nothing, and memory holds only what queries touch.
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ _ROW_BYTES = 8
 
 
 def write_lists(path: Path, clusters: np.ndarray, blocks: Iterable[np.ndarray], n_lists: int, code_size: int) -> None:
-    """Write n codes into the lists of their clusters, in order of rows; at the end of the file the lists' sizes.
+    """Write n codes into the lists of their clusters, in row order. The lists' sizes end the file.
 
     Args:
         path: The file.
-        clusters: int32 (n,), which list each is in.
-        blocks: uint8 (rows, code_size) each, all codes one after the other.
-        n_lists: How many lists there are.
-        code_size: Bytes of a code.
+        clusters: List of each code, int32 (n,).
+        blocks: Blocks of all n codes in row order, uint8 (rows, code_size) each.
+        n_lists: Number of lists.
+        code_size: Bytes per code.
     """
     sizes = np.bincount(clusters, minlength=n_lists)
     starts = np.concatenate([[0], np.cumsum(sizes * (code_size + _ROW_BYTES))])
@@ -52,10 +52,10 @@ def write_lists(path: Path, clusters: np.ndarray, blocks: Iterable[np.ndarray], 
 
 
 def attach_lists(index: Any, path: Path, n: int) -> None:
-    """Let an inverted file without lists search in those that `write_lists` wrote of n codes.
+    """Attach the lists that `write_lists` wrote for n codes to an inverted file without lists.
 
     Raises:
-        DamagedError: The file holds something else.
+        DamagedError: The file does not hold such lists.
     """
     n_lists, code_size = index.nlist, index.code_size
     n_bytes = n * (code_size + _ROW_BYTES)
@@ -71,7 +71,7 @@ def attach_lists(index: Any, path: Path, n: int) -> None:
     lists.nlist, lists.code_size, lists.totsize = n_lists, code_size, n_bytes
     lists.filename, lists.read_only = str(path.absolute()), True
     lists.lists.resize(n_lists)
-    kept = sizes.astype(np.uint64)  # faiss's pointer does not hold it
+    kept = sizes.astype(np.uint64)  # faiss's pointer does not keep the array alive
     lists.set_all_lists_sizes(faiss.swig_ptr(kept))
     lists.do_mmap()
     index.replace_invlists(lists, True)
@@ -80,7 +80,7 @@ def attach_lists(index: Any, path: Path, n: int) -> None:
 
 
 def detach_lists(index: Any) -> None:
-    """Leave an inverted file without lists, as it is kept."""
+    """Replace the lists of an inverted file by empty ones: it is saved without its lists."""
     lists: Any = faiss.ArrayInvertedLists(index.nlist, index.code_size)
     index.replace_invlists(lists, True)
     lists.this.disown()

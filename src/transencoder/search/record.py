@@ -1,4 +1,4 @@
-"""What an index says of itself in `index.json`, written last: a folder without it holds no index, or not yet."""
+"""The record of an index, `index.json`, written last: a folder without it holds no index, or an unfinished one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,56 +17,56 @@ DOCUMENTS_NAME = "documents.arrow"
 
 RECORD_NAME = "index.json"
 DRAFT_NAME = ".building"
-"""Folder for what an interrupted build leaves to the next: parts of its embeddings."""
+"""Folder for parts of the embeddings, from which an interrupted build resumes."""
 _KIND = "transencoder search index"
 _FORMATS = (1, 2, 3)
-"""Of index.json, the newest last; since the second it has a hash of itself, since the third lists are on disk."""
+"""Formats of index.json, newest last. Format 2 added a hash of the record; format 3 moved lists to disk."""
 QUICK_BYTES = 1 << 26
-"""Larger files are not read through when an index is opened."""
+"""Maximum size in bytes of files that are read to check them when an index is opened."""
 _AGAIN = "Build it again: remove the folder and run `transencoder search build`"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What decides an index: the same corpus and recipe make the same index."""
+    """Everything that determines an index: the same recipe makes the same index."""
 
     corpus: str
     """Fingerprint of the documents."""
     model_fingerprint: str
-    """Of the bi-encoder's weights, configs and tokenizer."""
+    """Fingerprint of the bi-encoder's weights, configs and tokenizer."""
     query_prompt: str
-    """Put before every query."""
+    """Text put before every query."""
     document_prompt: str
-    """Put before every document."""
+    """Text put before every document."""
     max_length: int | None
-    """Tokens of a text."""
+    """Maximum number of tokens of a text."""
     dimensions: int
-    """Numbers of an embedding that are kept."""
+    """Number of dimensions of an embedding that are kept."""
     precision: VectorPrecision
-    """How these are kept."""
+    """Precision in which embeddings are stored."""
     pooling: Pooling | None = None
-    """None: the model's own."""
+    """Pooling method; None: the model's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A finished index."""
+    """Record of a finished index."""
 
     recipe: Recipe
-    """What it was made of."""
+    """What the index was built from."""
     model: str
-    """Where the bi-encoder was."""
+    """Folder or hub id of the bi-encoder at the build."""
     n_documents: int
     has_ids: bool
     """Whether documents have ids."""
     is_one_line: bool
-    """Whether no document has a tab or a line end."""
+    """Whether no document contains a tab or a line break."""
     approximation: Approximation | None
-    """Of a corpus too large to be compared with every query."""
+    """Approximate search of a corpus too large to be compared with every query; None: the search is exact."""
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Bring the index's files to the disk, then say in `index.json`, last and atomically, that it is whole."""
+    """Flush the index's files to disk, then write `index.json` atomically, which marks the index as complete."""
     files = sync_files(folder, files_of(has_lists=record.approximation is not None))
     write_checked_json(folder / RECORD_NAME, {"kind": _KIND, "format": max(_FORMATS), **asdict(record), "files": files})
 
@@ -75,11 +75,11 @@ def read_record(folder: Path, *, is_quick: bool = False) -> Record:
     """Read an index's record after checking every file.
 
     Args:
-        folder: Of the index.
-        is_quick: Check of files over 64 MB the size alone: reading 10 GB takes a minute, searching in them none.
+        folder: Folder of the index.
+        is_quick: Check only the size of files over 64 MB: reading 10 GB takes a minute, searching in them none.
 
     Raises:
-        InputError: There is no index, or it is not what it was.
+        InputError: There is no index, or it has changed since it was written.
     """
     content = _content(folder)
     try:
@@ -97,18 +97,18 @@ def read_record(folder: Path, *, is_quick: bool = False) -> Record:
         )
         _check_types(record, record.recipe, record.approximation)
         return record
-    except (AttributeError, KeyError, TypeError) as error:  # of format 1, which has no hash
+    except (AttributeError, KeyError, TypeError) as error:  # possible in format 1, which has no hash
         raise InputError(f"{folder / RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
 
 
 def files_of(*, has_lists: bool) -> tuple[str, ...]:
-    """Return the names of an index's files but its record."""
+    """Return the names of an index's files, except its record."""
     return (VECTORS_NAME, DOCUMENTS_NAME, *([LISTS_NAME] if has_lists else []))
 
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Refuse what is damaged inside the block, and say what to do."""
+    """Turn a `DamagedError` in the block into an `InputError` that says what to do."""
     try:
         yield
     except DamagedError as error:
@@ -123,7 +123,7 @@ def _check_types(*parts: object) -> None:
 
 
 def _fits(value: object, kind: Any) -> bool:
-    """Tell whether a value is of a type: a class, choices, or a union of such."""
+    """Check whether a value is of a type: a class, a `Literal`, or a union of these."""
     if str(get_origin(kind)) == str(Literal):
         return value in get_args(kind)
     parts = get_args(kind)

@@ -1,9 +1,10 @@
-"""Unit embeddings in a faiss index: as they are, in one byte a number, or in one bit.
+"""Unit embeddings in a faiss index, stored in float32, in one byte per number, or in one bit per number.
 
-Scores are cosines. Up to 100,000 embeddings are compared with each query, beyond that those of the clusters nearest to
-it (an inverted file, whose lists stay on disk), as many clusters as it takes to find 99 % of the true neighbours of a
-sample. Bits are few enough to be compared always; they rank by Hamming distance, and ten times as many as asked for are
-then ranked by the cosine of the query's numbers and the document's signs (rescoring).
+Scores are cosines. Up to 100,000 embeddings, each query is compared with all of them. Beyond that, it is compared with
+those of the nearest clusters (an inverted file, whose lists stay on disk). As many clusters are searched as it takes to
+find 99 % of the true neighbours of a sample. Binary embeddings are small enough to always compare all of them: they are
+ranked by Hamming distance, then the best 10 x `top_k` by the cosine of the query's numbers and the document's signs
+(rescoring).
 """
 
 import itertools
@@ -28,13 +29,13 @@ logger = logging.getLogger(__name__)
 VectorPrecision = Literal["float32", "int8", "binary"]
 
 EXACT_UP_TO = 100_000
-"""Embeddings; a query takes some 10 ms of one core there, at 384 dimensions."""
+"""Maximum number of embeddings searched exactly; a query then takes some 10 ms of one core, at 384 dimensions."""
 
 _BLOCK = 1 << 14
 _LISTS_A_ROOT = 4
-"""Clusters: 4 times the square root of the embeddings, as faiss advises."""
+"""Number of clusters, in square roots of the number of embeddings; faiss advises 4."""
 _TRAINED_A_LIST = 40
-"""Embeddings that clusters are made of, for each; faiss wants 39. They are what an inverted file takes of memory."""
+"""Embeddings per cluster to train the clusters on; faiss asks for 39. They are what a build holds in memory."""
 _RECALL = 0.99
 _SAMPLED_QUERIES = 256
 _NEIGHBOURS = 10
@@ -46,33 +47,33 @@ _KINDS = {
     ("int8", True): b"IwSq",
     ("binary", False): b"IBxF",
 }
-"""Precision, and whether there are clusters -> how faiss's file begins."""
+"""(precision, whether there are clusters) -> first bytes of faiss's file."""
 _HEADERS = 1 << 10
-"""Bytes of a file that are no embedding, range, row or cluster: some 300."""
+"""Upper limit in bytes on the headers of a file: all but embeddings, ranges, rows and clusters. They take some 300."""
 _RESCORED = 10
-"""Times as many candidates as are asked for."""
+"""Number of candidates to rescore, in multiples of the number of results."""
 
 
 @dataclass(frozen=True)
 class Approximation:
-    """How an inverted file is searched, and what it finds."""
+    """Settings of the search in an inverted file, and its recall."""
 
     n_lists: int
-    """Clusters of the embeddings."""
+    """Number of clusters."""
     n_probe: int
-    """Clusters that are compared with a query."""
+    """Number of clusters that are searched for a query."""
     recall_at_10: float
-    """Share of the ten true nearest neighbours that are found, over a sample of the embeddings themselves."""
+    """Share of the ten true nearest neighbours that are found, measured on a sample of the embeddings themselves."""
 
 
 class Vectors:
-    """n embeddings to search in.
+    """A searchable index of n embeddings.
 
     Args:
         index: The faiss index.
-        precision: What it holds.
-        approximation: Of an inverted file, which keeps its number of probed clusters itself.
-        lists: Where the lists of an inverted file are.
+        precision: Precision in which it stores embeddings.
+        approximation: Settings of an inverted file; faiss's index holds the number of probed clusters itself.
+        lists: File with the lists of an inverted file.
     """
 
     def __init__(
@@ -97,10 +98,11 @@ class Vectors:
 
         Args:
             queries: Unit embeddings, float32 (q, dimensions).
-            top_k: How many; at most n are found.
+            top_k: Number of embeddings to find per query; at most n are found.
 
         Returns:
-            Cosines, float32 (q, k), falling, and rows, int64 (q, k); row -1 where an inverted file found no more.
+            Cosines, float32 (q, k), in descending order, and rows, int64 (q, k). A row is -1 where an inverted file
+            found no more.
         """
         top_k = min(top_k, len(self))
         if self.precision == "binary":
@@ -139,18 +141,20 @@ def load_vectors(
     dimensions: int,
     lists: Path | None = None,
 ) -> Vectors:
-    """Read what `Vectors.save` wrote of n embeddings; faiss, which trusts a file, gets none of another kind or size.
+    """Read an index of n embeddings that `Vectors.save` wrote.
+
+    faiss trusts what it reads, so files of another kind or size are refused first.
 
     Args:
-        path: What was written.
-        precision: What it holds.
-        approximation: Of an inverted file.
-        n: How many embeddings there are.
-        dimensions: Numbers of each.
-        lists: Where the lists of an inverted file are.
+        path: File of the faiss index.
+        precision: Precision in which it stores embeddings.
+        approximation: Settings of an inverted file; None: exact search.
+        n: Number of embeddings.
+        dimensions: Dimensions of an embedding.
+        lists: File with the lists of an inverted file.
 
     Raises:
-        DamagedError: The files hold something else.
+        DamagedError: The files do not hold such an index.
     """
     size, limit = path.stat().st_size, faiss.get_deserialization_vector_byte_limit()
     n_lists = approximation.n_lists if approximation else 0
@@ -182,9 +186,9 @@ def _bytes_of(precision: VectorPrecision, dimensions: int) -> int:
 def _parts(
     index: Any, precision: VectorPrecision, approximation: Approximation | None, n: int, dimensions: int
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield what an index has and what it must have, by which each part that comes later can be read."""
+    """Yield an index's properties: name, found value, expected value. Each check makes the next one safe to read."""
     n_bytes, is_binary = _bytes_of(precision, dimensions), precision == "binary"
-    yield "embeddings", index.ntotal, 0 if approximation else n  # the lists have them
+    yield "embeddings", index.ntotal, 0 if approximation else n  # an inverted file has them in its lists
     yield "dimensions", index.d, 8 * n_bytes if is_binary else dimensions
     yield "bytes of an embedding", index.code_size, n_bytes
     yield "metric", is_binary or index.metric_type, is_binary or faiss.METRIC_INNER_PRODUCT
@@ -207,13 +211,13 @@ def _parts(
 def make_vectors(
     embeddings: np.ndarray, precision: VectorPrecision = "float32", *, lists: Path | None = None
 ) -> Vectors:
-    """Put embeddings into an index; beside it, memory holds a block of them, or a sample to find clusters with.
+    """Build an index of embeddings. Beside it, memory holds a block of them, or a sample to train clusters on.
 
     Args:
         embeddings: Unit embeddings, float32 (n, dimensions), n at least 1; may be memory-mapped.
-        precision: `int8`: one byte a number, in 255 steps between the least and the greatest of its dimension;
-            `binary`: its sign, one bit. Both as sentence-transformers' `quantize_embeddings` has them.
-        lists: A file for the lists of an inverted file, which stay on disk; needed beyond 100,000 embeddings.
+        precision: `int8` stores a number in one byte, in 255 steps between the minimum and the maximum of its
+            dimension; `binary` stores its sign in one bit. Both follow sentence-transformers' `quantize_embeddings`.
+        lists: File for the lists of an inverted file, which stay on disk; required beyond 100,000 embeddings.
     """
     n, width = embeddings.shape
     if precision == "binary":
@@ -250,7 +254,7 @@ def _blocks(embeddings: np.ndarray, description: str) -> Iterator[np.ndarray]:
 
 
 def _ranges(embeddings: np.ndarray) -> np.ndarray:
-    """Return the least and the greatest number of each dimension, float32 (2, dimensions)."""
+    """Return the minimum and the maximum of each dimension, float32 (2, dimensions)."""
     low, high = embeddings[0].copy(), embeddings[0].copy()
     for block in _blocks(embeddings, "find ranges"):
         np.minimum(low, block.min(axis=0), out=low)
@@ -259,7 +263,7 @@ def _ranges(embeddings: np.ndarray) -> np.ndarray:
 
 
 def _tell(index: Any, ranges: np.ndarray | None) -> None:
-    """Tell an index of bytes which numbers they mean."""
+    """Set the range of each dimension in an `int8` index; do nothing without ranges."""
     if ranges is not None:
         low, high = ranges
         faiss.copy_array_to_vector(np.concatenate([low, high - low]), index.sq.trained)
@@ -267,14 +271,14 @@ def _tell(index: Any, ranges: np.ndarray | None) -> None:
 
 
 def _codes(embeddings: np.ndarray, ranges: np.ndarray | None) -> Iterator[np.ndarray]:
-    """Yield the bytes of all embeddings, uint8 (rows, bytes), of float32 their own."""
+    """Yield the codes of all embeddings, uint8 (rows, bytes); without ranges, the bytes of the float32 numbers."""
     for block in _blocks(embeddings, "index embeddings"):
         is_own = ranges is None
         yield block.view(np.uint8) if is_own else np.asarray(quantize_embeddings(block, "uint8", ranges=ranges))
 
 
 def _compared(blocks: Iterable[np.ndarray], flat: Any, queries: np.ndarray, best: np.ndarray) -> Iterator[np.ndarray]:
-    """Hand the bytes on, and keep the best scores of some queries with them, falling, in `best`."""
+    """Yield the blocks of codes unchanged, and keep the best scores of some queries in `best`, in descending order."""
     for codes in blocks:
         flat.add_sa_codes(codes)
         scores, _ = flat.search(queries, best.shape[1])
@@ -285,7 +289,7 @@ def _compared(blocks: Iterable[np.ndarray], flat: Any, queries: np.ndarray, best
 
 def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
     if isinstance(index, faiss.IndexIVFScalarQuantizer):
-        index.by_residual = False  # the bytes are of the embeddings themselves
+        index.by_residual = False  # codes are of the embeddings, not of their difference from the cluster's centre
     n_sampled = min(len(embeddings), _TRAINED_A_LIST * n_lists)
     rows = np.sort(np.random.default_rng(0).choice(len(embeddings), n_sampled, replace=False))
     logger.info("%d clusters are made of %d embeddings", n_lists, len(embeddings))
@@ -293,7 +297,10 @@ def _find_clusters(index: Any, embeddings: np.ndarray, n_lists: int) -> None:
 
 
 def _tuned(index: Any, queries: np.ndarray, furthest: np.ndarray) -> Approximation:
-    """Probe half as many clusters more until embeddings find their neighbours, the last of which have these scores."""
+    """Increase the number of probed clusters by half until queries find their true neighbours, and return the settings.
+
+    `furthest` is the score of each query's last true neighbour, (queries, 1).
+    """
     n_probe, recall = 4, 0.0
     while recall < _RECALL and n_probe < index.nlist:
         index.nprobe = n_probe = min(n_probe + n_probe // 2, index.nlist)

@@ -1,6 +1,6 @@
-"""Benchmarks as data (`table`), and their rows: one role's scored pairs, and unlabelled pairs to train on.
+"""Benchmarks as data (`table`), and readers of their rows: scored pairs of one role, and unlabelled training pairs.
 
-Rows come from the local data folder or the hub.
+Rows are read from the local data folder or the hub.
 """
 
 import logging
@@ -38,10 +38,10 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 STS_SICKR_PAIRS = "pairs/sts-sickr"
-"""Local data set of all STS and SICK-R pairs, with the unscored SemEval ones that the hub does not have."""
+"""Local data set of all STS and SICK-R pairs, including the unscored SemEval pairs that are not on the hub."""
 
 _NO_LABEL = -1.0
-"""The hub's mark of a label that was kept back."""
+"""Value with which the hub marks a label that was withheld."""
 _BATCH_ROWS = 10_000
 
 
@@ -58,10 +58,10 @@ def load(
 
     Args:
         task: A task or its name; for `dev` also a suite's name, which gives the suite's dev set.
-        role: `train`, `dev` or `test`. A task without its own dev set gives the one the paper uses; a test split whose
-            labels were kept back gives the task's stand-in, with a warning.
+        role: `train`, `dev` or `test`. If a task has no dev set of its own, the one the paper uses is read. If the
+            labels of a test split were withheld, the task's stand-in is read, with a warning.
         data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
-        cache_folder: Where the hub's files and the Arrow files are kept.
+        cache_folder: Folder for the hub's files and the Arrow files.
         revision: Hub revision instead of the task's own.
         token: Hub token.
 
@@ -84,7 +84,7 @@ def load_named(
     revision: str | None = None,
     token: str | None = None,
 ) -> tuple[Dataset, str]:
-    """Return what `load` does, and which rows it read: `test`, or `validation[1000:], 10000 rows drawn with seed 0`."""
+    """Return the pairs as `load` does, and their rows: `test`, or `validation[1000:], 10000 rows drawn with seed 0`."""
     task = dev_task(task) if role == "dev" else _single(task)
     if role not in task.splits:
         has = f"it has: {', '.join(task.splits)}" if task.splits else "its pairs are for training, without labels"
@@ -118,30 +118,30 @@ def load_classes(
     cache_folder: str | Path | None = None,
     token: str | None = None,
 ) -> dict[Role, Dataset]:
-    """Read what a classifier is trained, chosen and measured on: `train`, `dev` and `test` as `load` reads them."""
+    """Read the rows to train, select and evaluate a classifier on: `train`, `dev` and `test`, as `load` reads them."""
     roles: tuple[Role, ...] = ("train", "dev", "test")
     where: dict[str, Any] = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
     return {role: load(task, role, **where) for role in roles}
 
 
 def range_of(task: Task) -> tuple[float, float]:
-    """Return the lowest and the highest of the scores that `load` gives."""
+    """Return the lowest and the highest score that pairs from `load` can have."""
     return (0.0, 1.0) if task.positive_label is not None else task.score_range
 
 
 class Provenance(TypedDict):
-    """Where unlabelled pairs came from, as it stands in a run's record."""
+    """Origin of unlabelled pairs, as stored in a run's record."""
 
     tasks: list[str]
     source: str
-    """`pairs/sts-sickr`, or the data sets and splits they were built from."""
+    """`pairs/sts-sickr`, or the data sets and splits that the pairs were built from."""
     rows: int
     missing_rows: int
-    """Pairs the paper trains on that could not be had."""
+    """Number of pairs that the paper trains on but that are not available."""
     excluded_rows: int
-    """Pairs left out because a sentence of a test split occurs in them."""
+    """Number of pairs left out because they contain a sentence of a test split."""
     transductive: bool
-    """Whether the test sets' sentences are, without their scores, among the training pairs."""
+    """Whether the training pairs contain the test sets' sentences, without their scores."""
 
 
 def unlabelled_pairs(
@@ -152,21 +152,21 @@ def unlabelled_pairs(
     cache_folder: str | Path | None = None,
     token: str | None = None,
 ) -> tuple[Dataset, Provenance]:
-    """Build the unlabelled training pairs of tasks, as the paper does: test splits too, without their scores.
+    """Build the unlabelled training pairs of tasks, as the paper does: from test splits too, without their scores.
 
     Args:
-        tasks: Names of tasks or suites.
-        exclude_test_sentences: Keep no pair in which a sentence of any of the tasks' test splits occurs (the
+        tasks: Tasks, or names of tasks or suites.
+        exclude_test_sentences: Whether to drop all pairs that contain a sentence of any of the tasks' test splits (the
             inductive setting); sentences are compared without regard to case and white space.
         data_folder: As in `load`.
         cache_folder: As in `load`.
         token: As in `load`.
 
     Returns:
-        Columns `sentence1` and `sentence2`, each pair once, and where they came from.
+        Columns `sentence1` and `sentence2`, each pair once, and the origin of the pairs.
 
     Raises:
-        InputError: unknown task, one that is for evaluation only, or no pair is left.
+        InputError: unknown task, a task for evaluation only, or no pair is left.
     """
     chosen = expand(tasks)
     without = [task.name for task in chosen if not task.unlabelled]
@@ -197,13 +197,13 @@ def unlabelled_pairs(
 
 
 def sentences_of(datasets: Iterable[Dataset]) -> set[str]:
-    """Collect the sentences of pairs, without regard to case and white space, as `without_sentences` takes them."""
+    """Collect the sentences of pairs, normalised in case and white space, for `without_sentences`."""
     columns = ("sentence1", "sentence2")
     return {_normalised(text) for dataset in datasets for column in columns for text in dataset[column]}
 
 
 def without_sentences(rows: Dataset, sentences: set[str]) -> Dataset:
-    """Keep the pairs or sentences that hold none of the sentences; `sentences_of` makes the set."""
+    """Drop the rows (pairs or sentences) that contain one of the given sentences; `sentences_of` builds the set."""
     columns = [column for column in ("sentence1", "sentence2", "text") if column in rows.column_names]
     kept: list[int] = []
     for offset in range(0, len(rows), _BATCH_ROWS):
@@ -229,7 +229,7 @@ def _source(task: Task, split: str, where: dict[str, Any]) -> reading.Source:
 
 
 def _as_scores(rows: Dataset, task: Task) -> Dataset:
-    """Turn classes into scores: 1 for the one that means yes, 0 for the others."""
+    """Turn classes into scores: 1 for the positive class, 0 for the others."""
     if task.positive_label is None:
         return rows
     is_positive = np.asarray(rows["score"][:]) == task.positive_label
@@ -237,7 +237,7 @@ def _as_scores(rows: Dataset, task: Task) -> Dataset:
 
 
 def _with_class(rows: Dataset, task: Task, split: str) -> Dataset:
-    """Leave out the rows on whose class annotators did not agree."""
+    """Drop the rows without a class, on which annotators did not agree."""
     has_class = np.asarray(rows["score"][:]) != _NO_LABEL
     if has_class.all():
         return rows
@@ -257,7 +257,7 @@ def _single(name: Task | str) -> Task:
 
 
 def _all_pairs(tasks: tuple[Task, ...], where: dict[str, Any]) -> tuple[Dataset, str, int]:
-    """Read the pairs without exact duplicates; say where they came from, and how many of the paper's are missing."""
+    """Return the pairs without exact duplicates, their origin, and the number of the paper's pairs that are missing."""
     data_folder = where["data_folder"] or os.environ.get("TRANSENCODER_DATA") or ""
     is_local = bool(data_folder) and (Path(data_folder).expanduser() / STS_SICKR_PAIRS).is_dir()
     if is_local and {task.name for task in tasks} == set(SUITES["sts"]):
@@ -284,6 +284,6 @@ def _normalised(text: str) -> str:
 
 
 def _trains_on_test(task: Task) -> bool:
-    """Compare the names of splits; a run with tests compares the sentences themselves."""
+    """Check by the names of splits whether a task trains on its test split; a run with tests compares the sentences."""
     unlabelled = {split.partition("[")[0] for split in task.unlabelled}
     return "test" in task.splits and task.splits["test"].partition("[")[0] in unlabelled

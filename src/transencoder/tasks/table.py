@@ -1,26 +1,26 @@
-"""One table of benchmarks: where the pairs are, what their scores mean, how agreement is measured.
+"""Table of benchmarks: where the pairs are, what their scores mean, how agreement is measured.
 
 STS is SemEval 2012-2016 and the STS Benchmark. The hub's copies hold exactly the scored pairs of the papers. SemEval
 has no dev set; the paper chooses checkpoints on STS-B's. The unlabelled pairs are the test pairs of the five years,
 scored or not, and every split of STS-B; the pairs without a score (2015 and 2016) are not on the hub. Their numbers
-here are those left after exact duplicates are removed.
+here are counted after exact duplicates are removed.
 
-SICK (sentences involving compositional knowledge) has a relatedness from 1 to 5 (SICK-R) and an entailment label
+SICK (sentences involving compositional knowledge) has a relatedness score from 1 to 5 (SICK-R) and an entailment label
 (SICK-E, to train a classifier on, as in SentEval).
 
-SNLI (Bowman et al., EMNLP 2015) is for a classifier on the embeddings, as in SentEval; and has pairs to train on
-without their labels, as in Trans-Encoder's Figure 5.
+SNLI (Bowman et al., EMNLP 2015) serves to train a classifier on the embeddings, as in SentEval. Its pairs can also be
+used for training without their labels, as in Trans-Encoder's Figure 5.
 
-The binary tasks are GLUE's (Wang et al., ICLR 2019), in the rows that Trans-Encoder takes of them: the paper takes
-10,000 pairs of large splits (section 4), its released code the first ones. Labels are classes on the hub; scores here
-are 1 for a paraphrase, a duplicate or an answer, else 0.
+The binary tasks are from GLUE (Wang et al., ICLR 2019), with the rows that Trans-Encoder uses: the paper takes 10,000
+pairs of large splits (section 4), its released code the first ones. Labels are classes on the hub; scores here are 1
+for a paraphrase, a duplicate or an answer, else 0.
 
-Re-ranking has queries, each with candidates that are right (positive) or not. AskUbuntu is Lei et al.'s (NAACL 2016) in
-the splits of its authors, which the sentence-transformers page and Wang et al.'s benchmark (2021), and so the SCT
-paper, measure on: titles of questions, 20 candidates each, queries without a positive left out. mteb's
-AskUbuntuDupQuestions is another set: its test split holds 361 queries. SciDocs (Cohan et al., ACL 2020) is mteb's:
-titles of papers, about 30 candidates each, seemingly of all four relations (cited, co-cited, co-viewed, co-read) in one
-list. Wang et al. average the MAPs of the four; here the mean is over all queries.
+In re-ranking, each query has positive (relevant) and negative candidates. AskUbuntu (Lei et al., NAACL 2016) has its
+authors' splits, which the sentence-transformers page and Wang et al.'s benchmark (2021), and so the SCT paper, evaluate
+on: titles of questions, 20 candidates each, without the queries that have no positive. mteb's AskUbuntuDupQuestions is
+another set: its test split holds 361 queries. SciDocs (Cohan et al., ACL 2020) is mteb's version: titles of papers,
+about 30 candidates each, apparently with all four relations (cited, co-cited, co-viewed, co-read) in one list. Wang et
+al. average the MAPs of the four relations; here the mean is over all queries.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,12 +35,12 @@ Role = Literal["train", "dev", "test"]
 
 @dataclass(frozen=True, kw_only=True)
 class StandIn:
-    """Rows in the place of a test split that was released without labels."""
+    """Rows that replace a test split that was released without labels."""
 
     split: str
-    """Where they are drawn from."""
+    """Split that they are drawn from."""
     rows: int
-    """How many, or all there are."""
+    """Number of rows; all of the split if it has fewer."""
     seed: int
 
 
@@ -49,7 +49,7 @@ class Task:
     """One benchmark of scored sentence pairs, or of queries with candidates, which are read as such pairs."""
 
     name: str
-    """What the user types: lower case, no spaces."""
+    """Name that the user types: lower case, no spaces."""
     title: str
     """The name as papers print it."""
     dataset: str
@@ -57,27 +57,27 @@ class Task:
     config: str | None = None
     """The hub's configuration name, where the data set has several."""
     revision: str | None = None
-    """Hub revision the numbers were made with; not used for a local folder."""
+    """Hub revision that the numbers were measured with; not used for a local folder."""
     layout: Literal["pairs", "candidates"] = "pairs"
-    """What a row is: a scored pair, or a query with lists of positive and negative candidates."""
+    """Content of a row: a scored pair, or a query with lists of positive and negative candidates."""
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
     """Names in the data set: the first sentence, the second sentence and the gold score, or, in the layout
     `candidates`, the query, its positive and its negative candidates."""
     splits: Mapping[Role, str]
-    """Role -> split; a split may be a slice such as `validation[:1000]`. Empty: only for training, without labels."""
+    """Split of each role, perhaps a slice such as `validation[:1000]`. Empty: only for training, without labels."""
     stand_in: StandIn | None = None
-    """What is tested on where the test split's labels are all -1."""
+    """Rows to test on if the labels of the test split are all -1."""
     positive_label: int | None = None
-    """The gold label that means yes, where labels are classes: scores are then 1 for it and 0 for the others."""
+    """Gold label of the positive class, where labels are classes: scores are then 1 for it and 0 for the others."""
     class_names: tuple[str, ...] = ()
     """Names of the classes in the order of their labels, where labels are classes."""
     unlabelled: tuple[str, ...] = ()
-    """Splits whose pairs, without scores, the paper trains on; transductive with the test split.
-    Empty: for evaluation only."""
+    """Splits that the paper trains on without their scores; transductive if the test split is among them. Empty: for
+    evaluation only."""
     dev_task: str | None = None
-    """The task whose dev set stands in where this one has no `dev` split of its own."""
+    """Name of the task whose dev set is used if this one has no `dev` split of its own."""
     unscored_pairs: int = 0
-    """Distinct pairs released without a gold score: the paper trains on them, the hub lacks them."""
+    """Number of distinct pairs released without a gold score: the paper trains on them, but the hub lacks them."""
     score_range: tuple[float, float] = (0.0, 1.0)
     """Lowest and highest gold score or label, inclusive."""
     metric: Literal["spearman", "roc_auc", "map", "accuracy"]
@@ -92,7 +92,7 @@ _NLI = ("entailment", "neutral", "contradiction")
 
 
 def _semeval(year: int, revision: str, unscored_pairs: int = 0) -> Task:
-    """Build the task of one of SemEval's years."""
+    """Build the task of one year of SemEval."""
     return Task(
         name=f"sts{year}",
         title=f"STS{year}",
@@ -127,7 +127,7 @@ _QQP = Task(
     columns=("question1", "question2", "label"),
     positive_label=1,
     splits={"train": "train[:10000]", "dev": "validation[:1000]", "test": "test[:10000]"},
-    # The paper's test rows are of another release of the data, with labels; the hub's have none.
+    # The paper's test rows are from another release of the data, with labels; the hub's have none.
     stand_in=StandIn(split="validation[1000:]", rows=10_000, seed=0),
     unlabelled=("train[:10000]", "validation[:1000]", "test[:10000]"),
     metric="roc_auc",
@@ -206,7 +206,7 @@ _TABLE = (
         unlabelled=("train", "validation", "test"),
         score_range=(-1.0, 2.0),
         metric="accuracy",
-        symmetric=True,  # entailment is not; how alike two sentences are, which is what its pairs are taken for, is
+        symmetric=True,  # entailment is not symmetric, but similarity is, and its pairs are used for that
     ),
     replace(
         _SCIDOCS,
@@ -230,11 +230,11 @@ SUITES: dict[str, tuple[str, ...]] = {
 }
 
 SUITE_DEV: dict[str, str] = {"sts": "stsb", "reranking": "askubuntu"}
-"""Suite -> the task whose dev set chooses checkpoints for all of it: as in the paper (section 4) for sts; ours."""
+"""Task whose dev set chooses checkpoints for a whole suite: for sts as in the paper (section 4), else our choice."""
 
 
 def expand(names: str | Task | Iterable[str | Task]) -> tuple[Task, ...]:
-    """Turn names of tasks and suites into tasks: order kept, each task once.
+    """Return the tasks that names of tasks and suites stand for, in order, each task once.
 
     Raises:
         InputError: a name is in neither table.
@@ -252,7 +252,7 @@ def dev_task(name: str | Task) -> Task:
     """Return the task whose dev set chooses checkpoints for `name`, a task or a suite.
 
     Raises:
-        InputError: a name is in neither table, or a suite's whose tasks each have a dev set of their own.
+        InputError: the name is in neither table, or is a suite whose tasks each have a dev set of their own.
     """
     if isinstance(name, str) and name in SUITE_DEV:
         return TASKS[SUITE_DEV[name]]

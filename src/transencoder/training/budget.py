@@ -1,4 +1,4 @@
-"""As much training as fits into the time that a run is given: a few steps are timed, then passes and pairs follow."""
+"""Time budget of a run: time a few training steps, then choose the cycles, epochs and pairs that fit."""
 
 from __future__ import annotations
 
@@ -29,19 +29,21 @@ from transencoder.selection import LEAST_PAIRS
 logger = logging.getLogger(__name__)
 
 _FIRST_STEPS, _MORE_STEPS = 2, 8
-"""The time of the first is taken off that of all."""
+"""Steps that are timed. The first training runs the first number, the second training the sum of both; subtracting the
+two times leaves the time of the second number of steps."""
 _RESERVE_SECONDS, _RESERVE_SHARE = 20.0, 0.07
-"""Of a budget, for what is no training: reading, mining, comparing, the report."""
+"""Seconds and share of a budget that are reserved for other work than training: reading, mining, comparing, report."""
 _EMBEDDING_SHARE = 0.2
-"""Of a budget, for the embeddings that pairs are mined by."""
+"""Share of a budget for the embeddings that pairs are mined with."""
 _SCORING = 1 / 3
-"""Of the time to train on a pair, what scoring it takes: there is no backward pass."""
+"""Time to score a pair, as a share of the time to train on it: scoring has no backward pass."""
 _EVALUATING = 0.05
-"""Of the time of a pass, what an evaluation takes: a tenth of the pairs is scored, with a view of each."""
+"""Time of an evaluation, as a share of the time of an epoch: it scores a tenth of the pairs, and a view of each."""
 _KEPT_PAIRS = 0.8
-"""Up to a fifth of the pairs is given up before a cycle or an epoch, so that little of the time is left over."""
+"""Smallest share of the pairs to keep before a cycle or an epoch is dropped. Dropping up to a fifth of the pairs first
+leaves less of the budget unused."""
 _FEWEST_EPOCHS = 2
-"""Passes are given up down to these; then pairs are."""
+"""Smallest number of epochs that the budget may choose; below that, pairs are dropped instead."""
 
 Pace = Mapping[tuple[int, Form], float]
 """Seconds to train on one pair, by member and form."""
@@ -49,29 +51,29 @@ Pace = Mapping[tuple[int, Form], float]
 
 @dataclass
 class Budget:
-    """The time that a run is given, and what fits into it."""
+    """Time budget of a run, which chooses the training that fits into it."""
 
     typed: TransEncoder
-    """The config as the user gave it: the numbers in it stay."""
+    """Config as the user gave it: numbers that are set in it are not changed."""
     n_workers: int
     pace: Pace = field(default_factory=dict)
-    """Empty: not yet known."""
+    """Seconds to train on one pair; empty until `measure` has run."""
     spent: float = 0.0
-    """Seconds that measuring it took."""
+    """Seconds that measuring the pace took."""
 
     @property
     def seconds(self) -> float:
-        """What there is by the clock for mining, labelling and training."""
+        """Seconds of wall-clock time for mining, labelling and training."""
         return max(0.0, (self.typed.budget_seconds or 0.0) * (1 - _RESERVE_SHARE) - _RESERVE_SECONDS - self.spent)
 
     @property
     def n_at_once(self) -> float:
-        """How many members are trained at once, on average: with two workers three members take two turns."""
+        """Average number of members that train at the same time: with two workers, three members take two turns."""
         n_members = len(self.typed.members)
         return n_members / math.ceil(n_members / self.n_workers)
 
     def measure(self, executor: Executor, config: TransEncoder, members: Sequence[ContextMember], rows: Rows) -> None:
-        """Time every member's encoders; in a plan, where nothing is computed, estimate."""
+        """Time the encoders of every member; in a plan, which computes nothing, estimate the times."""
         forms: tuple[Form, ...] = ("bi",) if config.same_form else ("bi", "cross")
         stages = {
             (number, form): Timing(
@@ -95,19 +97,19 @@ class Budget:
 
     @property
     def most_texts(self) -> int:
-        """How many texts can be embedded to mine pairs in the part of the budget that is for that."""
+        """Number of texts that can be embedded for mining within the budget's share for that."""
         return max(2 * LEAST_PAIRS, int(_EMBEDDING_SHARE * self.seconds / self._seconds_a_text))
 
     def fitted(self, config: TransEncoder, n_pairs: int, whole: int, n_texts: int = 0) -> Fits:
-        """Choose how much to train: all of it, else fewer cycles, then fewer epochs, then fewer pairs.
+        """Choose how much to train: everything, else fewer cycles, then fewer epochs, then fewer pairs.
 
-        Where a fifth fewer pairs are enough they go first.
+        At each step, dropping up to a fifth of the pairs comes first if that is enough.
 
         Args:
-            config: With every field filled in.
-            n_pairs: Of all that there are, or that would be mined of the texts that there is time to embed.
-            whole: Those that would be mined of all texts.
-            n_texts: That are embedded to mine them.
+            config: Config with every field filled in.
+            n_pairs: Number of all pairs, or of those that would be mined from the texts that there is time to embed.
+            whole: Number of all pairs, or of those that would be mined from all texts.
+            n_texts: Number of texts that are embedded for mining; 0 if the pairs are given.
 
         Raises:
             InputError: Not even a few hundred pairs fit.
@@ -135,7 +137,7 @@ class Budget:
         return Fits(amount, because, less)
 
     def _amounts(self, full: TransEncoder, n_pairs: int) -> Iterator[Amount]:
-        """Yield how all pairs could be trained on, from the most to the least."""
+        """Yield the ways to train on all pairs, from the most training to the least."""
         most: dict[Form, int] = {"bi": full.bi.epochs or 1}
         most |= {} if full.same_form else {"cross": full.cross.epochs or 1}
         is_open = {"bi": self.typed.bi.epochs is None, "cross": self.typed.cross.epochs is None}
@@ -150,7 +152,7 @@ class Budget:
             yield self._amount(full, n_pairs, least, epochs)
 
     def _amount(self, full: TransEncoder, n_pairs: int, cycles: int, epochs: Mapping[Form, int]) -> Amount:
-        """Return what labelling and training take, of one member after the other."""
+        """Return an amount with the seconds that its labelling and training take, one member after the other."""
         amount, seconds, n_orders = Amount(n_pairs, cycles, epochs, 0.0), 0.0, 2 if full.is_symmetric else 1
         config = amount.settle(full)
         n_cycles = cycles / len(full.members) if full.alternate_members else cycles
@@ -168,7 +170,7 @@ class Budget:
         return self.pace[0, "bi"] * _SCORING / 2
 
     def _in_all(self, training: float, mining: float) -> float:
-        """Return what a run takes by the clock, of which this is training with its labels, and mining."""
+        """Return the wall-clock seconds of a run, given the seconds of training (with labelling) and of mining."""
         return (training / self.n_at_once + mining + self.spent + _RESERVE_SECONDS) / (1 - _RESERVE_SHARE)
 
     def _too_little(self, n_pairs: int, training: float, *, is_mined: bool) -> InputError:
@@ -182,17 +184,17 @@ class Budget:
 
 @dataclass(frozen=True)
 class Fits:
-    """What fits into a budget."""
+    """Amount of training that fits into a budget."""
 
     amount: Amount
     because: str
     less: Mapping[str, int]
-    """The settings in which it is less than all that there is."""
+    """Settings that the budget reduces, with their reduced values."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is trained, and how long that takes."""
+    """Amount of training, and how long it takes."""
 
     n_pairs: int
     cycles: int
@@ -200,19 +202,19 @@ class Amount:
     seconds: float
 
     def settle(self, config: TransEncoder) -> TransEncoder:
-        """Return the config with it."""
+        """Return the config with this number of cycles and epochs."""
         fits: dict[str, Any] = {form: replace(getattr(config, form), epochs=n) for form, n in self.epochs.items()}
         return replace(config, cycles=self.cycles, **fits)
 
     def within(self, seconds: float) -> Amount:
-        """Return it with as many of its pairs as there is time for."""
+        """Return this amount with as many of its pairs as fit into the given time."""
         if self.seconds <= seconds:
             return self
         n_pairs = int(self.n_pairs * seconds / self.seconds)
         return replace(self, n_pairs=n_pairs, seconds=self.seconds * n_pairs / self.n_pairs)
 
     def less_than(self, whole: Amount) -> dict[str, int]:
-        """Return the settings in which it is less than all that there is."""
+        """Return the settings in which this amount is below `whole`, with their values."""
         settings = {"n_pairs": (self.n_pairs, whole.n_pairs), "cycles": (self.cycles, whole.cycles)}
         settings |= {f"{form}.epochs": (self.epochs[form], whole.epochs[form]) for form in self.epochs}
         return {name: own for name, (own, most) in settings.items() if own < most}
@@ -223,7 +225,7 @@ def _epochs_in_words(amount: Amount) -> str:
 
 
 def operations_a_second(config: RunConfig) -> float:
-    """Return roughly what a GPU, or the threads of a CPU, compute in a second; bf16 is fast where there is AMX."""
+    """Return roughly how many operations a GPU, or a CPU's threads, compute per second; AMX makes bf16 fast on CPUs."""
     if str(config.device).startswith("cuda"):
         return 1e14
     is_fast = config.precision == "bf16" and torch.cpu._is_amx_tile_supported()
@@ -232,7 +234,7 @@ def operations_a_second(config: RunConfig) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timing(Stage[Work]):
-    """The time that a member's bi- or cross-encoder takes to train on a pair here."""
+    """Time that a member's bi- or cross-encoder takes to train on a pair on this machine."""
 
     rows: Rows = made_of()
     """The training text."""
@@ -242,7 +244,7 @@ class Timing(Stage[Work]):
     seed: int
 
     def compute(self, work: Work) -> tuple[float, float]:
-        """Train for a few steps, twice: what both have in common, such as the trainer's start, is not counted."""
+        """Time two short trainings; their difference leaves out fixed costs, such as the start of the trainer."""
         started = time.monotonic()
         self._trained_seconds(work, 1)  # loads libraries
         few, more = (self._trained_seconds(work, n_steps) for n_steps in (_FIRST_STEPS, _FIRST_STEPS + _MORE_STEPS))
@@ -250,7 +252,7 @@ class Timing(Stage[Work]):
         return per_step / self._batch, time.monotonic() - started
 
     def write(self, work: Work, computed: tuple[float, float]) -> dict[str, Any]:
-        """Return the seconds a pair, and those that measuring took."""
+        """Return the seconds per pair, and the seconds that measuring took."""
         return {"seconds": computed[0], "spent": computed[1]}
 
     def cost(self) -> Cost:
@@ -284,7 +286,7 @@ class Timing(Stage[Work]):
         return load_bi(self.base.folder, pooling=self.base.pooling, prompts=self.base.prompts, **where)
 
     def _pairs(self, n_pairs: int) -> Dataset:
-        """Return so many pairs of the text; where it has no pairs, of two texts that stand far from each other."""
+        """Return `n_pairs` random pairs of the training text; if it is single texts, pairs of two random texts."""
         data = self.rows.data
         rows = np.random.default_rng(self.seed).integers(len(data), size=(2, n_pairs))
         if "text" in data.column_names:

@@ -1,4 +1,4 @@
-"""What the members of a Trans-Encoder run came to: their best models, what these are worth, alone and together."""
+"""Results of the members of a Trans-Encoder run: their best models, and the metrics of each and of the ensemble."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from transencoder.training.scoring import Measured, Metrics, ensemble_metrics, m
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """One member's models, cycle by cycle, or those of members in turn, and what these are worth."""
+    """Models of one member, or of members that alternate, cycle by cycle, and their metrics."""
 
     start: Model
-    """What the gains are over: the member's base model; of members in turn the one that is best on dev."""
+    """Base model that gains are measured from: the member's; if members alternate, the one that is best on dev."""
     prefix: str
-    """Of the names of its stages."""
+    """Prefix of the names of its stages."""
     weight: float
-    """The member's share in the ensemble."""
+    """Weight of the member in the ensemble."""
     cycles: list[dict[Form, Model]]
     measured: Measured = field(default_factory=Measured)
     criteria: dict[str, dict[str, float | None]] | None = None
-    """What pairs say without labels of the base model, and, where they are held out, of the kept models."""
+    """Criteria without labels, computed on pairs: of the base model and, if pairs are held out, of the kept models."""
     pretraining: PretrainingRecord | None = None
-    """Of the kept cross-encoder's base model."""
+    """Record of the pretraining of the kept cross-encoder's base model."""
 
     @property
     def best(self) -> dict[Form, Model]:
-        """Of each form the highest on dev or by what chose it, the earliest of equals; the last where nothing did."""
+        """Best model of each form: the earliest with the highest dev metric or criterion; the last if nothing chose."""
         return {form: _best([models[form] for models in self.cycles]) for form in self.cycles[0]}
 
     @property
     def models(self) -> dict[str, Model]:
-        """`start`, and the best model of each form."""
+        """Base model, named `start`, and the best model of each form."""
         return {"start": self.start} | {str(form): model for form, model in self.best.items()}
 
 
 def measured_chains(context: CycleContext, cycles: list[list[Model]]) -> list[Chain]:
-    """Return one chain for each member, or a single one for members in turn, with what its models are worth."""
+    """Return one chain for each member, or a single one if members alternate, with the metrics of its models."""
     chains = _chains(context, cycles)
     criteria = base_criteria(context, [context.members[chain.start.member] for chain in chains])
     worth = measured(context, _models(chains), {"cross": context.config.cross_test_length})
@@ -57,13 +57,13 @@ def measured_chains(context: CycleContext, cycles: list[list[Model]]) -> list[Ch
 
 
 def best_chain(chains: Sequence[Chain]) -> int:
-    """Return the chain whose bi-encoder is best on dev, the first of equals; the first where there is no dev metric."""
+    """Return the position of the chain whose bi-encoder is best on dev, the first of equals; 0 without dev metrics."""
     devs = [-math.inf if chain.best["bi"].dev is None else chain.best["bi"].dev for chain in chains]
     return devs.index(max(devs))
 
 
 def member_record(chain: Chain, *, is_analysed: bool) -> MemberRecord:
-    """Return one of several members for result.json; `is_analysed`: the tests were scored at each evaluation too."""
+    """Return the record of one of several members; `is_analysed`: whether the tests were scored at each evaluation."""
     record: MemberRecord = {
         "cycles": cycle_records(chain.cycles),
         "best": best_records(chain.best, f"{MEMBERS}/{chain.start.member + 1}/"),
@@ -79,11 +79,11 @@ def member_record(chain: Chain, *, is_analysed: bool) -> MemberRecord:
 
 
 def ensemble_of(context: CycleContext, chains: Sequence[Chain]) -> EnsembleRecord:
-    """Return the metrics of the members' weighted mean: of their base models, and of the best models of each form."""
+    """Return the metrics of the members' weighted mean score, for the base models and the best models of each form."""
     weights, tests = [chain.weight for chain in chains], {test.name: test for test in context.data.tests}
     tested, scores = [chain.measured.tests for chain in chains], {}
     for name in dict.fromkeys(name for each in tested for name in each):
-        records = [each.get(name) or each["start"] for each in tested]  # the base model is as it is
+        records = [each.get(name) or each["start"] for each in tested]  # no `start_as_is`: `start` is scored as it is
         scores[name] = ensemble_metrics(records, weights, tests)
         if context.config.ensemble_metric == "released" and name != "start_as_is":
             models = [chain.models[name] for chain in chains]
@@ -98,7 +98,7 @@ def ensemble_of(context: CycleContext, chains: Sequence[Chain]) -> EnsembleRecor
 
 
 def _chains(context: CycleContext, cycles: list[list[Model]]) -> list[Chain]:
-    """Return the chains, not yet measured."""
+    """Return the chains, without metrics."""
     if context.config.alternate_members:
         start = _best_base(context)
         in_turn = [{model.form: model for model in cycle} for cycle in cycles]
@@ -119,7 +119,7 @@ def _models(chains: Sequence[Chain]) -> dict[str, dict[str, Model]]:
 
 
 def _best_base(context: CycleContext) -> Model:
-    """Return the base model that is best on dev, the first of equals; the first without dev."""
+    """Return the base model that is best on dev, the first of equals; the first one without a dev set."""
     if context.data.dev is None:
         return context.members[0].bi
     records = scored_on_dev(context, {member.prefix: {"start": member.bi} for member in context.members}, "start")
@@ -128,7 +128,7 @@ def _best_base(context: CycleContext) -> Model:
 
 
 def _pretraining(context: CycleContext, cross: Model | None) -> PretrainingRecord | None:
-    """Return the masked language modelling before a cross-encoder's training, where there was any."""
+    """Return the record of a cross-encoder's masked language modelling before its training; None if it had none."""
     record = None if cross is None else context.members[cross.member].pretrained
     return None if record is None else {"steps": record.result["n_steps"], "losses": record.result["losses"]}
 

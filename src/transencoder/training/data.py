@@ -1,4 +1,4 @@
-"""What a run reads: the unlabelled training text, the dev set, the test sets."""
+"""Data sets that a run reads: the unlabelled training text, the dev set, the test sets."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from transencoder.training.gold import read_labelled_rows, read_scores, with_gol
 from transencoder.training.text import TrainingText, data_record, reading, source_name, where
 
 Limit = Callable[[Dataset], int | None]
-"""Training text to how many rows of it are drawn where the config does not say; None: all."""
+"""Function of the training text that returns how many rows to draw if the config does not say; None: all."""
 Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
-"""Sentences, `text`, and documents, where they are paired with such, to pairs and how they were mined; None: they are
-only as many as would be."""
+"""Function of the sentences (`text`) and, if they are paired with documents, the documents. It returns the mined pairs
+and how they were mined; None: a plan, in which only the number of the pairs is right."""
 
 BAD_ROWS = "bad-rows.tsv"
-"""In the run folder: the bad rows of the training text, if they are skipped."""
+"""File in the run folder for the bad rows of the training text, if they are skipped."""
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
 
 
 def read_pairs_data(
     config: TransEncoder, run_folder: Path | None, mine: Miner | None = None, limit: Limit = lambda _: None
 ) -> Data:
-    """Read the data sets of a config that trains on pairs, and check them; mine the pairs where it has sentences.
+    """Read and check the data sets of a config that trains on pairs; mine the pairs if it has sentences.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
@@ -62,7 +62,7 @@ def read_pairs_data(
 
 
 def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> Data:
-    """Read the data sets of a config that trains on text, or on pairs taken for views, and check them.
+    """Read and check the data sets of a config that trains on text, or on pairs used as views.
 
     Raises:
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
@@ -82,7 +82,7 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
         text = reader.apart(text, compared)
     text = text.drawn(wanted.n_sentences, "n_sentences", config.seed)
     if compared and not config.exclude_test_sentences:
-        text = text.compared_with(compared)  # of those that were drawn
+        text = text.compared_with(compared)  # counts the drawn rows only
     if len(text.rows) < wanted.least_rows:
         how = " of 1 row" if wanted.n_sentences is None else ", of which n_sentences takes 1"
         raise InputError(f"{text.record['source']}{how}: there must be at least 2")
@@ -91,7 +91,7 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
 
 
 def _long_enough(text: TrainingText, least_words: int, *, skip: bool) -> TrainingText:
-    """Leave out the documents that are too short, or refuse them."""
+    """Leave out the documents that are too short if `skip` is set, else raise an error."""
     documents = text.rows
     n_words = [
         len(split_words(each))
@@ -113,18 +113,18 @@ def _long_enough(text: TrainingText, least_words: int, *, skip: bool) -> Trainin
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads a run's training text, and keeps it apart from the run's tests."""
+    """Reader of a run's training text, which keeps the run's tests out of it."""
 
     config: RunConfig
     tests: list[Scored]
     run_folder: Path | None
 
     def bad_rows(self, name: str = BAD_ROWS) -> Path | None:
-        """Return where bad rows go if they are skipped; None: nowhere."""
+        """Return the file that skipped bad rows are written to; None: they are not written."""
         return self.run_folder / name if self.run_folder and self.config.skip_bad_rows else None
 
     def pairs(self, source: str | Dataset, columns: tuple[str, ...], bad_rows: str = BAD_ROWS) -> TrainingText:
-        """Read pairs of a file, a data set, or tasks."""
+        """Read pairs from a file, a data set, or tasks."""
         config = self.config
         if names := task_names(source):
             pairs, found = tasks.unlabelled_pairs(
@@ -146,16 +146,16 @@ class _Reader:
         return TrainingText.read(source, texts, file)
 
     def apart(self, text: TrainingText, tests: list[Scored]) -> TrainingText:
-        """Leave out rows that hold a sentence of the tests, where they are to be left out."""
+        """Leave out rows that contain a sentence of the tests, if `exclude_test_sentences` is set."""
         return text.without_sentences_of(tests) if tests and self.config.exclude_test_sentences else text
 
     def learnable(self, labelled: TrainingText, n_rows: int | None) -> TrainingText:
-        """Return the labelled pairs that are trained on: none of a test's, as many as there are to be."""
+        """Return the labelled pairs to train on: `n_rows` of those that are in no test (None: all of them)."""
         labelled = self.apart(labelled, self.tests).without_pairs_of(self.tests)
         return labelled.drawn(n_rows, "n_labelled", stage_seed(self.config.seed, "n_labelled"))
 
     def check_exclusion(self) -> None:
-        """Refuse to leave out sentences of tests that nobody knows."""
+        """Raise an error if sentences of the tests are to be left out, but no tests are given."""
         if self.config.exclude_test_sentences and not self.config.tests:
             raise InputError(
                 "exclude_test_sentences needs to know the tests: give tests, or a task or suite as training text"
@@ -169,7 +169,7 @@ def _pairs(reader: _Reader, config: TransEncoder, source: str | Dataset, bad_row
 def _drawn(
     text: TrainingText, config: TransEncoder, n_rows: int | None, field: str, limit: Limit = lambda _: None
 ) -> TrainingText:
-    """Draw as many rows as a field says or, where it says none, at most as many as the limit."""
+    """Draw `n_rows` rows (the value of `field`) or, if that is None, at most as many as `limit` returns."""
     most = limit(text.rows)
     if n_rows is None and most is not None and most < len(text.rows):
         n_rows = most
@@ -177,7 +177,7 @@ def _drawn(
 
 
 def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None, limit: Limit) -> TrainingText:
-    """Return the pairs that are mined from a config's sentences, or from these and its documents."""
+    """Return the pairs mined from a config's sentences, or from its sentences and documents."""
     assert config.sentences is not None and mine is not None
     sentences = reader.apart(reader.texts(config.sentences, next(iter(config.columns), None)), reader.tests)
     sentences = _drawn(sentences, config, config.n_sentences, "n_sentences", limit)
@@ -198,7 +198,7 @@ def _labelled_rows(reader: _Reader, wanted: Text, labels: LabelledRows) -> Train
 
 
 def _together(text: TrainingText, extra: TrainingText) -> TrainingText:
-    """Return both as one: counts of what was left out are of both, the second one's record is kept whole."""
+    """Concatenate two texts: counts of left-out rows are summed, and the record of `extra` is kept whole."""
     is_transductive = any(each.record.get("transductive", False) for each in (text, extra))
     rows = concatenate_datasets([text.rows, extra.rows])
     return text.replaced(rows, extra=extra.record, **_sums(text, extra), transductive=is_transductive)
@@ -209,7 +209,7 @@ def _sums(text: TrainingText, other: TrainingText) -> dict[str, int]:
 
 
 def _check_order(config: TransEncoder) -> None:
-    """Refuse to train on both orders of pairs that mean something else in the other."""
+    """Raise an error if pairs whose order matters would be trained on in both orders."""
     for task in tasks.expand([*task_names(config.pairs), *task_names(config.extra_pairs)]):
         if task.unlabelled and config.is_symmetric and not task.symmetric:
             raise InputError(
@@ -218,7 +218,7 @@ def _check_order(config: TransEncoder) -> None:
 
 
 def task_names(source: str | Dataset | None) -> list[str]:
-    """Return the names of tasks and suites that a source consists of; none for a file or a data set."""
+    """Return the names of the tasks and suites that a source lists; empty for a file or a data set."""
     names = source.split(",") if isinstance(source, str) else []
     return names if all(name in tasks.TASKS or name in tasks.SUITES for name in names) else []
 
@@ -229,10 +229,10 @@ _Role = Literal["dev", "test"]
 
 
 def _labelled_sets(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
-    """Read a config's dev and test sets and check them.
+    """Read and check a config's dev and test sets.
 
     Raises:
-        InputError: A set cannot be read, has bad rows, or has no scores that anything can be measured against.
+        InputError: A set cannot be read, has bad rows, or has no scores that models can be measured against.
     """
     dev = None if config.dev is None else _read(config, config.dev, "dev")
     tests = [_read(config, name, "test") for name in _expanded(config.tests)]
@@ -248,7 +248,7 @@ def _labelled_sets(config: RunConfig) -> tuple[Scored | None, list[Scored]]:
 
 
 def _expanded(tests: tuple[str, ...]) -> list[str]:
-    """Return the tests with suites' tasks in the place of the suites."""
+    """Return the tests, with each suite replaced by its tasks."""
     return [each for name in tests for each in tasks.SUITES.get(name, (name,))]
 
 
@@ -283,7 +283,7 @@ def _read_classes(config: RunConfig, task: tasks.Task, role: _Role) -> Scored:
 
 
 def _measurable(name: str, pairs: Dataset, metric: str, source: str) -> Scored:
-    """Refuse, before anything is trained, gold scores that no model can be measured against."""
+    """Return pairs as a labelled set; raise an error, before training, if their gold scores can measure no model."""
     gold = np.asarray(pairs["score"][:], np.float64)
     if len(set(gold)) < 2:
         raise InputError(

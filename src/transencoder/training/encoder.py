@@ -1,4 +1,4 @@
-"""A run of a method that makes a starting encoder: pairs made of text, a teacher's embeddings, one training."""
+"""Pipeline of the methods that make a base encoder: pairs made from text, a teacher's embeddings, one training."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from transencoder.training.result import Outcome
 from transencoder.training.scoring import measured
 
 _N_MEASURED = 256
-"""Sentences of the training text that a student and what it is compared with encode."""
+"""Number of sentences of the training text that a student, and the model it is compared with, encode."""
 
 
 @dataclass
 class EncoderContext(Context[EncoderConfig]):
-    """What the stages of an encoder are built with."""
+    """Context that the stages of an encoder's run are built with."""
 
     base: Model = field(kw_only=True)
-    """What is trained: the base model, or the smaller model that is cut from it."""
+    """Model that is trained: the base model, or the smaller model that is cut from it."""
 
 
 class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
-    """A run that makes a bi-encoder.
+    """Pipeline of a run that makes a bi-encoder.
 
     Raises:
-        InputError: A model that cannot be had or that the method cannot use, found before the text is read.
+        InputError: A model cannot be loaded, or the method cannot use it; raised before the text is read.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -67,13 +67,13 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             if teacher.pooling == "pooler":
                 encoders.check_pooler(self.teacher, teacher.model)
         if not usable.is_paired:
-            parts.pair_maker(usable, folder)  # what it needs is looked for before the text is read
+            parts.pair_maker(usable, folder)  # checks what it needs before the text is read
         n_parameters = encoders.count_parameters(folder, usable.student_layers)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
         self.recipe = self.given
 
     def open(self, executor: Executor, run_folder: Path | None) -> EncoderContext:
-        """Read the data and cut the model that is trained."""
+        """Read the data, and cut the model to train from the base model if the config asks for it."""
         data = read_text_data(self.config, self.config.rows.text, run_folder)
         _check_held_out(self.config, len(data.training))
         base = base_model(self.folder, pooling=self.config.pooling)
@@ -84,14 +84,14 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         return context
 
     def _read_lengths(self, rows: Dataset, limit: int | None) -> None:
-        """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
+        """Measure how much of each text is read, and set `max_length` if it is `auto`."""
         if self.config.reads_whole_texts:
             lengths = Lengths.of(self.folder, rows)
             self.given, self.config = (lengths.settle(each, limit, limit) for each in (self.given, self.config))
             self.cut = lengths.cut(self.config.fit.max_length)
 
     def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:
-        """Build the pairs, what teachers say of them, and the training; return the teachers that learned too."""
+        """Build the pairs, the teachers' labels and the training; also return the teachers that were trained."""
         config, data = context.config, context.data
         pairs = _training_pairs(context)
         given, teacher = config.rows.text.labels, config.distillation
@@ -117,7 +117,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             helpers=tuple(
                 stages.Weights(encoders.weights_fingerprint(parts.fetch_helper(config, each)))
                 for each in config.helpers
-                if each.form != "head"  # which is the base model's
+                if each.form != "head"  # the head is the base model's own
             ),
             dev=data.dev,
             analysis=tuple(data.tests) if config.test_every_eval else (),
@@ -135,7 +135,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         return trained_model(record, context.base), learned
 
     def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Model]]) -> Outcome:
-        """Score base model and student, and measure how small and fast the student is."""
+        """Score the base model and the student, and measure the student's size and speed."""
         model, teachers = trained
         fitted = model.fitted or {}
         lengths = dict.fromkeys(("start", "bi"), context.config.test_length)
@@ -147,7 +147,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         context.make(neighbours(context, context.base, model))
         sizes = _sizes(context, self.folder, self.teacher, model)
         details: dict[str, Any] = {"about": context.config.description}
-        if "uniformity" in fitted:  # not in stages of earlier versions
+        if "uniformity" in fitted:  # missing in stages of earlier versions
             details["uniformity"] = fitted["uniformity"]
         if sizes is not None:
             details["sizes"] = sizes
@@ -161,7 +161,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         )
 
     def lines(self, context: EncoderContext, planner: Planner) -> list[str]:
-        """Return texts, steps and settings."""
+        """Return lines on the texts, the steps and the settings."""
         config = context.config
         (stage,) = planner.of_kind(stages.EncoderTraining)
         n_texts = plural(len(context.data.training), "pair" if config.is_paired else config.rows.text.kind[:-1])
@@ -173,7 +173,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         ]
 
     def extra_cost(self, context: EncoderContext, planner: Planner) -> Cost:
-        """Return what the exported models, views and tokens take, and the comparison of neighbours."""
+        """Return the cost of the exported models, the views, the tokens and the comparison of neighbours."""
         (stage,) = planner.of_kind(stages.EncoderTraining)
         teachers = sum(each.base.n_parameters for each in planner.of_kind(label_teachers.LabelTeacher))
         n_encoders = context.config.cost(0, None).n_encoders
@@ -183,7 +183,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
 
 
 def _cut(context: EncoderContext, base: Model) -> Model:
-    """Return the base model, or the smaller model that a stage makes of it."""
+    """Return the base model, or the smaller model that a stage cuts from it."""
     config = context.config
     layers, is_pruned = config.student_layers, config.prune_vocabulary
     if not layers and not is_pruned:
@@ -197,13 +197,13 @@ def _cut(context: EncoderContext, base: Model) -> Model:
     )
     record = context.make(stage)
     n_parameters = encoders.count_parameters(base.folder, layers)
-    if context.is_plan:  # its tokens and its way of pooling are the base model's
+    if context.is_plan:  # it has the base model's tokenizer and pooling
         return replace(base, n_parameters=n_parameters)
     return replace(base_model(record.folder / "model", pooling=config.pooling), n_parameters=n_parameters)
 
 
 def _training_pairs(context: EncoderContext) -> Rows:
-    """Return the rows to train on: pairs that were given or that a stage makes of text, or the texts."""
+    """Return the rows to train on: the given pairs, pairs that a stage makes from the text, or the texts."""
     given = context.data.rows
     if "text" not in given.data.column_names:
         return given
@@ -219,13 +219,13 @@ def _training_pairs(context: EncoderContext) -> Rows:
 
 
 def _own_settings(config: EncoderConfig) -> dict[str, Any]:
-    """Return what the method itself adds to the settings of all encoders, less what is in the key by other means."""
+    """Return the settings that only this method has, without those that the stage's key covers in other ways."""
     shared = {field.name for kind in (EncoderConfig, SentenceFields) for field in fields(kind)} | {*config.inputs}
     return {field.name: getattr(config, field.name) for field in fields(config) if field.name not in shared}
 
 
 def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained: Model) -> SizeRecord | None:
-    """Compare the student with its teacher, or with what it was cut from; None where there is nothing to compare."""
+    """Compare the student with its teacher, or with the model it was cut from; return None if there is neither."""
     if teacher is not None:
         whose, other = "teacher", teacher
     elif context.base.folder != folder:
@@ -244,7 +244,7 @@ def _sizes(context: EncoderContext, folder: Path, teacher: Path | None, trained:
 
 
 def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
-    """Return classes and cross-encoders that teach, as a person reads them."""
+    """Return the plan's lines on the classes and on the cross-encoders that teach."""
     labels = context.config.rows.text.labels
     if labels is None:
         return []
@@ -265,7 +265,7 @@ def _teacher_lines(context: EncoderContext, planner: Planner) -> list[str]:
 
 
 def _check_cut(config: EncoderConfig, folder: Path) -> None:
-    """Refuse a smaller model that cannot be made of the base model."""
+    """Raise an error if the smaller model cannot be cut from the base model."""
     if config.student_layers:
         encoders.check_layers(folder, config.student_layers)
     if config.prune_vocabulary and config.helpers:
@@ -279,7 +279,7 @@ def _check_cut(config: EncoderConfig, folder: Path) -> None:
 
 
 def _check_held_out(config: EncoderConfig, n_texts: int) -> None:
-    """Refuse a queue that leaves less than a batch of rows to train on."""
+    """Raise an error if the queue leaves less than a batch of rows to train on."""
     n_rows = n_texts * (1 if config.is_paired else config.rows.per_text)
     n_held_out = 0 if config.distillation is None else config.distillation.n_queued
     if n_held_out and n_rows - n_held_out < (config.fit.batch_size or 1):

@@ -1,4 +1,4 @@
-"""The stages of an encoder's run: a smaller model, pairs made of text, a teacher's embeddings, the training, sizes."""
+"""Stages of an encoder's run: a smaller model, pairs made from text, a teacher's embeddings, the training, sizes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from transencoder.training.parts import make_loss, projected
 from transencoder.views import PairMaker
 
 PAIRS = "pairs.arrow"
-"""The rows that `Views` makes."""
+"""File with the rows that `Views` makes."""
 
 _EMBEDDINGS = "embeddings.npy"
 _TEXTS_AT_ONCE = 1 << 14
 _LOOKED_AT = 512
-"""Training texts, at most, that tell whether embeddings have become all alike."""
+"""Largest number of training texts used to measure whether the embeddings have become all alike."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut(Stage[Work]):
-    """A smaller model, of some layers or word pieces of a base model."""
+    """A smaller model, with some of the layers or word pieces of a base model."""
 
     base: Model = made_of()
     texts: Rows | None = made_of()
-    """The training text, where word pieces are left out that it lacks."""
+    """Training text, if word pieces that do not occur in it are removed; else None."""
     layers: tuple[int, ...]
     is_pruned: bool
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
         """Write the model."""
         truncated = work.folder / ("truncated" if self.is_pruned else "model")
-        for left in (truncated, work.folder / "model"):  # by an attempt that was interrupted
+        for left in (truncated, work.folder / "model"):  # by an interrupted attempt
             shutil.rmtree(left, ignore_errors=True)
         if self.layers:
             truncate(self.base.folder, self.layers, truncated)
@@ -72,7 +72,7 @@ class Cut(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Views(Stage[Work]):
-    """Training pairs that are made of text."""
+    """Training pairs that are made from text."""
 
     texts: Rows = made_of()
     maker: PairMaker = setting(repr)
@@ -88,7 +88,7 @@ class Views(Stage[Work]):
 class TeacherEmbeddings(Stage[Work]):
     """A teacher's embeddings of the pairs' distinct sentences.
 
-    The stage knows nothing of the student: another run with the same pairs and teacher takes it over (`reuse_from`).
+    The stage does not depend on the student: another run with the same pairs and teacher can reuse it (`reuse_from`).
     """
 
     pairs: Rows = made_of()
@@ -96,21 +96,21 @@ class TeacherEmbeddings(Stage[Work]):
     max_length: int | None
     precision: Precision
     relative_length: float = implied()
-    """Tokens of a row, those of a pair of sentences being 1."""
+    """Number of tokens of a row, relative to a pair of sentences."""
 
     def compute(self, work: Work) -> None:
-        """Embed the sentences, each rank its share, into one file."""
+        """Embed the sentences into one file; each rank embeds its share."""
         scorer = work.scorer_of(self.teacher, self.max_length, self.precision)
         assert isinstance(scorer, BiScorer), "teachers are bi-encoders"
         tokens = work.cache.sentences(scorer.model, self.pairs.data, scorer.prompt).tokens
         embed_sharded(scorer, tokens, work.folder / _EMBEDDINGS, work.folder / "checkpoints")
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
-        """Return nothing: the embeddings are written."""
+        """Return an empty result: `compute` has already written the embeddings."""
         return {}
 
     def cost(self) -> Cost:
-        """Return the cost of embedding, and the embeddings' size: of a row's two texts, or of its one."""
+        """Return the cost of embedding the one or two texts of each row, and the size of the embeddings."""
         n_rows = len(self.pairs.data) * self.relative_length
         n_bytes = 4 * 2 * n_rows * _width(self.teacher.folder)
         return Cost(
@@ -120,22 +120,22 @@ class TeacherEmbeddings(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EncoderTraining(Training):
-    """The training of a bi-encoder by a method's loss."""
+    """Training of a bi-encoder with a method's loss."""
 
     pairs: Rows = made_of()
     embeddings: StageRecord | None = made_of()
-    """A teacher's, of the pairs' sentences."""
+    """A teacher's embeddings of the pairs' sentences."""
     teachers: tuple[StageRecord, ...] = made_of()
-    """What cross-encoders say of the pairs."""
+    """Labels of the pairs from each cross-encoder that teaches."""
     base: Model = made_of()
     helpers: tuple[Weights, ...] = made_of()
-    """Models that the loss needs besides."""
+    """Other models that the loss needs."""
     dev: Scored | None = made_of(absent="")
     analysis: tuple[Scored, ...] = made_of()
-    """Tests that are scored at each evaluation, never used to choose."""
+    """Tests that are scored at each evaluation, but never used to choose a checkpoint."""
     method: str
     settings: Mapping[str, Any]
-    """The method's own."""
+    """Settings that only this method has."""
     pooling: Pooling | None
     config: EncoderConfig = implied()
     teacher: Path | None = implied()
@@ -154,11 +154,11 @@ class EncoderTraining(Training):
             teacher_embeddings = np.load(self.embeddings.folder / _EMBEDDINGS, mmap_mode="r")
             rows, texts = self._held_out(work, student)
             given = Given(dimension=teacher_embeddings.shape[1], queue=torch.from_numpy(teacher_embeddings[texts]))
-            set_seed(session.seed)  # a projection is new
+            set_seed(session.seed)  # decides the weights of a new projection
             student = projected(config, student, teacher_embeddings.shape[1])
 
         def loss(model: SentenceTransformer) -> Any:
-            set_seed(session.seed)  # a projector is new
+            set_seed(session.seed)  # decides the weights of a new projector
             return make_loss(config, model, given)
 
         has_labels, labels = "label" in pairs.column_names, config.rows.text.labels
@@ -189,16 +189,16 @@ class EncoderTraining(Training):
 
     @property
     def n_rows(self) -> int:
-        """Rows that are made of the texts."""
+        """Number of rows that are made from the texts."""
         return self.n_texts * (1 if self.config.is_paired else self.config.rows.per_text)
 
     @property
     def n_trained(self) -> int:
-        """Rows that are trained on."""
+        """Number of rows that are trained on."""
         return self.n_rows - self._n_queued
 
     def cost(self) -> Cost:
-        """Return the cost of encoder and loss, of dev evaluations, and of the model and its checkpoint."""
+        """Return the cost of the encoder, the loss, dev evaluations, and the model and its checkpoint."""
         config, n_rows = self.config, self.n_steps * (self.fit.batch_size or 1)
         n_parameters, n_scored = self.base.n_parameters, self.n_scored(self.dev)
         width, dimension = _width(self.base.folder), None if self.teacher is None else _width(self.teacher)
@@ -209,7 +209,7 @@ class EncoderTraining(Training):
         return Cost(
             operations=encoder + n_rows * own.loss_operations,
             disk_bytes=weights,
-            scratch_bytes=2 * checkpoint,  # two lie side by side for a moment
+            scratch_bytes=2 * checkpoint,  # for a moment there are two
         )
 
     @property
@@ -217,7 +217,7 @@ class EncoderTraining(Training):
         return 0 if self.config.distillation is None else self.config.distillation.n_queued
 
     def _held_out(self, work: Work, student: SentenceTransformer) -> tuple[np.ndarray | None, np.ndarray]:
-        """Return the rows to train on, and which distinct sentences are the first texts of the others."""
+        """Return the rows to train on (None: all), and the first texts of the others, as ids of distinct sentences."""
         n_held_out, pairs = self._n_queued, self.pairs.data
         if not n_held_out:
             return None, np.empty(0, np.int64)
@@ -226,7 +226,7 @@ class EncoderTraining(Training):
         return np.sort(order[n_held_out:]), sentences.index[order[:n_held_out], 0]
 
     def _uniformity(self, model: SentenceTransformer) -> float | None:
-        """Return the uniformity of embeddings of some training texts, from -8 to 0, all alike; None for one text."""
+        """Return the uniformity of some training texts' embeddings, from -8 to 0 (all alike); None for one text."""
         pairs = self.pairs.data
         rows = np.unique(np.linspace(0, len(pairs) - 1, _LOOKED_AT).astype(int))
         texts = Dataset.from_dict({"sentence1": list(dict.fromkeys(pairs.select(rows)["sentence1"]))})
@@ -236,18 +236,18 @@ class EncoderTraining(Training):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sizes(Stage[Work]):
-    """Parameters, file size and speed of a student, and of its teacher or of what it was cut from."""
+    """Parameters, file size and speed of a student, and of its teacher or the model it was cut from."""
 
     student: Model = made_of()
     other: Model = made_of()
     texts: Rows = made_of()
     sentences: int
-    """How many both encode."""
+    """Number of sentences that both models encode."""
     whose: str = implied()
-    """`teacher`, or `start`."""
+    """Kind of `other`: `teacher`, or `start` (the model that the student was cut from)."""
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
-        """Measure."""
+        """Measure both models, and return the numbers."""
         column = "text" if "text" in self.texts.data.column_names else "sentence1"
         sentences = self.texts.data[: self.sentences][column]
         folders = {"student": self.student.folder, self.whose: self.other.folder}

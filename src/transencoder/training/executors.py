@@ -1,4 +1,4 @@
-"""Who computes the stages of a run: this process, or worker processes that each have some members."""
+"""Executors of a run's stages: this process, or worker processes that each have some of the members."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from transencoder.tokens import TokenCache
 
 
 class LocalExecutor:
-    """Computes the stages of an open run here, one after the other; under torchrun on every rank."""
+    """Executor that computes the stages of an open run in this process, one by one; under torchrun, on every rank."""
 
     def __init__(self, run: Run, device: str, report_to: tuple[str, ...] = ()) -> None:
         self.run = run
@@ -43,10 +43,10 @@ class LocalExecutor:
         }
 
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
-        """Return the records of stages, computing those that are not done.
+        """Return the records of stages; compute those that are not done.
 
         Raises:
-            RunError: The disk is full. What a stage raises passes through.
+            RunError: The disk is full. Errors that a stage raises are not changed.
         """
         return [self._make(stage) for stage in stages]
 
@@ -61,7 +61,7 @@ class LocalExecutor:
 
 
 REFUSED = 2
-"""Exit code of a worker that met what it cannot use, and said so."""
+"""Exit code of a worker that stopped at an InputError, which it has logged."""
 
 _MEMBER = re.compile(r"(?:^|/)member-(\d+)/")
 _ENDED_SECONDS = 10.0
@@ -71,23 +71,23 @@ _PARENT_DEATH_SIGNAL = 1
 
 @dataclass(frozen=True)
 class Part:
-    """What a worker is told before its stages."""
+    """Settings that a worker receives before its stages."""
 
     folder: str
-    """The run's."""
+    """The run folder."""
     method: str
     device: str | None
-    """As the user gave it; None: the worker's own."""
+    """Device as the user gave it; None: the worker's default."""
     attn_implementation: str | None
     report_to: tuple[str, ...]
     reuse_from: tuple[str, ...]
     log_level: int
-    """Progress below it is not shown."""
+    """Level below which progress is not shown."""
     number: int
-    """From 0."""
+    """Number of the worker, from 0."""
     n_workers: int
     parent: int
-    """Process id; without that process a worker ends."""
+    """Process id of the parent; the worker ends when the parent does."""
 
     @property
     def place(self) -> str:
@@ -96,13 +96,13 @@ class Part:
 
 
 def n_workers(config: TransEncoder) -> int:
-    """Return how many processes train members; 1: this one alone.
+    """Return the number of processes that train members; 1: only this one.
 
     Args:
-        config: As the user gave it: a device that is named is the only one.
+        config: Config as the user gave it: if it names a device, no other is used.
 
     Raises:
-        InputError: Several are asked for where there can be one only.
+        InputError: Several workers are asked for, but only one is possible.
     """
     is_distributed = distributed.world_size() > 1
     if is_distributed and (config.workers or 1) > 1:
@@ -114,7 +114,7 @@ def n_workers(config: TransEncoder) -> int:
 
 
 def spent(stages: Iterable[Mapping[str, Any]], n_workers: int) -> float:
-    """Return the seconds that stages take by the clock: those of the workers go side by side."""
+    """Return the wall-clock seconds that stages take: workers compute theirs in parallel."""
     seconds: dict[int | None, float] = {}
     for stage in stages:
         who = owner(stage["name"], n_workers) if n_workers > 1 else None
@@ -124,15 +124,15 @@ def spent(stages: Iterable[Mapping[str, Any]], n_workers: int) -> float:
 
 
 def owner(stage: str, n_workers: int) -> int | None:
-    """Return the worker that computes a stage: the one of its member; None: no worker."""
+    """Return the number of the worker that computes a stage, that of its member; None: no worker."""
     found = _MEMBER.search(stage)
     return None if found is None else (int(found[1]) - 1) % n_workers
 
 
 class Workers:
-    """An executor that hands the stages of members to worker processes, and computes all others here.
+    """Executor that sends the stages of members to worker processes, and computes all others in this process.
 
-    It ends the workers when its block ends; what is finished is kept.
+    As a context manager it ends the workers on exit; finished stages are kept.
     """
 
     def __init__(self, local: LocalExecutor, parts: Sequence[Part]) -> None:
@@ -142,10 +142,10 @@ class Workers:
         self._connections: list[Connection[Any, Any]] = []
 
     def make(self, stages: Sequence[Stage[Any]]) -> list[StageRecord]:
-        """Return the records of stages that do not depend on each other, those of different workers side by side.
+        """Return the records of stages that do not depend on each other; workers compute theirs in parallel.
 
         Raises:
-            InputError: A worker met something that cannot be used; it has said what.
+            InputError: A worker stopped at an InputError, which it has logged.
             RunError: A worker died.
         """
         owners = [owner(stage.name, len(self.parts)) for stage in stages]
@@ -187,7 +187,7 @@ class Workers:
         self._end()
 
     def _send(self, number: int, queue: deque[Stage[Any]]) -> None:
-        """Send a worker the first stage of its queue, if there is one."""
+        """Send the first stage of a worker's queue to the worker, if there is one."""
         if queue:
             try:
                 self._connections[number].send(queue[0])
@@ -195,14 +195,14 @@ class Workers:
                 raise self._error(number, queue[0].name) from error
 
     def _receive(self, number: int, stage: Stage[Any]) -> bool:
-        """Return whether a stage that a worker has finished was done before."""
+        """Wait until a worker has finished a stage, and return whether the stage was done before."""
         try:
             return bool(self._connections[number].recv())
         except (EOFError, OSError) as error:
             raise self._error(number, stage.name) from error
 
     def _error(self, number: int, stage: str) -> InputError | RunError:
-        """Return what to raise for a worker that has ended before its stage was done."""
+        """Return the error to raise for a worker that ended before its stage was done."""
         code = self._processes[number].wait()
         n_workers = len(self._processes)
         if code == REFUSED:
@@ -215,7 +215,7 @@ class Workers:
 
     def _end(self) -> None:
         for process in self._processes:
-            process.terminate()  # first, or a worker that finds its connection closed may speak of it
+            process.terminate()  # before its connection is closed, which it might log
         for connection in self._connections:
             connection.close()
         for process in self._processes:
@@ -227,7 +227,7 @@ class Workers:
 
 
 def parts_of(config: TransEncoder, given_device: str | None, method: str, n_workers: int) -> list[Part]:
-    """Return what each worker is told."""
+    """Return the settings of each worker."""
     log_level = logging.getLogger(progress.__name__).getEffectiveLevel()
     return [
         Part(
@@ -247,7 +247,7 @@ def parts_of(config: TransEncoder, given_device: str | None, method: str, n_work
 
 
 def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
-    """Start a worker, with the GPU of its number or its share of the threads, and tell it its part."""
+    """Start a worker, with the GPU of its number or its share of the threads, and send it its settings."""
     environment = dict(os.environ)
     if not torch.cuda.is_available() or str(part.device).startswith("cpu"):
         environment["OMP_NUM_THREADS"] = str(max(1, torch.get_num_threads() // part.n_workers))
@@ -261,7 +261,7 @@ def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]
             [sys.executable, "-m", "transencoder.training.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env=environment,
-            start_new_session=True,  # a Ctrl-C is ours to deal with
+            start_new_session=True,  # this process handles Ctrl-C
             preexec_fn=_end_with_parent(),  # noqa: PLW1509, the child calls the kernel and nothing else
         )
     connection.send(part)
@@ -269,7 +269,7 @@ def _started(part: Part) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]
 
 
 def _end_with_parent() -> Callable[[], object] | None:
-    """Return what a child calls so that Linux kills it once its parent is gone, whatever it is at; None elsewhere."""
+    """Return a function for the child that has Linux kill it once its parent has ended; None on other systems."""
     if sys.platform != "linux":
-        return None  # there the worker looks for its parent itself
+        return None  # there the worker itself checks whether its parent still runs
     return partial(ctypes.CDLL(None).prctl, _PARENT_DEATH_SIGNAL, signal.SIGKILL)

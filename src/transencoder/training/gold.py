@@ -1,4 +1,4 @@
-"""Labelled pairs to train on: all that DvBERT learns, or a few beside a Trans-Encoder's pseudo-labels."""
+"""Labelled pairs to train on: all pairs of DvBERT, or a few in addition to Trans-Encoder's pseudo-labels."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _WITH_SPLIT = re.compile(r"(.+)\[(\w+)\]")
 
 
 def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_rows_file: Path | None) -> TrainingText:
-    """Read all labelled rows: `sentence1`, `sentence2` and `label`, the number of a class or a score in [0, 1].
+    """Read all labelled rows: `sentence1`, `sentence2` and `label`, which is a class number or a score in [0, 1].
 
     Raises:
-        InputError: A source cannot be read, or its classes are others than those of the one before.
+        InputError: A source cannot be read, or its classes differ from those of the source before it.
     """
     name = " and ".join(map(source_name, labels.sources))
     files = [_numbered(bad_rows_file, number) for number in range(len(labels.sources))]
@@ -60,7 +60,7 @@ def read_labelled_rows(config: RunConfig, text: Text, labels: LabelledRows, bad_
 
 
 def _split_of(source: str | Dataset) -> tuple[str | Dataset, str | None]:
-    """Return a source, and the split that it names itself, as `stanfordnlp/snli[test]` does."""
+    """Return a source without its split, and the split: `stanfordnlp/snli[test]` names `test`."""
     named = (
         _WITH_SPLIT.fullmatch(source) if isinstance(source, str) and not Path(source).expanduser().exists() else None
     )
@@ -68,10 +68,10 @@ def _split_of(source: str | Dataset) -> tuple[str | Dataset, str | None]:
 
 
 def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingText:
-    """Read the labelled pairs of a Trans-Encoder, with `score` in [0, 1].
+    """Read the labelled pairs of a Trans-Encoder run, with `score` in [0, 1].
 
     Raises:
-        InputError: They cannot be read, have no scores, or scores out of range.
+        InputError: The pairs cannot be read, have no scores, or have scores out of range.
     """
     source = config.labelled
     assert source is not None, "only called where there are some"
@@ -86,9 +86,9 @@ def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingTex
 
 
 def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) -> tuple[TrainingText, Gold]:
-    """Return unlabelled pairs, less those that are labelled, then the labelled ones; and which have gold scores.
+    """Return the unlabelled pairs that have no label, followed by the labelled ones, and the gold scores.
 
-    Neither the paper of Trans-Encoder nor DvBERT's has it.
+    Neither the Trans-Encoder paper nor the DvBERT paper does this.
     """
     unlabelled = without_pairs(text.rows, pair_keys(labelled.rows, both_orders=both_orders))
     gold = np.asarray(labelled.rows["score"][:], np.float32)
@@ -99,7 +99,7 @@ def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) 
 
 
 def _scored(source: str | Dataset, score_range: tuple[float, ...], column: str, options: Mapping[str, Any]) -> Dataset:
-    """Read pairs with gold scores, brought to [0, 1]; of a task its train split, in its own range."""
+    """Read pairs with gold scores, rescaled to [0, 1]; a task gives its train split, with its own range."""
     task = task_named(source)
     low, high = score_range
     if task is not None:
@@ -140,7 +140,7 @@ def _classes(labels: LabelledRows, readings: list[dict[str, Any]]) -> tuple[list
     parts: list[Dataset] = []
     for source, options in zip(labels.sources, readings, strict=True):
         task = task_named(source)
-        numbers = None if labels.class_names or not parts else ()  # what occurred first says nothing of numbers
+        numbers = None if labels.class_names or not parts else ()  # names found in the first source have no numbers
         if task is None:
             stated = Source(source, score_column=labels.column, **options)
             found = read_classes(stated, class_names=names, numbers=numbers)
@@ -170,7 +170,7 @@ def _task_classes(
 
 
 def _check_tasks(config: RunConfig, text: Text, labels: LabelledRows) -> None:
-    """Refuse what is said of files where all sources are tasks, which have columns and a train split of their own."""
+    """Raise an error for settings of files if all sources are tasks, which have their own columns and train split."""
     if not all(map(task_named, labels.sources)):
         return
     given = {"columns": text.columns, "label_column": labels.column, "header": config.header}
@@ -184,7 +184,7 @@ def _check_tasks(config: RunConfig, text: Text, labels: LabelledRows) -> None:
 
 
 def _place(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that say where data are, which are all that a task's reading takes."""
+    """Return the options for where data are found, the only ones that reading a task takes."""
     return {name: options[name] for name in ("cache_folder", "data_folder", "token")}
 
 
@@ -193,5 +193,5 @@ def _with_column(pairs: Dataset, name: str, values: np.ndarray) -> Dataset:
 
 
 def _numbered(path: Path | None, number: int) -> Path | None:
-    """Return where the bad rows of the first source and of the later ones go: `bad-rows.tsv`, `bad-rows-2.tsv`."""
+    """Return the file for a source's bad rows: `bad-rows.tsv` for the first, `bad-rows-2.tsv` for the second."""
     return path.with_name(f"{path.stem}-{number + 1}{path.suffix}") if path and number else path

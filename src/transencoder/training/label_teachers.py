@@ -45,14 +45,14 @@ _CHUNK = 1 << 13
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LabelTeacher(Training):
-    """The training of a cross-encoder on gold labels."""
+    """Training of a cross-encoder on gold labels."""
 
     pairs: Rows = made_of()
     base: Model = made_of()
     dev: Scored | None = made_of(absent="")
-    """What chooses the checkpoint; without it the last one is kept."""
+    """Dev set that chooses the checkpoint; None: the last one is kept."""
     classes: tuple[str, ...]
-    """Empty: it learns scores."""
+    """Names of the classes that it learns; empty: it learns scores."""
     new_head: bool
 
     def compute(self, work: Work) -> tuple[CrossEncoder, Fitted]:
@@ -81,7 +81,7 @@ class LabelTeacher(Training):
 
     @property
     def n_trained(self) -> int:
-        """Pairs."""
+        """Number of pairs."""
         return len(self.pairs.data)
 
     def cost(self) -> Cost:
@@ -91,20 +91,20 @@ class LabelTeacher(Training):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TeacherLabels(Stage[Work]):
-    """What a cross-encoder says of labelled pairs."""
+    """Labels that a cross-encoder gives to labelled pairs."""
 
     pairs: Rows = made_of()
     teacher: Model = made_of()
     classes: tuple[str, ...]
-    """Empty: it gives scores."""
+    """Names of the classes; empty: it gives scores."""
     max_length: int | None
     precision: Precision
 
     def compute(self, work: Work) -> np.ndarray:
-        """Ask the teacher, each rank about its share: (n, classes), of scores (n, 1).
+        """Return the teacher's labels, (n, classes), or (n, 1) for scores; each rank computes its share.
 
         Raises:
-            InputError: Its outputs, which have no names, mean the classes in another order.
+            InputError: The teacher's outputs, which have no names, have the classes in another order.
         """
         folder, pairs = self.teacher.folder, self.pairs.data
         model = encoders.load_trained(folder, work.device, max_length=self.max_length)
@@ -118,7 +118,7 @@ class TeacherLabels(Stage[Work]):
         return labels
 
     def write(self, work: Work, computed: np.ndarray) -> dict[str, Any]:
-        """Write texts, gold, and what the teacher says: a list of each class's probability, or of the score."""
+        """Write texts, gold and the teacher's label, a list: the probability of each class, or one score."""
         text, width = pa.string(), computed.shape[1]
         schema = pa.schema(
             {"sentence1": text, "sentence2": text, "gold": pa.float64(), "label": pa.list_(pa.float32(), width)}
@@ -140,7 +140,7 @@ class TeacherLabels(Stage[Work]):
         if self.classes:
             return class_probabilities(model, pairs, **options)
         scores = CrossScorer(model, as_logit=encoders.gives_logits(model), **options).score(pairs)
-        clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs may be anything
+        clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs have no range
         if outside := np.mean(clipped != scores):
             logger.warning(
                 "the teacher %s: %.1f %% of its scores lie outside 0 to 1, cut off",
@@ -151,17 +151,17 @@ class TeacherLabels(Stage[Work]):
 
 
 def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list[StageRecord], dict[int, Model]]:
-    """Have each teacher label the pairs; teachers that have not learned the labels do so first.
+    """Label the pairs with each teacher; first train the teachers that have not learned the labels.
 
     Returns:
-        What each says of the pairs; and, by number, those that learned the labels in this run.
+        The labels of each teacher; and, by number, the teachers that learned the labels in this run.
 
     Raises:
-        InputError: A teacher that cannot be had or cannot learn them, or with other classes.
+        InputError: A teacher cannot be loaded, cannot learn the labels, or has other classes.
     """
     config, labels, learned = context.config, [], {}
     folders = [_fetched(config, name) for name in given.teachers]
-    are_ready = [_is_ready(given, folder) for folder in folders]  # all of them, before the first is trained
+    are_ready = [_is_ready(given, folder) for folder in folders]  # checks all before one is trained
     for number, (folder, is_ready) in enumerate(zip(folders, are_ready, strict=True), 1):
         model = base_model(folder, f"teacher-{number}", form="cross")
         if not is_ready:
@@ -170,7 +170,7 @@ def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list
                     name=f"teacher-{number}/cross-encoder",
                     pairs=pairs,
                     base=model,
-                    dev=context.data.dev if given.kind == "scores" else None,  # it scores pairs as dev does
+                    dev=context.data.dev if given.kind == "scores" else None,  # dev has scores, not classes
                     classes=given.class_names,
                     fit=given.teachers_fit,
                     new_head=given.new_head,
@@ -193,7 +193,7 @@ def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list
 
 
 def check_teachers(config: RunConfig, given: LabelledRows) -> None:
-    """Refuse cross-encoders that cannot be had or that do not read so many tokens."""
+    """Raise an error if a cross-encoder cannot be loaded, or reads fewer tokens than the config asks for."""
     for name in given.teachers:
         encoders.check_length(_fetched(config, name), given.teachers_fit.max_length, "cross.max_length", name)
     if given.teachers and given.teachers_fit.lora_rank:
@@ -201,7 +201,7 @@ def check_teachers(config: RunConfig, given: LabelledRows) -> None:
 
 
 def teachers_to_export(learned: Mapping[int, Model], n_gold: int) -> dict[int, tuple[Model, str]]:
-    """Return the teachers that learned the labels here, by number, each with its card."""
+    """Return the teachers that learned the labels in this run, by number, each with its model card."""
     found = {}
     for number, model in learned.items():
         classes = in_markdown(", ".join(encoders.classes_of(model.folder)))
@@ -211,9 +211,10 @@ def teachers_to_export(learned: Mapping[int, Model], n_gold: int) -> dict[int, t
 
 
 def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) -> np.ndarray:
-    """Return what the loss takes as labels: gold, then each teacher's: (n, targets * classes), of scores (n, targets).
+    """Return the labels for the loss, gold first, then each teacher's.
 
-    Scores have no classes, `n_classes` 0.
+    The shape is (n, targets * classes), or (n, targets) for scores, where `n_classes` is 0. Without teachers it is
+    (n,).
     """
     column = pairs.select_columns("label").with_format("arrow")[:]["label"]
     gold: np.ndarray = column.to_numpy().astype(np.float32)
@@ -228,7 +229,7 @@ def _fetched(config: RunConfig, name: str) -> Path:
 
 
 def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs: Dataset) -> None:
-    """Refuse a teacher whose outputs mean the classes in another order, by the gold labels."""
+    """Raise an error if, by the gold labels, a teacher's outputs have the classes in another order."""
     n = len(classes)
     gold = targets_of(pairs, [], 0).astype(np.int64)
     agreed = np.bincount(labels.argmax(1) * n + gold, minlength=n * n).reshape(n, n)
@@ -242,7 +243,7 @@ def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs
 
 
 def _is_ready(given: LabelledRows, folder: Path) -> bool:
-    """Return whether a teacher has learned such labels already; refuse one that has not and cannot."""
+    """Return whether a teacher has already learned such labels; raise an error if it has not and cannot."""
     is_ready = _has_learned(given, folder)
     if not is_ready:
         encoders.check_cross_start(folder, given.class_names, new_head=given.new_head)
@@ -250,7 +251,7 @@ def _is_ready(given: LabelledRows, folder: Path) -> bool:
 
 
 def _has_learned(given: LabelledRows, folder: Path) -> bool:
-    """Return whether a teacher is a cross-encoder with such outputs already.
+    """Return whether a teacher is already a cross-encoder with such outputs.
 
     Raises:
         InputError: It has other classes.
@@ -271,12 +272,12 @@ def _has_learned(given: LabelledRows, folder: Path) -> bool:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Return names in lower case: published teachers write ENTAILMENT."""
+    """Return names in lower case, since published teachers have names such as ENTAILMENT."""
     return [name.casefold() for name in names]
 
 
 def _is_unnamed(names: tuple[str, ...]) -> bool:
-    """Return whether a cross-encoder's classes have transformers' names in the place of their own."""
+    """Return whether a cross-encoder's classes have the default names of transformers, `LABEL_0` and so on."""
     return bool(names) and all(name == f"LABEL_{number}" for number, name in enumerate(names))
 
 

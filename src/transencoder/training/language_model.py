@@ -1,4 +1,4 @@
-"""A run of masked language modelling: a base model or a new one, packed text, one training."""
+"""Pipeline of masked language modelling: a base model or a new one, packed text, one training."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from transencoder.training.scoring import measured
 
 _BLOCKS = "blocks.arrow"
 _CHUNK = 1024
-_BYTES_A_TOKEN = 4
-"""Of text, about."""
+_CHARACTERS_PER_TOKEN = 4
+"""Approximate number of characters of a token, for plans."""
 
 
 @dataclass
 class LanguageModelContext(Context[MLM]):
-    """What the stages of a language model are built with."""
+    """Context that the stages of a language model's run are built with."""
 
     base: Model = field(kw_only=True)
 
 
 class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
-    """A run that makes a masked language model.
+    """Pipeline of a run that makes a masked language model.
 
     Raises:
-        InputError: A base model that cannot be had or trained, found before the text is read.
+        InputError: The base model cannot be loaded or trained; raised before the text is read.
     """
 
     def __init__(self, config: MLM) -> None:
@@ -57,7 +57,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
             _check_base(self.folder, usable)
 
     def open(self, executor: Executor, run_folder: Path | None) -> LanguageModelContext:
-        """Read the text, and make a model where there is none to go on with."""
+        """Read the text, and make a new model if there is no base model."""
         config, data = self.config, read_text_data(self.config, self.config.text, run_folder)
         if self.folder is not None:
             base = base_model(self.folder, form="mlm", pooling="mean")
@@ -83,7 +83,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         return LanguageModelContext(config, executor, data, base=base, max_length=config.fit.max_length)
 
     def train(self, context: LanguageModelContext) -> StageRecord:
-        """Pack the text and train."""
+        """Pack the text, and train the model."""
         config = self.config
         blocks = Blocks(name="blocks", texts=context.data.rows, base=context.base, length=config.fit.max_length)
         return context.make(
@@ -102,10 +102,10 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         )
 
     def measure(self, context: LanguageModelContext, trained: StageRecord) -> Outcome:
-        """Score base and trained model as bi-encoders that take the mean over the tokens."""
+        """Score the base model and the trained model as bi-encoders with mean pooling."""
         found = trained.result
         model = replace(trained_model(trained, context.base), pooling="mean")
-        as_base = replace(model, cycle=0)  # read as a base model is
+        as_base = replace(model, cycle=0)  # loaded in the same way as a base model
         (worth,) = measured(context, {"": {"start": context.base, "mlm": as_base}})
         pretraining = {"steps": found["n_steps"], "losses": found["losses"]}
         if found["held_out"]:
@@ -119,7 +119,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         )
 
     def lines(self, context: LanguageModelContext, planner: Planner) -> list[str]:
-        """Return texts, steps and settings."""
+        """Return lines on the texts, the steps and the settings."""
         config = self.config
         model = f"a new BERT of {config.layers} layers x {config.width}" if config.from_scratch else f"{config.start}"
         (stage,) = planner.of_kind(LanguageModel)
@@ -129,24 +129,24 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         ]
 
     def extra_cost(self, context: LanguageModelContext, planner: Planner) -> Cost:
-        """Return what the exported model takes."""
+        """Return the cost of the exported model."""
         return Cost(disk_bytes=4 * context.base.n_parameters)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fresh(Stage[Work]):
-    """A model with random weights, its tokenizer made of the text."""
+    """A model with random weights, and a tokenizer trained on the text."""
 
     texts: Rows = made_of()
     vocabulary: int
-    """Word pieces."""
+    """Number of word pieces."""
     seed: int
     n_layers: int
     width: int
     max_length: int | None
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
-        """Write model and tokenizer."""
+        """Write the model and the tokenizer."""
         assert self.max_length is not None, "a language model's config has a length"
         tokenizer = fresh_tokenizer(partial(_texts, self.texts.data), self.vocabulary)
         tokenizer.model_max_length = self.max_length
@@ -160,7 +160,7 @@ class Fresh(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Blocks(Stage[Work]):
-    """The text's tokens, packed into blocks of one length."""
+    """Tokens of the text, packed into blocks of one length."""
 
     texts: Rows = made_of()
     base: Model = made_of()
@@ -173,20 +173,20 @@ class Blocks(Stage[Work]):
         return {}
 
     def cost(self) -> Cost:
-        """Return what the blocks take on disk."""
+        """Return the size of the blocks on disk."""
         return Cost(disk_bytes=5 * _n_tokens(self.texts.data))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LanguageModel(Training):
-    """The training of a masked language model."""
+    """Training of a masked language model."""
 
     blocks: StageRecord = made_of()
     base: Model = made_of()
     fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
     mask_ratio: float
     held_out: float
-    """Share of the blocks that is not trained on."""
+    """Share of the blocks that is held out from training."""
     new_head: bool
     texts: Rows = implied()
 
@@ -212,7 +212,7 @@ class LanguageModel(Training):
         return (model, tokenizer), asdict(trained) | found | {"best": None, "curve": [], "others": []}
 
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
-        """Save model and tokenizer."""
+        """Save the model and the tokenizer."""
         saved, found = computed
         forget_last_call(saved[1])
         for each in saved:
@@ -221,7 +221,7 @@ class LanguageModel(Training):
 
     @property
     def n_trained(self) -> int:
-        """Blocks, about: how many tokens the text has is not known before it is tokenised."""
+        """Approximate number of blocks: the number of tokens is not known before the text is tokenised."""
         n_blocks = -(-_n_tokens(self.texts.data) // (self.fit.max_length or 2))
         return max(1, n_blocks - round(self.held_out * n_blocks))
 
@@ -235,7 +235,7 @@ class LanguageModel(Training):
 
 
 def _check_base(folder: Path, config: MLM) -> None:
-    """Refuse, before the text is read, a base model that cannot be trained on it."""
+    """Raise an error, before the text is read, if the base model cannot be trained on it."""
     try:
         model, tokenizer = load_masked(folder, new_head=config.new_head)
     except InputError as error:
@@ -249,7 +249,7 @@ def _check_base(folder: Path, config: MLM) -> None:
 
 
 def _split(blocks: Dataset, held_out: float, seed: int) -> tuple[Dataset, Dataset]:
-    """Return blocks to train on, and the share to measure with; at least one of each, where there are two."""
+    """Return the blocks to train on, and the held-out ones; at least one of each, if there are two blocks."""
     n_held_out = min(len(blocks) - 1, max(1, round(held_out * len(blocks)))) if held_out else 0
     order = np.random.default_rng(seed).permutation(len(blocks))
     return blocks.select(np.sort(order[n_held_out:])), blocks.select(np.sort(order[:n_held_out]))
@@ -260,5 +260,5 @@ def _texts(rows: Dataset) -> Iterator[list[str]]:
 
 
 def _n_tokens(rows: Dataset) -> int:
-    """Return about how many tokens texts have."""
-    return sum(len(text) for chunk in _texts(rows) for text in chunk) // _BYTES_A_TOKEN + len(rows)
+    """Return the approximate number of tokens of the texts."""
+    return sum(len(text) for chunk in _texts(rows) for text in chunk) // _CHARACTERS_PER_TOKEN + len(rows)

@@ -1,4 +1,4 @@
-"""How long the training texts are in tokens, how much of them is read, and what `max_length` comes to."""
+"""Lengths of the training texts in tokens, the share of texts that is cut, and the value of `max_length` `auto`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ ConfigT = TypeVar("ConfigT", bound=RunConfig)
 logger = logging.getLogger(__name__)
 
 _SAMPLE = 2000
-"""Rows that are measured, evenly spaced; takes some tenths of a second."""
+"""Number of evenly spaced rows that are measured, which takes some tenths of a second."""
 _CHARACTERS = 20_000
-"""Of a text, that are measured: more than any encoder here reads."""
+"""Number of characters of a text that are measured: more than any encoder here reads."""
 _WHOLE = 98
-"""Of a hundred texts, that `auto` reads to their end."""
+"""Percentage of the texts that `auto` reads to their end."""
 _MUCH = 0.05
-"""Share of texts from which on it is a warning that they are cut."""
+"""Share of texts that may be cut without a warning."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens of some of the training texts, special tokens included."""
+    """Numbers of tokens of a sample of the training texts, special tokens included."""
 
     texts: np.ndarray
-    """int (n,)."""
+    """Tokens of each text, int (n,)."""
     pairs: np.ndarray
-    """int (m,): of two texts read together, those of a row or, where rows have one, of neighbours."""
+    """Tokens of two texts read together, int (m,): those of a row or, if rows have one text, of neighbouring rows."""
 
     @classmethod
     def of(cls, folder: Path, *rows: Dataset) -> Lengths:
@@ -42,7 +42,7 @@ class Lengths:
 
         Args:
             folder: The model.
-            rows: Pairs, or texts; of two data sets a pair has a text of each.
+            rows: Pairs, or texts; if two data sets are given, a pair has one text from each.
         """
         tokenizer = AutoTokenizer.from_pretrained(folder)
         sides = [
@@ -56,23 +56,23 @@ class Lengths:
 
     @property
     def whole(self) -> tuple[int, int]:
-        """Tokens within which 98 of 100 texts, and of 100 pairs, end."""
+        """Numbers of tokens within which 98 of 100 texts, and 98 of 100 pairs, end."""
         text, pair = (int(np.percentile(each, _WHOLE, method="higher")) for each in (self.texts, self.pairs))
         return text, pair
 
     def settle(self, config: ConfigT, *limits: int | None) -> ConfigT:
-        """Return the config with what `auto` comes to as its encoders' lengths, if it has that.
+        """Return the config with its encoders' lengths filled in if `max_length` is `auto`.
 
         Args:
-            config: Of the run.
-            limits: Tokens that its base models read of a text, and those of its cross-encoders of a pair; None: all.
+            config: Config of the run.
+            limits: Tokens that base models read of a text, and that those of cross-encoders read of a pair; None: any.
         """
         if config.max_length != "auto":
             return config
         return config.with_lengths(*(min(each, limit or each) for each, limit in zip(self.whole, limits, strict=True)))
 
     def cut(self, n_tokens: int | None) -> str:
-        """Say which share of the texts is longer than what training reads of a text; warn where that is much."""
+        """Return a sentence with the share of texts that training does not read to their end; warn if it is large."""
         share = 0.0 if n_tokens is None else float((self.texts > n_tokens).mean())
         said = f"{100 * share:.0f} % of the texts are longer than the {n_tokens} tokens that training reads of a text"
         if share > _MUCH:
@@ -85,6 +85,6 @@ class Lengths:
 
 
 def _sampled(rows: Dataset) -> list[list[str]]:
-    """Return the columns of text of some rows."""
+    """Return the text columns of a sample of rows."""
     sample = rows[np.unique(np.linspace(0, len(rows) - 1, _SAMPLE, dtype=np.int64)).tolist()]
     return [sample[name] for name in ("sentence1", "sentence2", "text") if name in sample]

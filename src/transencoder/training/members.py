@@ -1,4 +1,4 @@
-"""A run's members: their base models fetched and checked, and what each takes part with."""
+"""Members of a run: fetch and check their base models, and collect their models and settings."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from transencoder.models import warn_of_unused_prompts
 logger = logging.getLogger(__name__)
 
 _LESS_EVEN = -3.25
-"""Uniformity above which a base model looks as if no labels had trained it. On ten domains' pairs two such models had
--1.9 to -3.1, all-MiniLM-L6-v2 -3.4 to -3.8 (LOG.md, 2026-11-25)."""
+"""Uniformity above which a base model looks as if it was trained without labels. On the pairs of ten domains, two such
+models had -1.9 to -3.1, and all-MiniLM-L6-v2 had -3.4 to -3.8 (LOG.md, 2026-11-25)."""
 
 _TEACHES_TO_COMPARE = 40_000
-"""After reading so many pairs, each order counted, a cross-encoder of three layers had learned to compare; after 25,000
-it had not (LOG.md, 2026-11-25)."""
+"""Number of pairs, each order counted, after which a cross-encoder of three layers had learned to compare two texts;
+after 25,000 it had not (LOG.md, 2026-11-25)."""
 
 Folders = tuple[Path, Path]
-"""Of a member's base models, the bi-encoder's and the cross-encoder's."""
+"""Folders of a member's base models: the bi-encoder's and the cross-encoder's."""
 
 
 def fetch_bases(config: TransEncoder) -> list[Folders]:
-    """Return where each member's base models lie, fetched where need be.
+    """Return the folders of each member's base models; download those that are not local.
 
     Raises:
-        InputError: One cannot be had; by its member's number where there are several.
+        InputError: A model cannot be loaded; the message has its member's number if there are several.
     """
     folders = []
     for number, member in enumerate(config.members, 1):
@@ -44,14 +44,14 @@ def fetch_bases(config: TransEncoder) -> list[Folders]:
 
 
 def members_of(config: TransEncoder, folders: Sequence[Folders]) -> tuple[ContextMember, ...]:
-    """Return what each member takes part with.
+    """Return the models and settings that each member takes part with.
 
     Args:
-        config: With every field filled in.
-        folders: Of each member's base models.
+        config: Config with every field filled in.
+        folders: Folders of each member's base models.
 
     Raises:
-        InputError: A base model does not read as many tokens.
+        InputError: A base model reads fewer tokens than the config asks for.
     """
     for number, (member, both) in enumerate(zip(config.members, folders, strict=True), 1):
         with _numbered(number, config):
@@ -62,19 +62,19 @@ def members_of(config: TransEncoder, folders: Sequence[Folders]) -> tuple[Contex
 
 
 def can_be_weighted(base: Model) -> bool:
-    """Tell whether a base model averages its tokens, and all alike."""
+    """Return whether a base model averages its tokens without weights."""
     if weights_tokens(base.folder):
         return False
     return has_mean_pooling(load_bi(base.folder, pooling=base.pooling, device="cpu"))
 
 
 def warn_of_untaught(config: TransEncoder, members: Iterable[ContextMember], n_pairs: int) -> None:
-    """Warn where a cross-encoder starts from a model that is none, and the pairs are too few to teach it to compare.
+    """Warn if a cross-encoder's base model is no cross-encoder, and the pairs are too few to teach it to compare.
 
     Args:
-        config: With every field filled in.
-        members: In the config's order.
-        n_pairs: That each trains on, each counted once.
+        config: Config with every field filled in.
+        members: Members, in the config's order.
+        n_pairs: Number of pairs that each member trains on; both orders count as one.
     """
     if config.same_form:
         return
@@ -90,10 +90,10 @@ def warn_of_untaught(config: TransEncoder, members: Iterable[ContextMember], n_p
 
 
 def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool:
-    """Tell whether a base model looks as if no labels had trained it.
+    """Return whether a base model looks as if it was trained without labels.
 
     Args:
-        criteria: What held-out pairs say of it without labels.
+        criteria: Its criteria, computed on held-out pairs without labels.
     """
     evenness = criteria.get("uniformity")
     return evenness is not None and -evenness > _LESS_EVEN
@@ -101,7 +101,7 @@ def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool:
 
 @contextmanager
 def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
-    """Say of which member an error is, where there are several."""
+    """Add the member's number to the message of an error, if there are several members."""
     try:
         yield
     except InputError as error:
@@ -141,7 +141,7 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
 
 
 def _tell_of_pretrained(config: TransEncoder, members: Iterable[ContextMember]) -> None:
-    """Say what a base model was made from, where its card names that and the cross-encoder could start from it."""
+    """Log the model that a base model was made from, if its card names one that the cross-encoder could start from."""
     for own, member in zip(config.members, members, strict=True):
         named = member.bi.card.get("base_model")
         if own.cross_start is None and not config.same_form and isinstance(named, str):

@@ -16,26 +16,26 @@ from transencoder.runs import Cost, Stage, made_of
 from transencoder.scorers import BiScorer
 
 _SENTENCE_BYTES = 9000
-"""Of a sentence that pairs are mined from, while they are: its embedding at a width of 768, twice, its neighbours and
+"""Bytes of scratch space for each sentence during mining: its embedding of width 768, twice, its neighbours and its
 tokens."""
 MINING = "mining"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mining(Stage[Work]):
-    """Training pairs, mined from sentences with the first member's base model, as it scores them when it labels."""
+    """Training pairs, mined from sentences with the first member's base model and the scores that it labels with."""
 
     texts: tuple[Rows, ...] = made_of()
-    """Sentences; and documents, where these are what they are paired with."""
+    """Sentences and, if the sentences are paired with documents, the documents."""
     model: Model = made_of(reading=True)
     n_pairs: int | None
-    """None: a number that follows from that of the sentences."""
+    """Number of pairs to mine; None: it follows from the number of sentences."""
     max_length: int | None
     precision: Precision
     seed: int
 
     def compute(self, work: Work) -> tuple[Corpora, dict[str, np.ndarray]]:
-        """Embed the texts and look up what is near, each rank its share."""
+        """Embed the texts and look up their neighbours; each rank does its share."""
         scratch = work.folder / "checkpoints"
         scratch.mkdir(exist_ok=True)
         scorer = work.scorer_of(self.model, self.max_length, self.precision)
@@ -45,19 +45,19 @@ class Mining(Stage[Work]):
         return corpora, look_up(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
 
     def write(self, work: Work, computed: tuple[Corpora, dict[str, np.ndarray]]) -> dict[str, Any]:
-        """Mine, write the pairs and their cosines, and return the pairs' file and how they were mined."""
+        """Mine the pairs, write them and their cosines, and return their file and how they were mined."""
         mined = mine_pairs(*computed, work.folder, n_pairs=self.n_pairs, seed=self.seed_of(self.seed))
         np.save(work.folder / "scores.npy", mined.scores)
         return {"file": f"{fingerprint(mined.pairs)}.arrow", "record": mined.record}
 
     @property
     def n_wanted(self) -> int:
-        """How many pairs are to be mined."""
+        """Number of pairs to mine."""
         return self.n_pairs or default_n_pairs(len(self.texts[0].data))
 
     @property
     def description(self) -> str:
-        """What it does, as a person reads it."""
+        """Description of the stage, as the plan shows it."""
         mined = f"mine {plural(self.n_wanted, 'pair')} from {plural(len(self.texts[0].data), 'sentence')}"
         if len(self.texts) > 1:
             mined += f" and {plural(len(self.texts[1].data), 'document')}"

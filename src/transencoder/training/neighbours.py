@@ -1,4 +1,4 @@
-"""What the bi-encoder changed, as examples: the nearest other text of some training texts, before and after."""
+"""Examples of what training changed: the nearest other text of some training texts, before and after."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MOST_TEXTS, _N_SHOWN = 1000, 10
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Neighbours(Stage[Work]):
-    """The nearest other text of ten training texts, by the base model and by the bi-encoder."""
+    """Nearest other texts of ten training texts, found by the base model and by the trained bi-encoder."""
 
     rows: Rows = made_of()
     start: Model = made_of(reading=True)
     bi: Model = made_of()
     max_length: int | None
-    """Of the base model."""
+    """Tokens that the base model reads of a text; None: its own maximum."""
     precision: Precision
 
     def compute(self, work: Work) -> NeighboursRecord:
-        """Embed different texts, of rows that are spread evenly, with both models."""
+        """Embed distinct texts of evenly spaced rows with both models, and compare the nearest texts."""
         data = self.rows.data
         sides = [name for name in ("text", "sentence1", "sentence2") if name in data.column_names]
         some = data.select(_spread(len(data), _MOST_TEXTS // len(sides))).select_columns(sides)
@@ -51,7 +51,7 @@ class Neighbours(Stage[Work]):
         return {}
 
     def cost(self) -> Cost:
-        """Return the cost of encoding the texts twice."""
+        """Return the cost of encoding the texts with both models."""
         n_texts = min(_MOST_TEXTS, 2 * len(self.rows.data))
         return Cost(operations=operations(self.start.n_parameters, 0, n_texts))
 
@@ -69,12 +69,12 @@ def neighbours(context: Context[Any], start: Model, bi: Model) -> Neighbours:
 
 
 def compared(texts: Sequence[str], start: np.ndarray, bi: np.ndarray) -> NeighboursRecord:
-    """Find each text's nearest other text by two models; show texts for which it is not the same, if there are such.
+    """Find each text's nearest other text with two models; show texts for which they differ, if there are any.
 
     Args:
-        texts: n different ones.
+        texts: n distinct texts.
         start: The base model's embeddings, (n, dim).
-        bi: The bi-encoder's, (n, dim).
+        bi: The bi-encoder's embeddings, (n, dim).
     """
     found = {"start": _nearest(start), "bi": _nearest(bi)}
     changed = np.flatnonzero(found["start"][0] != found["bi"][0])
@@ -88,7 +88,7 @@ def compared(texts: Sequence[str], start: np.ndarray, bi: np.ndarray) -> Neighbo
 
 
 def _nearest(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each text's nearest other text, (n,), and their cosine, (n,)."""
+    """Return the position of each text's nearest other text, (n,), and their cosine, (n,)."""
     unit = unit_vectors(embeddings)
     cosines = np.clip(unit @ unit.T, -1.0, 1.0)
     np.fill_diagonal(cosines, -2.0)
@@ -96,5 +96,5 @@ def _nearest(embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(n: int, n_chosen: int) -> np.ndarray:
-    """Return up to `n_chosen` different positions among n, spread evenly."""
+    """Return up to `n_chosen` distinct, evenly spaced positions among n."""
     return np.unique(np.linspace(0, n - 1, min(n, n_chosen)).astype(int))

@@ -1,4 +1,4 @@
-"""Teachers that are no members of a Trans-Encoder: models that only label, and scores that the pairs' file holds."""
+"""Teachers that are not members of a Trans-Encoder run: models that only label, and scores in the pairs' file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def fetch_teachers(config: TransEncoder) -> dict[str, Path]:
     """Return the folder of each teacher that is a model.
 
     Raises:
-        InputError: One cannot be had, or is a cross-encoder that gives several scores.
+        InputError: A model cannot be loaded, or is a cross-encoder with several outputs; or the teacher is a column of
+            scores, and the pairs come from a task or from stdin.
     """
     folders = {}
     for each in config.teachers:
@@ -53,15 +54,15 @@ def fetch_teachers(config: TransEncoder) -> dict[str, Path]:
 
 
 def teachers_of(config: TransEncoder, folders: Mapping[str, Path], pairs: Dataset) -> tuple[ContextTeacher, ...]:
-    """Return the teachers that label beside the members.
+    """Return the teachers that label in addition to the members.
 
     Args:
-        config: The run's.
-        folders: Those of `fetch_teachers`.
+        config: Config of the run.
+        folders: Folders that `fetch_teachers` returned.
         pairs: The training pairs, n of them.
 
     Raises:
-        InputError: A column is not there, has no score of a pair, or scores outside [0, 1] whose policy keeps them.
+        InputError: A column is missing, lacks a pair's score, or has scores outside [0, 1] that `clip` would cut off.
     """
     return tuple(
         ContextTeacher(
@@ -77,7 +78,7 @@ def teachers_of(config: TransEncoder, folders: Mapping[str, Path], pairs: Datase
 
 
 def names_of(teachers: Sequence[OtherTeacher]) -> str:
-    """Return what they are called, in words: `A, B and the column 'score'`."""
+    """Return the names of teachers in words: `A, B and the column 'score'`."""
     names = [each.teacher if each.column is None else f"the column {each.column!r}" for each in teachers]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
@@ -88,7 +89,7 @@ def _model(folder: Path, name: str, prompts: Prompts) -> Model:
 
 
 def _column(config: TransEncoder, teacher: OtherTeacher, column: str, pairs: Dataset) -> GivenScores:
-    """Read a column of scores of the file of pairs; of a pair that stands there several times, their mean."""
+    """Read a column of scores from the file of pairs; a pair that occurs several times gets the mean."""
     assert config.pairs is not None, "the config has checked it"
     options = reading(config, bad_rows_file=None)
     read = read_pairs(config.pairs, columns=config.columns or None, score_column=column, **options)

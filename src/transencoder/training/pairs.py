@@ -1,4 +1,4 @@
-"""A Trans-Encoder run: the members' base models, mined pairs where only sentences are given, the cycles."""
+"""Pipeline of Trans-Encoder: the members' base models, pairs mined if only sentences are given, the cycles."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _SAME_FORM_ABOUT = "In each cycle a bi-encoder scores the pairs, and a bi-encode
 
 
 class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
-    """A run of Trans-Encoder.
+    """Pipeline of a Trans-Encoder run.
 
     Raises:
-        InputError: A member that cannot be had or does not read as many tokens, by number where there are several,
-            LoRA without its package, or several workers where there can be one only.
+        InputError: A member's model cannot be loaded or reads too few tokens (the message has the member's number if
+            there are several), LoRA's package is missing, or several workers are given where only one is possible.
     """
 
     def __init__(self, config: TransEncoder) -> None:
@@ -75,11 +75,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.teachers = fetch_teachers(usable)
         self.n_workers = n_workers(config)
         self.budget = None if usable.budget is None else Budget(usable, self.n_workers)
-        self.n_undrawn = 0  # sentences that there are; known with a budget
+        self.n_undrawn = 0  # number of sentences to draw from; set only with a budget
         self.recipe = _recipe(given, self.given)
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
-        """Read the data, mining pairs where there are sentences, and decide what chooses checkpoints."""
+        """Read the data, mine pairs if sentences are given, and decide what chooses checkpoints."""
         mine = None if self.config.sentences is None else partial(self._mined, executor)
         data = read_pairs_data(self.config, run_folder, mine, partial(self._limit, executor))
         if self.config.sentences is None:
@@ -112,7 +112,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return context, distil(context, self.config.cycles or 1)
 
     def measure(self, context: CycleContext, trained: tuple[CycleContext, list[list[Model]]]) -> Outcome:
-        """Measure each member's models, and all together, and keep a sample of what they say."""
+        """Measure the models of each member and of the ensemble, and keep a sample of their scores."""
         context, cycles = trained
         chains = measured_chains(context, cycles)
         ensemble = ensemble_of(context, chains) if len(chains) > 1 else None
@@ -140,7 +140,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         )
 
     def lines(self, context: CycleContext, planner: Planner) -> list[str]:
-        """Return pairs, cycles, steps and settings."""
+        """Return lines on the pairs, the cycles, the steps and the settings."""
         config = self.config
         stages = {stage.name: stage for stage in planner.stages.values()}
         steps = {
@@ -175,7 +175,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return lines
 
     def extra_cost(self, context: CycleContext, planner: Planner) -> Cost:
-        """Return what the exported models, pairs and tokens take, and the comparison of neighbours."""
+        """Return the cost of the exported models, the pairs, the tokens and the comparison of neighbours."""
         students = planner.of_kind(Student)
         exported = {stage.name.rpartition("/")[2]: stage.base.n_parameters for stage in students}
         per_member = {stage.base.folder: stage.base.n_parameters for stage in students}
@@ -185,7 +185,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return neighbours(context, base, base).cost() + Cost(disk_bytes=disk_bytes)
 
     def _read_lengths(self, *rows: Dataset) -> None:
-        """Find how much of the texts is read, and settle `max_length` where that is `auto`."""
+        """Measure how much of each text is read, and set `max_length` if it is `auto`."""
         self.cut = self._settle_lengths(*rows).cut(self.config.bi.max_length)
 
     def _settle_lengths(self, *rows: Dataset) -> Lengths:
@@ -195,7 +195,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return lengths
 
     def _settle(self, change: Callable[[TransEncoder], TransEncoder]) -> None:
-        """Change the config now that the text is known."""
+        """Change the config, now that the text is known, and the members' settings with it."""
         self.given, self.config = change(self.given), change(self.config)
         self.members = tuple(
             replace(member, fits={form: self.config.fit_of(own, form) for form in member.fits})
@@ -203,7 +203,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         )
 
     def _with_weights(self, context: CycleContext) -> CycleContext:
-        """Settle whose bi-encoders are kept with weighted tokens."""
+        """Decide which members' bi-encoders are kept with weighted tokens."""
         wanted = [self.config.weight_tokens] * len(context.members)
         if wanted[0] is None:
             records = base_criteria(context, context.members)
@@ -225,7 +225,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return replace(context, members=tuple(members))
 
     def _limit(self, executor: Executor, rows: Dataset) -> int | None:
-        """Return how many rows of pairs or sentences the budget has time for; None: all."""
+        """Return how many pairs or sentences the budget has time for; None: all."""
         if self.budget is None:
             return None
         self._settle_lengths(rows)
@@ -236,7 +236,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         return self.budget.most_texts
 
     def _fit_in(self, budget: Budget, n_pairs: int, whole: int, n_texts: int = 0) -> int:
-        """Settle cycles, epochs and pairs by the budget, and return how many pairs that are."""
+        """Set cycles, epochs and pairs to what fits into the budget, and return the number of pairs."""
         fits = budget.fitted(self.config, n_pairs, whole, n_texts)
         less = {**fits.less, **({"n_sentences": n_texts} if 0 < n_texts < self.n_undrawn else {})}
         self.choices = [each for each in self.choices if each["setting"] not in less]
@@ -249,7 +249,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
     def _mined(
         self, executor: Executor, sentences: Dataset, documents: Dataset | None
     ) -> tuple[Dataset, MiningRecord | None]:
-        """Return pairs that are mined from sentences, and how; in a plan as many pairs, and none of them real."""
+        """Return pairs mined from sentences, and how they were mined; in a plan, as many empty pairs, and None."""
         texts = [each for each in (sentences, documents) if each is not None]
         self._read_lengths(*texts)
         n_pairs = self.config.n_pairs
@@ -272,12 +272,12 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
 
 def _shortest(models: Iterable[Model]) -> int | None:
-    """Return the tokens that all of the models read of a text; None: any number."""
+    """Return the number of tokens of a text that every model can read; None: no limit."""
     return min((model.max_length for model in models if model.max_length is not None), default=None)
 
 
 def _recipe(given: TransEncoder, prepared: TransEncoder) -> TransEncoder:
-    """Return what another run of the recipe is to have: what hangs on a budget, or on a dev set, is chosen anew."""
+    """Return the config for the recipe file; another run of it chooses anew what depends on a budget or a dev set."""
     if given.budget is not None:
         return given
     fits = {
@@ -287,10 +287,10 @@ def _recipe(given: TransEncoder, prepared: TransEncoder) -> TransEncoder:
 
 
 def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
-    """Return what chooses the checkpoints of each form without labels; nothing with dev, or where pairs are few.
+    """Return the criterion that chooses each form's checkpoints without labels; empty with dev or for few pairs.
 
     Raises:
-        InputError: The tests are to be scored at evaluations, and there are none.
+        InputError: The tests are to be scored at each evaluation, but there are no evaluations.
     """
     n_pairs = len(data.training)
     criteria: dict[Form, Criterion | None] = {}
@@ -306,7 +306,7 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
 
 
 def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
-    """Return what only this method has in the record of the kept chain."""
+    """Return the entries of the kept chain's record that only this method has."""
     config = context.config
     details: dict[str, Any] = {}
     if context.held_out is not None:
@@ -332,7 +332,7 @@ def _details(context: CycleContext, chain: Chain) -> dict[str, Any]:
 
 
 def _selection(context: CycleContext) -> SelectionRecord:
-    """Return what chose without labels, and what choosing so cost where there were some."""
+    """Return the criteria that chose without labels, and what this choice cost in runs that had labels."""
     n_runs, n_starts = measured_on()
     regrets = {form: regrets_of(form) for form in context.criteria}
     return {
@@ -364,7 +364,7 @@ def _others(config: TransEncoder) -> str:
 
 
 def _own_settings(member: Member) -> str:
-    """Return what a member has of its own."""
+    """Return the settings that a member overrides, in words."""
     names = [f"{form}_{name}" for form in ("cross", "bi") for name in ("learning_rate", "epochs")]
     own = {name: getattr(member, name) for name in (*names, "pretraining_epochs")}
     return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in own.items() if value is not None)

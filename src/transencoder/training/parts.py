@@ -1,4 +1,4 @@
-"""What a method declares, carried out: rows made of text, helpers loaded, the loss made, classes filled in."""
+"""Build the parts that a method declares: rows made from text, helper models, the loss, the names of classes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from transencoder.errors import InputError
 
 
 def pair_maker(config: EncoderConfig, folder: Path) -> views.PairMaker | None:
-    """Return what makes a method's rows of its texts; None: each text stands alone.
+    """Return the function that makes a method's rows from its texts; None: each text is a row.
 
     Raises:
-        InputError: A model or a file that the views need cannot be had.
+        InputError: A model or a file that the views need cannot be loaded.
     """
     made = config.rows.made
     if isinstance(made, SecondView):
@@ -31,7 +31,7 @@ def pair_maker(config: EncoderConfig, folder: Path) -> views.PairMaker | None:
         return views.Contrasts(n_negatives=made.n_negatives)
     if isinstance(made, SpanRows):
         spans = views.Spans(**asdict(made), folder=folder)
-        _ = spans.tokenizer  # a slow one is refused before the text is read
+        _ = spans.tokenizer  # raises an error for a slow one before the text is read
         return spans
     return None
 
@@ -54,10 +54,10 @@ def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> views
 
 
 def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given) -> nn.Module:
-    """Make a method's loss, with the helpers that it needs.
+    """Build a method's loss, with the helper models that it needs.
 
     Raises:
-        InputError: Dropout alone should make two views differ, and the student has none.
+        InputError: Only dropout makes the two views differ, but the student has no dropout.
     """
     helpers = {helper.field: _loaded(config, helper, student) for helper in config.helpers}
     if config.rows.need_dropout and not any(isinstance(part, nn.Dropout) and part.p > 0 for part in student.modules()):
@@ -68,7 +68,7 @@ def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given)
 
 
 def fetch_helper(config: EncoderConfig, helper: Helper) -> Path:
-    """Return the local folder of a helper."""
+    """Return the local folder of a helper model."""
     revision = config.revision if helper.form == "head" else None
     name = getattr(config, helper.field)
     return fetch(name, form="bi", revision=revision, token=config.token, cache_folder=config.cache_dir)
@@ -84,7 +84,7 @@ def _loaded(config: EncoderConfig, helper: Helper, student: SentenceTransformer)
 
 
 def projected(config: EncoderConfig, student: SentenceTransformer, dimension: int) -> SentenceTransformer:
-    """Return the student as its teacher trains it: with the projection that it keeps, where the method gives it one."""
+    """Return the student, with a projection that stays part of it after training if the method asks for one."""
     teacher, width = config.distillation, student.get_embedding_dimension() or 0
     if teacher is None or not teacher.has("kept", width, dimension):
         return student
@@ -92,10 +92,10 @@ def projected(config: EncoderConfig, student: SentenceTransformer, dimension: in
 
 
 def check_helpers(config: EncoderConfig, folder: Path) -> None:
-    """Refuse helpers that do not go with the base model.
+    """Raise an error for helper models that do not fit the base model.
 
     Raises:
-        InputError: A helper of another vocabulary, or a base model without the head that the loss needs.
+        InputError: A helper has another vocabulary, or the base model lacks the head that the loss needs.
     """
     for helper in config.helpers:
         if helper.form == "head":
@@ -111,7 +111,7 @@ def check_helpers(config: EncoderConfig, folder: Path) -> None:
 
 
 def with_classes(config: EncoderConfig, classes: Sequence[str]) -> EncoderConfig:
-    """Return a config with the classes that the data turned out to have, where its rows are labelled."""
+    """Return the config with the classes found in the data, if its rows are labelled."""
     labels = config.rows.text.labels
     changes: dict[str, Any] = {} if labels is None else {labels.classes_field: tuple(classes)}
     return replace(config, **changes)

@@ -1,4 +1,4 @@
-"""What every kind of run has in common: a config is prepared, its data read, the graph of its stages built."""
+"""Common steps of all kinds of runs: prepare the config, read its data, build the graph of its stages."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ ContextT = TypeVar("ContextT", bound=Context[Any])
 
 
 class Pipeline(ABC, Generic[ConfigT, ContextT]):
-    """One kind of run; to make one checks its config and models, before any data is read."""
+    """Base class for a kind of run. Its constructor checks the config and the models, before any data is read."""
 
     given: ConfigT
-    """The config with every default written out."""
+    """Config with every default filled in."""
     config: ConfigT
-    """The same with its variables filled in, and its device."""
+    """The same config with environment variables expanded and the device set."""
     recipe: ConfigT
-    """What the run folder's recipe holds: the first, but for what is chosen once the run has begun."""
+    """Config in the run folder's recipe: `given`, without the choices that are made after the run has begun."""
     n_workers: int = 1
-    """How many processes train."""
+    """Number of processes that train."""
     cut: str = ""
-    """Which share of the texts training does not read to their end, once the data are read."""
+    """Sentence with the share of texts that training does not read to their end; set once the data are read."""
 
     @abstractmethod
     def __init__(self, config: ConfigT) -> None:
-        """Fill in every default, and look at the models."""
+        """Fill in every default, and check the models."""
 
     @abstractmethod
     def open(self, executor: Executor, run_folder: Path | None) -> ContextT:
-        """Read the data and return what the stages are built with.
+        """Read the data and return the context that the stages are built with.
 
-        Skipped bad rows go to the run folder; None: nowhere.
+        Skipped bad rows are written to the run folder; None: they are not written.
         """
 
     @abstractmethod
     def train(self, context: ContextT) -> Any:
-        """Build the stages up to the trained models: what a plan shows and `measure` takes."""
+        """Build the stages up to the trained models, which a plan shows, and return the models for `measure`."""
 
     @abstractmethod
     def measure(self, context: ContextT, trained: Any) -> Outcome:
-        """Build the stages that measure what was trained."""
+        """Build the stages that measure the trained models."""
 
     @abstractmethod
     def lines(self, context: ContextT, planner: Planner) -> list[str]:
-        """Return the plan as a person reads it, but for its last line, the cost."""
+        """Return the lines of the plan that the user sees, except the last one, the cost."""
 
     @abstractmethod
     def extra_cost(self, context: ContextT, planner: Planner) -> Cost:
-        """Return what a run takes and leaves on disk besides the stages of its plan."""
+        """Return the operations and the disk space of a run that the stages of its plan do not include."""
 
 
 def settings_in_words(config: FitConfig) -> str:
-    """Return what matters most of how an encoder is trained."""
+    """Return the most important training settings of an encoder, in words."""
     return (
         f"learning rate {config.learning_rate:g}, batches of {config.batch_size}, "
         f"{plural(config.epochs or 1, 'epoch')}, {config.max_length} tokens"
@@ -76,17 +76,17 @@ def settings_in_words(config: FitConfig) -> str:
 
 
 _CHECKED_TRACKERS = ("tensorboard", "wandb", "trackio")
-"""Those whose package has the tracker's name."""
+"""Trackers whose package has the same name."""
 
 
 def placed(config: ConfigT) -> tuple[ConfigT, ConfigT]:
-    """Decide device and precision.
+    """Choose the device and the precision.
 
     Returns:
-        The config with its precision, and the same with its variables filled in and its device.
+        The config with the precision, and the same with environment variables expanded and the device set.
 
     Raises:
-        InputError: A device that cannot be used here, a tracker that is not there, or a variable that is not set.
+        InputError: A device cannot be used here, a tracker is not available, or an environment variable is not set.
     """
     usable = expanded(config)
     _check_trackers(usable.report_to)
@@ -98,7 +98,7 @@ def placed(config: ConfigT) -> tuple[ConfigT, ConfigT]:
 
 
 def _checked_device(name: str) -> str:
-    """Return a device that training can use; which GPU it takes is the environment's to say."""
+    """Return a device that training can use; CUDA_VISIBLE_DEVICES chooses among several GPUs."""
     if (other := re.fullmatch(r"cuda:([1-9]\d*)", name)) is not None:
         raise InputError(
             f"device is {name}, but training runs on the first GPU that it sees: leave device out and set "
@@ -108,7 +108,7 @@ def _checked_device(name: str) -> str:
 
 
 def _check_trackers(names: tuple[str, ...]) -> None:
-    """Refuse, before anything is trained, trackers that the trainer does not know or that are not installed."""
+    """Raise an error, before training, for trackers that the trainer does not know or that are not installed."""
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
             raise InputError(
@@ -120,5 +120,5 @@ def _check_trackers(names: tuple[str, ...]) -> None:
 
 
 def default_device() -> str:
-    """Return the device that is taken where none is named: the present GPU, else the CPU."""
+    """Return the device that is used if none is named: the current GPU, else the CPU."""
     return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"

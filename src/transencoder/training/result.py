@@ -1,4 +1,4 @@
-"""What a run leaves: result.json, the models where the user finds them, and the report."""
+"""Outputs of a run: result.json, the exported models, and the report."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from transencoder.training.executors import spent
 from transencoder.training.scoring import Metrics, keep_gold, keep_texts
 
 FOLDERS: dict[Form, str] = {"bi": "bi-encoder", "cross": "cross-encoder", "mlm": "masked-lm"}
-"""Where in the run folder the best model of each form lies."""
+"""Folder of the best model of each form, inside the run folder."""
 
 MEMBERS = "members"
-"""Where in the run folder the models of each of several members lie: `members/2/bi-encoder`."""
+"""Folder of the members' models inside the run folder, if there are several members: `members/2/bi-encoder`."""
 
 TEACHERS = "teachers"
-"""Where in the run folder cross-encoders lie that learned labels first: `teachers/1`."""
+"""Folder of the cross-encoders that learned labels first, inside the run folder: `teachers/1`."""
 
 _OUTPUTS = (
     *FOLDERS.values(),
@@ -48,40 +48,40 @@ _OUTPUTS = (
     "report.html",
     "report.md",
     PLOTS,
-    "curves.png",  # of earlier versions
+    "curves.png",  # written by earlier versions
     BAD_ROWS,
     BAD_EXTRA_ROWS,
     BAD_DOCUMENTS,
     BAD_LABELLED,
 )
-"""What belongs to a result besides its record."""
+"""Files and folders that belong to a result besides result.json."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the stages of a run came to."""
+    """Results of the stages of a run."""
 
     cycles: list[dict[Form, Model]]
-    """The models of each cycle, one cycle for methods that have none."""
+    """Models of each cycle; methods without cycles have one."""
     best: Mapping[Form, Model]
-    """The model that is kept of each form."""
+    """Kept model of each form."""
     dev: Metrics | None
-    """Dev metric of the base model and of the kept models."""
+    """Dev metrics of the base model and of the kept models."""
     scores: dict[str, Metrics]
-    """Test metrics of the same."""
+    """Test metrics of the same models."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else stands in result.json."""
+    """Other entries of result.json."""
     notes: list[str] = field(default_factory=list)
-    """What else to know before trusting the numbers."""
+    """Notes that a reader must know before trusting the numbers."""
     members: Sequence[Mapping[Form, Model]] = ()
-    """The kept models of each of several members."""
+    """Kept models of each member, if there are several."""
     teachers: Mapping[int, tuple[Model, str]] = field(default_factory=dict)
-    """Cross-encoders that learned labels first, by number, each with its card."""
+    """Cross-encoders that learned labels first, by number, each with its model card."""
 
 
 def open_run(given: RunConfig, config: RunConfig) -> Run:
     """Open the run folder of a config."""
-    recipe = dataclasses.replace(given, reuse_from=())  # where stages come from changes no outcome
+    recipe = dataclasses.replace(given, reuse_from=())  # the source of reused stages does not change the result
     run = Run.open(
         config.output,
         recipe_toml(recipe),
@@ -102,7 +102,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
 
 
 def _remove_unfinished(run: Run) -> None:
-    """Remove what a run left that was killed before its result was written: it must not pass for this one's."""
+    """Remove the outputs of a run that was killed before it wrote its result: they must not pass for this run's."""
     for path in (run.folder / name for name in _OUTPUTS):
         if path.is_dir():
             shutil.rmtree(path)
@@ -149,7 +149,7 @@ def result_of(
 
 
 def finish(run: Run, result: Result, outcome: Outcome) -> None:
-    """Put the models where the user finds them, write the report and, last, the record: with it all is there."""
+    """Export the models, write the report and, last, result.json, which marks the run as complete."""
     run.set_outdated_result_aside()
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
@@ -170,7 +170,7 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
 
 
 def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
-    """Return what the card of one model of several members is written from: the config names that member alone."""
+    """Return the result that a member's model card is written from; its config names only that member."""
     number = number or result["best"][form].get("member")
     if number is None:
         return result
@@ -184,7 +184,7 @@ def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:
-    """Return where the stages were computed; for a run that went on elsewhere, all commits, devices and so on."""
+    """Return the environment of the stages; for a run that was continued elsewhere, all commits, devices and so on."""
     commits = [
         each["git"]["commit"] + ("-dirty" if each["git"]["is_changed"] else "") for each in recorded if each["git"]
     ]
@@ -202,7 +202,7 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
-    """Return each cycle's models for result.json."""
+    """Return the records of each cycle's models for result.json."""
     return [
         {"cycle": i} | {form: _form_record(model) for form, model in models.items()}  # type: ignore[misc]
         for i, models in enumerate(cycles, 1)
@@ -210,7 +210,7 @@ def cycle_records(cycles: list[dict[Form, Model]]) -> list[Cycle]:
 
 
 def best_records(best: Mapping[Form, Model], parent: str) -> dict[Form, Best]:
-    """Return the kept models for result.json, exported below `parent`."""
+    """Return the records of the kept models, which are exported below `parent`, for result.json."""
     return {
         form: {"cycle": best[form].cycle, "dev": best[form].dev, "path": f"{parent}{folder}"}
         for form, folder in FOLDERS.items()
@@ -237,7 +237,7 @@ def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, in
 
 
 def _plain(config: RunConfig) -> dict[str, Any]:
-    """Return the config for result.json: no token, a Dataset by its number of rows."""
+    """Return the config for result.json, without the token and with a Dataset's number of rows in its place."""
     values = {}
     for each in dataclasses.fields(config):
         value = getattr(config, each.name)
@@ -255,9 +255,9 @@ def _plain_value(value: Any) -> Any:  # noqa: ANN401 (JSON)
 
 
 def _export(model: Model, card: str, target: Path) -> None:
-    """Copy a model, with its card and the checksums of its other files, to where the user finds it.
+    """Copy a model, with its card and the checksums of its other files, to its place in the run folder.
 
-    There it reads as many tokens as its base model, however short the texts were that it was trained on.
+    The copy reads as many tokens as its base model, even if training read fewer.
     """
     with whole_folder(target, replaces=True) as draft:
         shutil.copytree(model.folder, draft, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""A run from its config to its models, and its plan: prepare, read, train, measure, report."""
+"""The functions `train` and `plan`, which take a run from its config to its models: read, train, measure, report."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ _PIPELINES: dict[str, type[Pipeline[Any, Any]]] = {
 
 @dataclass(frozen=True, repr=False)
 class Trained:
-    """What a run leaves: its models, the record, the folder."""
+    """Result of a run: its models, its record and its folder."""
 
     result: Result
-    """The content of result.json."""
+    """Content of result.json."""
     folder: Path
-    """The run folder; the models lie in `bi-encoder`, `cross-encoder` and `masked-lm`."""
+    """Run folder, with the models in `bi-encoder`, `cross-encoder` and `masked-lm`."""
     device: str | None = None
-    """Where the models go; None: the best there is."""
+    """Device that the models are loaded on; None: the best one available."""
 
     def __repr__(self) -> str:
-        """Return the folder, and what is known of the models."""
+        """Return the folder and the verdict on the models."""
         return f"Trained({str(self.folder)!r}): {self.verdict}"
 
     @property
     def verdict(self) -> str:
-        """Whether to use the models, in a sentence or two, as the report says it."""
+        """Verdict of the report, in a sentence or two: whether to use the models."""
         return verdict_of(self.result)
 
     def _repr_html_(self) -> str:
-        """Return the verdict and the scores, as notebooks show them."""
+        """Return the verdict and the scores as HTML for notebooks."""
         return notebook_html(self.result, str(self.folder))
 
     @cached_property
@@ -110,21 +110,21 @@ class Trained:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do, and about what it would cost."""
+    """Plan of a run: what it would do, and its approximate cost."""
 
     config: RunConfig
-    """With every default filled in."""
+    """Config with every default filled in."""
     lines: list[str]
-    """What it would do, as a person reads it."""
+    """Description of the run for the user, line by line."""
     stages: dict[str, Stage[Work]]
-    """The stages up to the trained models, by name."""
+    """Stages up to the trained models, by name."""
     seconds: float
-    """Rough estimate: floating-point operations of all stages at the speed of this CPU's threads, or of one GPU."""
+    """Rough estimate of the duration: operations of all stages at the speed of this CPU's threads, or of one GPU."""
     disk_bytes: int
-    """Of all stages, of the largest stage's checkpoints, and of what the run leaves besides."""
+    """Disk space of all stages, of the largest stage's checkpoints, and of what else the run leaves."""
 
     def __str__(self) -> str:
-        """Return the plan as a person reads it."""
+        """Return the plan as text, with its cost."""
         config = self.config
         cost = (
             f"about {duration(self.seconds)} on {config.device} ({config.precision}; a rough estimate), "
@@ -135,19 +135,19 @@ class Plan:
 
 @progress.shown()
 def train(config: RunConfig | None = None, *, recipe: str | None = None, **settings: Any) -> Trained:
-    """Train as a method's config says, or go on with a run that was interrupted.
+    """Train as a method's config says, or resume an interrupted run.
 
     Args:
         config: The method's config; fields left empty take the paper's values.
         recipe: Name of the recipe that the config comes from, for reports: `trans-encoder/minilm-sts`.
-        settings: In the place of a config those of `TransEncoder`: `train(sentences=[...], start="minilm")`.
+        settings: Settings of `TransEncoder`, instead of a config: `train(sentences=[...], start="minilm")`.
 
     Returns:
         The best models, their scores, and the run's path.
 
     Raises:
         InputError: Data or an option cannot be used.
-        RunError: The run folder is locked, foreign, or its disk is full.
+        RunError: The run folder is locked or is not a run's, or its disk is full.
     """
     distributed.start()
     started = time.monotonic()
@@ -176,11 +176,11 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
 
 @progress.shown()
 def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **settings: Any) -> Plan:
-    """Return what `train` would do with a config: reads the data and the models' sizes, trains nothing.
+    """Return what `train` would do with a config: read the data and the models' sizes, but train nothing.
 
     Args:
         config: The method's config.
-        known: Keys of stages that runs before it will have computed: they are taken over, and cost nothing.
+        known: Keys of stages that earlier runs will have computed: they are reused, and cost nothing.
         settings: As for `train`.
 
     Raises:
@@ -206,7 +206,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
 
 
 def _config(config: RunConfig | None, settings: Mapping[str, Any]) -> RunConfig:
-    """Return the config that is given, or that of Trans-Encoder with these settings and the preset of `train` alone."""
+    """Return the given config, or one of Trans-Encoder with these settings and, unless given, preset `standard`."""
     if not isinstance(config, RunConfig | None):
         raise InputError(
             f"{shorten(config)} is given in the place of a config; give texts by their name: sentences=... or pairs=..."

@@ -1,4 +1,4 @@
-"""What a run's models score on labelled sets, and what is kept for the report: text statistics, gold, a sample."""
+"""Metrics of a run's models on labelled sets, and data for the report: text statistics, gold scores, a sample."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, settin
 from transencoder.scorers import BiScorer, KeptScores
 
 Metrics = dict[str, float | None]
-"""Name of a set -> metric times 100; None where it is undefined, for a model that gives all pairs one score."""
+"""Name of a set -> metric times 100; None if it is undefined, for a model that gives all pairs the same score."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scores(Stage[Work]):
-    """A model's metrics on labelled sets, and the scores that they are of."""
+    """A model's metrics on labelled sets, and the scores that they are computed from."""
 
     model: Model = made_of(reading=True)
     sets: Mapping[str, Scored] = made_of()
-    """By the names of the files that the scores are kept in."""
+    """Labelled sets, by the names of the files that the scores are saved in."""
     precision: Precision
     max_length: int | None
-    """Tokens of a text or pair in the place of the model's own."""
+    """Tokens that the model reads of a text or pair; None: its own maximum."""
     both_orders: bool | None = setting(default=None)
-    """Of a cross-encoder: score both orders. None where there can be none."""
+    """Whether a cross-encoder scores both orders; None: the run has no cross-encoders."""
 
     def compute(self, work: Work) -> tuple[Metrics, dict[str, np.ndarray]]:
         """Score every set."""
@@ -53,7 +53,7 @@ class Scores(Stage[Work]):
         return _defined(found), scores
 
     def write(self, work: Work, computed: tuple[Metrics, dict[str, np.ndarray]]) -> Metrics:
-        """Write `NAME.npy` of every set that has a score a pair, and return the metrics."""
+        """Write `NAME.npy` for every set that has one score per pair, and return the metrics."""
         metrics, scores = computed
         for name, values in scores.items():
             np.save(work.folder / f"{name}.npy", values)
@@ -67,7 +67,7 @@ class Scores(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Similarities(Stage[Work]):
-    """Four similarities of a bi-encoder's embeddings, of the pairs of each set."""
+    """Four similarities of a bi-encoder's embeddings, for the pairs of each set."""
 
     model: Model = made_of(reading=True)
     sets: Mapping[str, Scored] = made_of()
@@ -81,7 +81,7 @@ class Similarities(Stage[Work]):
         return {name: similarities(scorer, scored) for name, scored in self.sets.items()}
 
     def write(self, work: Work, computed: dict[str, np.ndarray]) -> dict[str, Any]:
-        """Write `NAME.npy`, float64 (4, n), of every set."""
+        """Write `NAME.npy`, float64 (4, n), for every set."""
         for name, values in computed.items():
             np.save(work.folder / f"{name}.npy", values)
         return {}
@@ -89,29 +89,29 @@ class Similarities(Stage[Work]):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a base model and the best models that were trained from it are worth."""
+    """Metrics of a base model and of the best models that were trained from it."""
 
     tests: Mapping[str, StageRecord] = field(default_factory=dict)
-    """The scores of `start`, of `start_as_is` where these are others, and of each form."""
+    """Test scores of `start`, of `start_as_is` if these differ, and of each form."""
     dev: Metrics | None = None
-    """The metric of `start`, and of each form the one that chose it."""
+    """Dev metric of `start`, and for each form the dev metric that chose the model."""
 
     @property
     def scores(self) -> dict[str, Metrics]:
-        """Test metrics."""
+        """Test metrics of each model."""
         return {name: record.result for name, record in self.tests.items()}
 
 
 Models = Mapping[str, Mapping[str, Model]]
-"""By the prefix of their stages' names: a base model, `start`, and the best model of each form."""
+"""Prefix of stage names -> a base model, named `start`, and the best model of each form."""
 
 
 def measured(
     context: Context[Any], models: Models, test_lengths: Mapping[str, int | None] | None = None
 ) -> list[Measured]:
-    """Score the models on the tests, and the base models on dev, those of all prefixes side by side.
+    """Score the models on the tests, and the base models on dev; models of different prefixes run in parallel.
 
-    On the tests models may be given another length than in training, by their name: `start`, `bi`, `cross`.
+    `test_lengths` sets another maximal length on the tests than in training, by model: `start`, `bi`, `cross`.
     """
     lengths = test_lengths or {}
     tests = {test.name: test for test in context.data.tests}
@@ -129,7 +129,7 @@ def measured(
     if context.data.dev is None:
         return [Measured(each) for each in on_tests]
     on_dev = scored_on_dev(context, models, start)
-    for name in () if tests else forms:  # the report's intervals are drawn from these scores
+    for name in () if tests else forms:  # the report computes its intervals from these scores
         scored_on_dev(context, models, name)
     return [
         Measured(found, {name: model.dev for name, model in each.items()} | {start: record.result[DEV]})
@@ -138,7 +138,7 @@ def measured(
 
 
 def scored_on_dev(context: Context[Any], models: Models, name: str) -> list[StageRecord]:
-    """Return the dev scores of the models of a name."""
+    """Return the dev scores of the models with a given name."""
     assert context.data.dev is not None, "only called with a dev set"
     return _scored(context, models, name, {DEV: context.data.dev}, folder=f"{DEV}/")
 
@@ -152,7 +152,7 @@ def _scored(
     folder: str = "",
     max_length: int | None = None,
 ) -> list[StageRecord]:
-    """Return the scores of the models of a name in the run's precision."""
+    """Return the scores of the models with a given name, in the run's precision."""
     stages = [
         Scores(
             name=f"scores/{folder}{prefix}{name}",
@@ -172,8 +172,8 @@ def _base_as_is(
 ) -> StageRecord | None:
     """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
 
-    A run in bf16 or on shortened texts may make its base model look worse than it is; gains are to be counted against
-    the better of the two. None where the run takes the model as it is anyway, and for a language model.
+    A run in bf16 or on shortened texts may make its base model look worse than it is, so gains must be measured from
+    the better of the two. None if the run uses the model as it is anyway, and for a language model.
     """
     if model.form != "bi":
         return None
@@ -187,7 +187,7 @@ def _base_as_is(
 
 
 def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
-    """Return the metrics of the weighted mean of scores that stages keep (paper, section 4)."""
+    """Return the metrics of the weighted mean of scores that stages have saved (paper, section 4)."""
     shares = np.array(weights) / sum(weights)
 
     def metric(name: str, scored: Scored) -> float:
@@ -202,11 +202,11 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
 def released_metrics(
     context: CycleContext, models: Sequence[Model], records: Sequence[StageRecord], sets: Mapping[str, Scored]
 ) -> Metrics:
-    """Return the metrics of an ensemble where the released code's differ from those of the mean score.
+    """Return an ensemble's metrics as the released code computes them, where they differ from the mean score's.
 
-    That is for bi-encoders alone: on binary sets the mean of the members' AUCs; on graded sets the best of four
-    similarities, each averaged over the members: a choice made on the test set. For cross-encoders there is no
-    difference, and no entry. For parity: it is not what the paper's text says.
+    They differ for bi-encoders only. On binary sets the released code takes the mean of the members' AUCs; on graded
+    sets it takes the best of four similarities, each averaged over the members, a choice made on the test set.
+    Cross-encoders have no entry. This exists for parity with the code: the paper's text says otherwise.
     """
     found: Metrics = {}
     if models[0].form != "bi":
@@ -236,10 +236,10 @@ def released_metrics(
 
 
 def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
-    """Return, of each pair, the cosine, the negative Manhattan and Euclidean distances, and the dot product.
+    """Return each pair's cosine, negative Manhattan and Euclidean distances, and dot product.
 
     Returns:
-        float64 (4, n), higher meaning more alike.
+        float64 (4, n); higher values mean more similar texts.
     """
     pairs = scored.pairs.select_columns(["sentence1", "sentence2"])
     first, second = (np.array(side, np.float64) for side in scorer.embed_sides(pairs))
@@ -251,7 +251,7 @@ def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
 
 
 def _defined(found: Mapping[str, float]) -> Metrics:
-    """Return None in the place of NaN, which JSON lacks."""
+    """Replace NaN, which JSON lacks, by None."""
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
@@ -260,7 +260,7 @@ _SAMPLE_ROWS = 2000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Texts(Stage[Work]):
-    """The training text in numbers."""
+    """Statistics of the training text."""
 
     rows: Rows = made_of()
 
@@ -271,12 +271,12 @@ class Texts(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptGold(Stage[Work]):
-    """The gold scores of labelled sets, beside the models' scores: what the report's intervals are drawn from."""
+    """Gold scores of labelled sets, which the report compares with the models' scores to compute intervals."""
 
     sets: Mapping[str, Scored] = made_of()
 
     def write(self, work: Work, computed: None) -> dict[str, Any]:
-        """Write `NAME.npz` of every set: `gold`, float64 (n,), and of a ranking `queries`."""
+        """Write `NAME.npz` for every set: `gold`, float64 (n,), and `queries` for a ranking."""
         for name, scored in self.sets.items():
             gold, queries = gold_of(scored.pairs, scored.metric)
             arrays = {"gold": gold} if queries is None else {"gold": gold, "queries": queries}
@@ -286,24 +286,24 @@ class KeptGold(Stage[Work]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample(Stage[Work]):
-    """What models say of some training pairs."""
+    """Scores that models give a sample of the training pairs."""
 
     pairs: Rows = made_of()
     models: Mapping[str, Model] = made_of()
-    """`start`, from which gains are counted, and the kept model of each form."""
+    """Base model, named `start`, that gains are measured from, and the kept model of each form."""
     rows: np.ndarray = setting(len)
-    """Which pairs, drawn with the seed."""
+    """Row numbers of the sampled pairs, drawn with the seed."""
     seed: int
     both_orders: bool
     max_length: int | None
-    """Of a base model."""
+    """Tokens that a base model reads of a text; None: its own maximum."""
     precision: Precision
     start: Model = implied(reading=True)
     known: Mapping[str, StageRecord] = implied()
-    """Stages with the scores of models that have scored all pairs before."""
+    """Stages with the scores of models that have already scored all pairs."""
 
     def compute(self, work: Work) -> dict[str, Any]:
-        """Score the pairs with the models that have not."""
+        """Score the sampled pairs with the models that have not scored them yet."""
         pairs = self.pairs.data.select(self.rows)
         columns: dict[str, Any] = {name: pairs[name][:] for name in ("sentence1", "sentence2")}
         for name, model in self.models.items():
@@ -316,7 +316,7 @@ class Sample(Stage[Work]):
         return {"row": self.rows} | columns
 
     def write(self, work: Work, computed: dict[str, Any]) -> dict[str, Any]:
-        """Write the table, and return each form's rank correlation with the start, times 100."""
+        """Write the table, and return each form's rank correlation with `start`, times 100."""
         pq.write_table(pa.table(computed), work.folder / SAMPLE_FILE)
         found = {form: spearman(computed["start"], computed[form]) for form in self.models if form != "start"}
         agreement = {form: None if np.isnan(value) else value for form, value in found.items()}
@@ -324,21 +324,21 @@ class Sample(Stage[Work]):
 
 
 def keep_texts(context: Context[Any]) -> TextStatistics:
-    """Count the training text."""
+    """Compute the statistics of the training text."""
     return context.make(Texts(name="texts", rows=context.data.rows)).result  # type: ignore[return-value]
 
 
 def keep_gold(context: Context[Any]) -> None:
-    """Keep the gold scores of the tests, or, where there are none, of dev."""
+    """Save the gold scores of the tests or, if there are none, of dev."""
     data = context.data
     sets = {test.name: test for test in data.tests} or ({} if data.dev is None else {DEV: data.dev})
-    ranked = {name: each for name, each in sets.items() if each.classes is None}  # a classifier gives no score a pair
+    ranked = {name: each for name, each in sets.items() if each.classes is None}  # a classifier gives no score per pair
     if ranked:
         context.make(KeptGold(name=GOLD, sets=ranked))
 
 
 def keep_sample(context: CycleContext, models: Mapping[str, Model]) -> StageRecord:
-    """Keep what `start` and the best models say of up to 2,000 training pairs, drawn with the seed."""
+    """Save the scores that `start` and the best models give up to 2,000 training pairs, drawn with the seed."""
     seed, n_pairs = stage_seed(context.config.seed, SAMPLE), len(context.data.training)
     scored = {name: context.made.get(f"{model.name}/scores") for name, model in models.items()}
     return context.make(

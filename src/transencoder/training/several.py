@@ -1,4 +1,4 @@
-"""Several runs at once on a Ray cluster; a stage that some of them share is computed by the first of these."""
+"""Several runs at once on a Ray cluster; a stage that runs share is computed by the first of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,12 +15,12 @@ from transencoder.training.run import plan, train
 def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
     """Train runs as tasks of a Ray cluster, each on a GPU or else a CPU, and return their results in their order.
 
-    A run waits until what it shares with runs before it is done by one of these, and takes it over: each names those
-    before it in `reuse_from`. All nodes see the same files and compute alike: stages in bf16 and in fp32 are different
-    ones. A run that is lost with its node goes on where it stopped.
+    A run waits until earlier runs have computed the stages that it shares with them, and then reuses these; each run
+    must name the earlier runs in `reuse_from`. All nodes must see the same files and use the same precision: stages in
+    bf16 and in fp32 are different ones. A run that is lost with its node resumes where it stopped.
 
     Args:
-        runs: Config and name of the recipe, as `train` takes them.
+        runs: Config and recipe name of each run, as `train` takes them.
 
     Raises:
         InputError: Ray is not installed, or data or an option cannot be used.
@@ -37,7 +37,7 @@ def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
 
 
 def _stages_of(config: RunConfig) -> list[tuple[str, str]]:
-    """Return name and key of the stages of a run, as they are on the node that this is called on."""
+    """Return the name and the key of each stage of a run, as the node that executes this call has them."""
     return [(stage.name, stage.key) for stage in plan(config).stages.values()]
 
 

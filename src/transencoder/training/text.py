@@ -1,4 +1,4 @@
-"""Training text on its way from its source to the stages: its rows, and what result.json says of them."""
+"""Training text between its source and the stages: its rows, and their record in result.json."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ class TrainingText:
 
     @classmethod
     def read(cls, source: str | Dataset, rows: Dataset, *bad_rows: Path | None) -> TrainingText:
-        """Return rows as they were read of a source, with the bad rows that reading set aside in files counted."""
+        """Return the rows read from a source, with a count of the bad rows that reading wrote to files."""
         return cls(rows, data_record(source_name(source), rows)).with_bad_rows(*bad_rows)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many rows were left out, for each reason."""
+        """Number of rows that were left out, by reason."""
         return {name: self.record.get(name, 0) for name in _LEFT_OUT}
 
     def replaced(self, rows: Dataset, **more: Any) -> TrainingText:
-        """Return other rows of the same source, with more in their record."""
+        """Return other rows of the same source, with more entries in their record."""
         return TrainingText(rows, self.record | data_record(self.record["source"], rows) | more)  # type: ignore[arg-type]
 
     def noted(self, **more: Any) -> TrainingText:
-        """Return the same rows with more in their record."""
+        """Return the same rows with more entries in their record."""
         return TrainingText(self.rows, self.record | more)  # type: ignore[arg-type]
 
     def with_bad_rows(self, *files: Path | None) -> TrainingText:
-        """Count the bad rows that reading set aside in files; None: none are set aside."""
+        """Count the bad rows that reading wrote to files; None: it wrote none."""
         paths = [path for path in files if path is not None]
         return self.noted(bad_rows=sum(_n_lines(path) for path in paths)) if paths else self
 
     def drawn(self, n_rows: int | None, field: str, seed: int) -> TrainingText:
-        """Draw so many rows, kept in their own order; None: all.
+        """Draw `n_rows` rows, which keep their order; None: all.
 
         Raises:
-            InputError: There are fewer.
+            InputError: There are fewer rows.
         """
         if n_rows is None:
             return self
@@ -74,10 +74,10 @@ class TrainingText:
         return self.replaced(self.rows.select(chosen), drawn_from=len(self.rows))
 
     def without_sentences_of(self, tests: list[Scored]) -> TrainingText:
-        """Leave out rows that hold a sentence of a test (inductive).
+        """Leave out rows that contain a sentence of a test (inductive).
 
         Raises:
-            InputError: None is left.
+            InputError: No row is left.
         """
         kept = _without_sentences(self.rows, tests)
         if not len(kept):
@@ -89,15 +89,15 @@ class TrainingText:
         return self.replaced(kept, transductive=False, excluded_rows=n_excluded)
 
     def compared_with(self, tests: list[Scored]) -> TrainingText:
-        """Record how many rows hold a sentence of a test (transductive)."""
+        """Record how many rows contain a sentence of a test (transductive)."""
         n_touched = len(self.rows) - len(_without_sentences(self.rows, tests))
         return self.noted(transductive=n_touched > 0, transductive_rows=n_touched)
 
     def without_pairs_of(self, tests: list[Scored]) -> TrainingText:
-        """Leave out the pairs of tests, in either order, whose gold must not be learned: 17 of STS-B's train split.
+        """Leave out the tests' pairs, in either order: their gold must not be learned (17 are in STS-B's train split).
 
         Raises:
-            InputError: None is left.
+            InputError: No row is left.
         """
         kept = without_pairs(self.rows, {key for test in tests for key in pair_keys(test.pairs, both_orders=True)})
         if not len(kept):
@@ -111,27 +111,27 @@ class TrainingText:
 
 
 def data_record(source: str, rows: Dataset) -> DataRecord:
-    """Return a data set for result.json."""
+    """Return the record of a data set for result.json."""
     return {"source": source, "rows": len(rows), "fingerprint": fingerprint(rows)}
 
 
 def source_name(source: str | Dataset) -> str:
-    """Return where a data set came from, in words."""
+    """Return the source of a data set, in words."""
     return source if isinstance(source, str) else HELD_ROWS
 
 
 def task_named(source: str | Dataset) -> tasks.Task | None:
-    """Return the task that is meant; None for a file or a data set."""
+    """Return the task that a source names; None for a file or a data set."""
     return tasks.TASKS.get(source) if isinstance(source, str) else None
 
 
 def where(config: RunConfig) -> dict[str, Any]:
-    """Return where data sets are found, as the readers take it."""
+    """Return the readers' options for where data sets are found."""
     return {"data_folder": config.data_dir, "cache_folder": config.cache_dir, "token": config.token}
 
 
 def reading(config: RunConfig, bad_rows_file: Path | None) -> dict[str, Any]:
-    """Return how training text is read, as the readers take it."""
+    """Return the readers' options for training text."""
     return where(config) | {
         "header": config.header,
         "file_format": config.file_format,
@@ -142,13 +142,13 @@ def reading(config: RunConfig, bad_rows_file: Path | None) -> dict[str, Any]:
 
 
 def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
-    """Return the texts of pairs, with those of the pairs turned round where order means nothing."""
+    """Return the two texts of each pair, with `both_orders` also in the other order."""
     keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
     return keys | {(second, first) for first, second in keys} if both_orders else keys
 
 
 def without_pairs(pairs: Dataset, keys: set[tuple[str, str]]) -> Dataset:
-    """Return the pairs whose texts are none of the keys."""
+    """Return the pairs whose two texts are not among the keys."""
     kept: list[int] = []
     for offset in range(0, len(pairs), _BATCH_ROWS):
         batch = pairs[offset : offset + _BATCH_ROWS]

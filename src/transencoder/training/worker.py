@@ -1,4 +1,4 @@
-"""The process of a worker, `python -m transencoder.training.worker FD`: it computes the stages that it is sent."""
+"""Process of a worker, `python -m transencoder.training.worker FD`, which computes the stages that it is sent."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ _WATCH_SECONDS = 0.5
 
 
 def main() -> int:
-    """Compute stages until there are no more.
+    """Compute stages until no more are sent.
 
     Returns:
-        Exit code: 0, or, where it said on stderr what went wrong, `REFUSED` or 1.
+        Exit code: 0 or, after an error that was logged on stderr, `REFUSED` for an InputError, else 1.
     """
     connection = Connection(int(sys.argv[1]))
     part: Part = connection.recv()
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _work(part: Part, connection: Connection) -> None:
-    """Compute each stage that comes, beside the process that has the run, and say whether it was done before."""
+    """Compute each stage that the run's main process sends, and answer whether the stage was done before."""
     device = part.device or default_device()
     details = {"device": device, "threads": torch.get_num_threads()}
     with (
@@ -63,7 +63,7 @@ def _work(part: Part, connection: Connection) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End at once when the parent is gone: whoever runs the command again must find nobody in its stages."""
+    """Exit at once when the parent has ended, so that a new run of the command finds no process in its stages."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)

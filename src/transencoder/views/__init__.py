@@ -1,8 +1,8 @@
-"""Views: a sentence -> another text of the same meaning, or of nearly the same; and training pairs made of them.
+"""Views, which turn a sentence into a text of the same or nearly the same meaning, and training pairs made of them.
 
-A view takes texts and one random generator for each, and gives as many texts back: what comes out depends on the seed
-and the row, not on how the rows were cut into chunks or spread over processes. What a model writes may turn with the
-batch where two of its choices are all but equal; the batches of a process are those of one that works alone.
+A view takes texts and one random generator for each, and returns as many texts. The result depends on the seed and the
+row, not on how the rows are cut into chunks or spread over processes. If two choices of a model are almost equally
+likely, its output may change with the batch; but several processes form the same batches as a single one.
 """
 
 from transencoder.views.pairs import Comparison, Contrasts, PairMaker, Spans, TwoViews, compare

@@ -1,4 +1,4 @@
-"""A masked language model that puts words in the places of others."""
+"""Replacement of words by a masked language model."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,39 +14,40 @@ from transencoder.errors import InputError
 from transencoder.scripts import WORD
 
 _NUMBERS_AT_ONCE = 1 << 25
-"""Tokens a batch x vocabulary: BERT reads some 1,000 tokens at once. If all are masked, its output takes 128 MB."""
+"""Limit of tokens x vocabulary in a batch. BERT reads some 1,000 tokens at once; if all are masked, the output takes
+128 MB."""
 
 Choice = tuple[list[str], list[float]]
-"""Words, the likeliest first, and their probabilities."""
+"""Words, the most likely first, and their probabilities."""
 
 
 class Word(NamedTuple):
-    """A word of a text that is one token."""
+    """A word of a text that is a single token."""
 
     position: int
-    """Among the tokens."""
+    """Position of its token among the tokens of the text."""
     start: int
-    """Of its characters."""
+    """Position of its first character."""
     stop: int
 
 
 class Masked(NamedTuple):
-    """A text as the model reads it, and those of its words that are masked."""
+    """Token ids of a text, and the words in it that are masked."""
 
     ids: list[int]
     words: list[Word]
 
 
 class Filler:
-    """The model, and which of its tokens are words.
+    """A masked language model that replaces words, and the tokens of its vocabulary that are words.
 
     Args:
         folder: A plain pretrained model with its language-modelling head and a fast tokenizer.
-        max_length: Tokens that are read of a text.
-        device: Where it goes; None: the best there is.
+        max_length: Largest number of tokens that are read of a text.
+        device: Device of the model; None: the best available.
 
     Raises:
-        InputError: The folder holds something else.
+        InputError: The folder holds no such model.
     """
 
     def __init__(self, folder: Path, *, max_length: int, device: str | None = None) -> None:
@@ -71,10 +72,10 @@ class Filler:
         for token, word in self.words.items():
             kinds[token] = numbers[word.lower()]
         self.kinds = kinds.to(self.device)
-        """Number of each token's word in any case, (vocabulary,); -1: the token is no word."""
+        """Number of each token's word, equal for upper and lower case, (vocabulary,); -1: the token is not a word."""
 
     def read(self, text: str) -> Masked:
-        """Tokenise a text, and find all its words that are one token."""
+        """Tokenise a text, and find all its words that are a single token."""
         tokens = self.tokenizer(text, truncation=True, max_length=self.max_length, return_offsets_mapping=True)
         spans = {match.span() for match in WORD.finditer(text)}
         words = [
@@ -85,11 +86,11 @@ class Filler:
         return Masked(tokens["input_ids"], words)
 
     def best(self, rows: Sequence[Masked], n_best: int) -> Iterator[Choice]:
-        """Yield what the model would put in the place of each word of each row, other words only.
+        """Yield the model's best replacements for each word of each row, never the word itself.
 
         Args:
-            rows: Texts, in whose order they are put through the model.
-            n_best: Words to choose from.
+            rows: Texts, which pass through the model in this order.
+            n_best: Number of words to choose from.
         """
         for batch in self._batches([row for row in rows if row.words]):
             places = [(i, word.position) for i, row in enumerate(batch) for word in row.words]
@@ -101,7 +102,7 @@ class Filler:
                 yield [self.words.get(token, "") for token in tokens], shares
 
     def _logits(self, batch: Sequence[Masked], row_of: Tensor, position_of: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the output in the masked places, (places, vocabulary), and return the tokens that stood there too."""
+        """Return the logits at the masked positions, (positions, vocabulary), and the original tokens there."""
         rows = [torch.tensor(row.ids) for row in batch]
         texts = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id)
         are_text = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
@@ -113,12 +114,12 @@ class Filler:
             return self.model(**features).logits[0].float(), ids
 
     def _at_places(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
-        """Give the head the masked places alone: over all of them it costs more than a small encoder."""
+        """Pass only the masked positions to the head, which costs more than a small encoder if it gets all of them."""
         output.last_hidden_state = output.last_hidden_state[self._places][None]
         return output
 
     def _batches(self, rows: Sequence[Masked]) -> Iterator[list[Masked]]:
-        """Yield rows in their order, as many together as the model's output may be large."""
+        """Yield batches of rows, in order, as large as the limit on the model's output allows."""
         limit = _NUMBERS_AT_ONCE // len(self.kinds)
         batch: list[Masked] = []
         for row in rows:
@@ -130,7 +131,7 @@ class Filler:
             yield batch
 
     def _words(self) -> dict[int, str]:
-        """Find the tokens that stand for a whole word in a running text, as such a text has it."""
+        """Return the tokens that are a whole word inside a text, and the word of each."""
         n_tokens = min(len(self.tokenizer), self.model.config.vocab_size)
         texts = [text.strip() for text in self.tokenizer.batch_decode([[token] for token in range(n_tokens)])]
         special = set(self.tokenizer.all_special_ids)

@@ -1,4 +1,4 @@
-"""Training rows made of texts: two views of each, each with itself and with others, spans of each; views compared."""
+"""Training rows made of texts: two views of each, contrasts with others, or spans; and a comparison of views."""
 
 import hashlib
 import json
@@ -30,58 +30,59 @@ if TYPE_CHECKING:
     from transencoder.scorers import Scorer
 
 CHUNK = 1024
-"""Texts at a time."""
+"""Number of texts that are processed at a time."""
 
 PairMaker = Callable[[Dataset, Path, int], Dataset]
-"""Makes rows to train on of texts (`text`), from a seed, in an Arrow file: `sentence1`, `sentence2` and so on, and for
-some makers `label`. Memory does not grow with the rows. Its `repr` says all that decides what comes out, besides the
-seed."""
+"""Function that makes training rows of texts (column `text`) with a seed, and writes them to an Arrow file: columns
+`sentence1`, `sentence2` and so on, and for some makers `label`. Memory does not grow with the rows. A maker's `repr`
+states everything that determines the result, except the seed."""
 
 _BLOCK_ROWS = 4096
 _ANCHOR_SHAPE, _POSITIVE_SHAPE = (4, 2), (2, 4)
-"""Beta distributions of the lengths: anchors are rather long, positives rather short (section 3.1)."""
+"""Parameters of the beta distributions of span lengths: anchors are rather long, positives rather short (DeCLUTR,
+section 3.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoViews:
-    """Two views of each sentence: n pairs of one meaning, `sentence1` and `sentence2`."""
+    """Maker of two views of each sentence: n pairs of the same meaning, `sentence1` and `sentence2`."""
 
     first: View
-    """Makes `sentence1`."""
+    """View that makes `sentence1`."""
     second: View
-    """Makes `sentence2`."""
+    """View that makes `sentence2`."""
 
     def __call__(self, sentences: Dataset, file: Path, seed: int, n_processes: int = 1) -> Dataset:
-        """Write the pairs; for more than one process both views must be picklable.
+        """Write the pairs; with more than one process, both views must be picklable.
 
         Raises:
-            InputError: A view gave another number of texts than it was given, or an empty one.
+            InputError: A view returned a different number of texts than it was given, or an empty text.
         """
         schema = pa.schema([("sentence1", pa.string()), ("sentence2", pa.string())])
         chunks = _chunks(sentences, (self.first, self.second), seed, n_processes)
         return _write(file, schema, chunks, len(sentences))
 
     def __repr__(self) -> str:
-        """Name the views, without addresses of functions."""
+        """Return a text that names the views, without addresses of functions."""
         return f"TwoViews({name_of(self.first)}, {name_of(self.second)})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrasts:
-    """Each sentence with itself, label 1, and random pairs of different sentences, label 0 (Contrastive Tension).
+    """Maker of pairs: each sentence with itself, label 1, and random different ones, label 0 (Contrastive Tension).
 
-    The random pairs are drawn for 1,024 sentences at a time, from the seed and the first one's row. Different are
-    sentences of different rows: one that stands in the text twice may, rarely, be drawn against itself.
+    The pairs with label 0 are drawn for 1,024 sentences at a time, seeded with the seed and the row of the first one.
+    Sentences of different rows count as different: a sentence that occurs twice may, rarely, be paired with itself.
     """
 
     n_negatives: int = 7
-    """Pairs of different sentences for each sentence (paper: 7)."""
+    """Number of pairs of different sentences per sentence (paper: 7)."""
 
     def __call__(self, sentences: Dataset, file: Path, seed: int) -> Dataset:
         """Write n (1 + n_negatives) pairs: `sentence1`, `sentence2` and `label`.
 
         Raises:
-            InputError: There is one sentence only.
+            InputError: There is only one sentence.
         """
         if len(sentences) < 2:
             raise InputError("there is 1 sentence; a pair of different ones needs at least 2")
@@ -103,10 +104,10 @@ class Contrasts:
 
 @dataclass(frozen=True, kw_only=True)
 class Spans(SpanRows):
-    """The rows of `SpanRows`, drawn over a tokenizer's tokens, as in the released code."""
+    """Maker of the rows of `SpanRows`, with spans of a tokenizer's tokens, as in the released code."""
 
     folder: Path
-    """The model whose tokenizer it is, a fast one; loaded when first needed."""
+    """Model whose tokenizer is used, which must be a fast one; loaded when first needed."""
 
     def __call__(self, documents: Dataset, file: Path, seed: int) -> Dataset:
         """Write the rows, columns `sentence1` and so on.
@@ -118,7 +119,7 @@ class Spans(SpanRows):
         return _write(file, schema, self._chunks(documents, seed), len(documents) * self.n_samples)
 
     def __repr__(self) -> str:
-        """Name the tokenizer by its content."""
+        """Return a text with the settings and a hash of the tokenizer's content."""
         state = json.loads(self.tokenizer.backend_tokenizer.to_str())
         last_call = ("truncation", "padding")
         content = {name: part for name, part in state.items() if name not in last_call}
@@ -128,10 +129,10 @@ class Spans(SpanRows):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokenizer.
+        """Tokenizer of the model.
 
         Raises:
-            InputError: It is a slow one.
+            InputError: The tokenizer is not a fast one.
         """
         from transformers import AutoTokenizer
 
@@ -144,11 +145,11 @@ class Spans(SpanRows):
         return tokenizer
 
     def sample(self, n_tokens: int, random: np.random.Generator) -> list[tuple[int, int]]:
-        """Draw the spans of one document, in the order of the columns: the first token of each, and the one behind it.
+        """Draw the spans of one document, in the order of the columns: each span's first token and the one after it.
 
         Args:
-            n_tokens: Of the document, at least `document_words`.
-            random: Decides the spans.
+            n_tokens: Number of tokens of the document, at least `document_words`.
+            random: Generator of the draws.
         """
         spans = []
         for cell in self._cells(n_tokens // self.longest, random):
@@ -190,7 +191,7 @@ class Spans(SpanRows):
             yield tuple(list(column) for column in zip(*rows, strict=True))
 
     def _places(self, row: int, text: str) -> list[tuple[int, int]]:
-        """Return where each token of a document begins and ends, in characters, or refuse the document."""
+        """Return the start and end of each token of a document, in characters; refuse a document that is too short."""
         words = split_words(text)
         read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         places: list[tuple[int, int]] = read["offset_mapping"]
@@ -205,7 +206,7 @@ class Spans(SpanRows):
 
 
 def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]], total: int) -> Dataset:
-    """Write rows to an Arrow file, chunk by chunk, each a list for every column; the file gets its name at the end."""
+    """Write chunks of rows, each with a list for every column, to an Arrow file, which gets its name at the end."""
     with (
         whole_file(file) as draft,
         pa.OSFile(str(draft), "wb") as sink,
@@ -222,7 +223,7 @@ def _write(file: Path, schema: pa.Schema, chunks: Iterator[tuple[list[Any], ...]
 def _chunks(
     sentences: Dataset, views: tuple[View, View], seed: int, n_processes: int
 ) -> Iterator[tuple[list[str], list[str]]]:
-    """Yield both views of each chunk; in other processes at most two chunks a process are under way."""
+    """Yield both views of each chunk; with several processes at most two chunks per process are in progress."""
     chunks = ((sentences[start : start + CHUNK]["text"], start) for start in range(0, len(sentences), CHUNK))
     if n_processes == 1:
         yield from (_make(views, seed, *chunk) for chunk in chunks)
@@ -240,7 +241,7 @@ def _chunks(
 
 
 _of_process: list[tuple[tuple[View, View], int]] = []
-"""What a process of the pool makes, sent to it once: a view may hold a large table or load a model."""
+"""Views and seed of a process of the pool, sent to it once, since a view may hold a large table or load a model."""
 
 
 def _start_process(views: tuple[View, View], seed: int) -> None:
@@ -267,25 +268,25 @@ def _make(views: tuple[View, View], seed: int, texts: list[str], start: int) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The two columns of some pairs compared."""
+    """Comparison of the two texts of pairs."""
 
     n_pairs: int
     edit_distance: float
-    """Mean of the Levenshtein distance in characters: insertions, deletions and replacements, each 1."""
+    """Mean Levenshtein distance in characters; insertions, deletions and replacements cost 1 each."""
     edit_distance_std: float
-    """Its standard deviation over the pairs (divided by n)."""
+    """Standard deviation of the distance over the pairs (divided by n)."""
     similarity: dict[str, float]
-    """Mean score of the pairs by each scorer: of a bi-encoder the cosine, -1 to 1."""
+    """Mean score of the pairs by each scorer; for a bi-encoder the cosine, -1 to 1."""
 
 
 def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> Comparison:
-    """Compare both texts of each pair.
+    """Compare the two texts of each pair.
 
     SCT wants views that are far apart in characters and close in meaning. Memory does not grow with the texts.
 
     Args:
-        pairs: `sentence1` and `sentence2`, at least one row.
-        scorers: By name, those that tell how close the meaning is.
+        pairs: Data set with `sentence1` and `sentence2`, at least one row.
+        scorers: Scorers that measure how close the meaning is, by name.
     """
     total = total_of_squares = 0  # whole numbers, whose sums are exact
     for block in progress.blocks("compare views", len(pairs), _BLOCK_ROWS):

@@ -28,23 +28,23 @@ _ALLOWED = (
 
 
 def as_is(texts: list[str], randoms: Randoms) -> list[str]:
-    """Return the texts themselves: dropout alone then makes two views differ (SimCSE)."""
+    """Return the texts unchanged: two views then differ by dropout alone (SimCSE)."""
     return texts
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanMask:
-    """One span of characters becomes the mask token (Mirror-BERT, section 2.1).
+    """View that replaces one random span of characters by the mask token (Mirror-BERT, section 2.1).
 
-    It is masked where it stands; the released code masks the first place where the same characters stand.
+    The drawn span itself is masked; the released code masks the first occurrence of the same characters.
     """
 
     mask_token: str
-    """The tokenizer's own; the released code writes `[MASK]` whatever the model."""
+    """Mask token of the tokenizer; the released code writes `[MASK]` for every model."""
     n_characters: int = 5
-    """Length of the span (released code: 5)."""
+    """Length of the span in characters (released code: 5)."""
     min_characters: int = 30
-    """Shorter texts stay as they are (released code: 30)."""
+    """Least length of a text in characters; shorter texts stay unchanged (released code: 30)."""
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
         """Mask a span of each text that is long enough."""
@@ -59,10 +59,10 @@ class SpanMask:
 
 @dataclass(frozen=True, kw_only=True)
 class WordDeletion(Config):
-    """Each word goes with the same probability; one of them always stays. Words of any script: `split_words`."""
+    """View that deletes each word with equal probability, but always keeps one. Words of any script: `split_words`."""
 
     share: float = ranges.share(0.2, " of the words")
-    """Probability that a word goes, 0 to below 1."""
+    """Probability that a word is deleted, 0 to below 1."""
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
         """Delete some words of each text that has several."""
@@ -78,17 +78,17 @@ class WordDeletion(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Synonyms:
-    """One word, of those that have synonyms, is replaced by one of them (SCT, section 5.3.3)."""
+    """View that replaces one random word by one of its synonyms, if any word has synonyms (SCT, section 5.3.3)."""
 
     table: Mapping[str, tuple[str, ...]]
-    """Lower-cased word -> its synonyms; `read_synonyms` reads one from files."""
+    """Table of lower-cased words and their synonyms; `read_synonyms` reads one from files."""
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
         """Replace one word of each text that has a word with synonyms."""
         return [self._replace(text, random) for text, random in zip(texts, randoms, strict=True)]
 
     def __repr__(self) -> str:
-        """Name the table by its size and content."""
+        """Return a text with the size of the table and a hash of its content."""
         digest = hashlib.sha256(repr(sorted(self.table.items())).encode()).hexdigest()
         return f"Synonyms({len(self.table)} words, {digest[:16]})"
 
@@ -103,46 +103,47 @@ class Synonyms:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedWords(Config):
-    """A share of the words is masked, and a masked language model puts other words there (SCT, section 5.3.3: MLM).
+    """View that replaces a share of the words by predictions of a masked language model (SCT, section 5.3.3: MLM).
 
-    Words that are one token of the model are replaced, by others that are; pieces of words, punctuation and what the
-    model does not know stay, and the text around them keeps its characters. Texts without spaces between words stay.
+    Only words that are a single token of the model are replaced, by other such words. Pieces of words, punctuation and
+    words that the model does not know stay, and the text around the replaced words keeps its characters. Texts without
+    spaces between words stay unchanged.
 
-    A row's words are drawn by its own generator. The rows of a call go through the model together, in their order,
-    which changes the last digits of its probabilities: only a draw at the very edge of two words can turn with it.
+    A row's words are drawn with its own generator. The rows of a call pass through the model together, in order, which
+    changes the last digits of the probabilities: only a draw on the very boundary between two words can change with it.
     """
 
     folder: Path
-    """A plain pretrained model with its language-modelling head and a fast tokenizer; loaded when first needed."""
+    """Plain pretrained model with its language-modelling head and a fast tokenizer; loaded when first needed."""
     share: float = 0.15
-    """Of the words that can be replaced, above 0 to 1; at least one is (SCT, section 5.3.3: 15 %)."""
+    """Share of the replaceable words to replace, above 0 to 1; at least one is replaced (SCT, section 5.3.3: 15 %)."""
     n_best: int = ranges.at_least(1, 10)
-    """The word is drawn, by the model's probabilities, from so many that it likes best; 1: the best. SCT: silent."""
+    """Number of the most likely words to draw from, by the model's probabilities; 1: the best one. SCT gives none."""
     max_length: int = 128
-    """Tokens of a text, those behind them stay; or fewer, where the model has no more positions."""
+    """Largest number of tokens read of a text; fewer if the model has fewer positions. Later words stay unchanged."""
     device: str | None = None
-    """Such as `cpu` or `cuda:0`; None: the best there is."""
+    """Device of the model, such as `cpu` or `cuda:0`; None: the best available."""
 
     def contradictions(self) -> Contradictions:
-        """Yield a share that is none."""
+        """Yield an error if the share is out of range."""
         if not 0.0 < self.share <= 1.0:
             yield f"share is {self.share}; it is a share of the words, above 0 to 1"
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """Replace some words of each text where any can be."""
+        """Replace some words of each text that has replaceable words."""
         rows = [self._mask(text, random) for text, random in zip(texts, randoms, strict=True)]
         best = self._filler.best(rows, self.n_best)
         made = []
         for text, row, random in zip(texts, rows, randoms, strict=True):
             view = text
             others = [random.choices(*next(best))[0] for _ in row.words]
-            for word, other in reversed(list(zip(row.words, others, strict=True))):  # places before it stay
+            for word, other in reversed(list(zip(row.words, others, strict=True))):  # keeps earlier positions valid
                 view = view[: word.start] + _like(view[word.start], other) + view[word.stop :]
             made.append(view)
         return made
 
     def __repr__(self) -> str:
-        """Name the model by its content."""
+        """Return a text with a hash of the model and the settings."""
         from transencoder.encoders import weights_fingerprint
 
         model = weights_fingerprint(self.folder)[:16]
@@ -154,7 +155,7 @@ class MaskedWords(Config):
 
     @cached_property
     def _filler(self) -> "Filler":
-        from transencoder.views.fillers import Filler  # loads torch, which the other views do without
+        from transencoder.views.fillers import Filler  # loads torch, which the other views do not need
 
         return Filler(self.folder, max_length=self.max_length, device=self.device)
 
@@ -165,28 +166,28 @@ class MaskedWords(Config):
 
 
 def _like(word: str, other: str) -> str:
-    """Return the other word, with a capital if the first has one."""
+    """Return the other word, with its first letter in upper case if that of `word` is."""
     return other[0].upper() + other[1:] if word[0].isupper() else other
 
 
 def name_of(view: object) -> str:
-    """Name a view or another callable, without the address of a function."""
+    """Return the name of a view or another callable, without the address of a function."""
     return str(getattr(view, "__qualname__", None) or repr(view))
 
 
 def read_synonyms(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
-    """Read the table that `Synonyms` takes; nothing is downloaded.
+    """Read a table for `Synonyms` from local files; nothing is downloaded.
 
     Args:
-        path: A UTF-8 file of lines `word<TAB>synonym`, without a header, a word on as many lines as it has synonyms;
-            or a folder with WordNet 3's database: data.noun, data.verb, data.adj and data.adv.
+        path: A UTF-8 file of lines `word<TAB>synonym`, without a header, with one line per synonym; or a folder with
+            WordNet 3's database: data.noun, data.verb, data.adj and data.adv.
 
     Returns:
-        Lower-cased word -> its synonyms, each once, in the files' order. Of WordNet these are the other lemmas of a
-        word's synsets that are one word.
+        The synonyms of each lower-cased word, each once, in the files' order. For WordNet these are the other
+        single-word lemmas of the word's synsets.
 
     Raises:
-        InputError: There is nothing at the path or something else; with `path:line` for a bad line.
+        InputError: The path does not exist or holds something else; for a bad line the message gives `path:line`.
     """
     path = Path(path).expanduser()
     if path.is_dir():
@@ -233,19 +234,19 @@ def _lemmas(line: str) -> list[str]:
     """Return the single-word lemmas of a synset: `offset file type w_cnt word lex_id [word lex_id...] p_cnt ...`.
 
     Raises:
-        ValueError: The line is something else.
+        ValueError: The line is not a synset.
     """
     offset, file_number, kind, count, *rest = line.split(" ")
     n_lemmas = int(count, 16)
     if not (offset.isdecimal() and file_number.isdecimal() and kind in tuple("nvasr") and 0 < 2 * n_lemmas < len(rest)):
         raise ValueError(line)
-    int(rest[2 * n_lemmas])  # p_cnt stands where the lemmas end
-    lemmas = (lemma.partition("(")[0] for lemma in rest[: 2 * n_lemmas : 2])  # galore(ip): an adjective's place
+    int(rest[2 * n_lemmas])  # raises unless p_cnt, a number, follows the lemmas
+    lemmas = (lemma.partition("(")[0] for lemma in rest[: 2 * n_lemmas : 2])  # galore(ip): an adjective's position
     return [lemma for lemma in lemmas if "_" not in lemma]
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers, from 1, and lines without their ends."""
+    """Yield the number of each line, from 1, and the line without its end."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:

@@ -1,4 +1,4 @@
-"""Back-translation: a text in the words that it has after a translation there and back, by models or from a file."""
+"""Back-translation: texts translated into another language and back, by models or read from a file."""
 
 import logging
 import os
@@ -26,48 +26,48 @@ Translate = Callable[[list[str]], list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class BackTranslation(Config):
-    """The texts translated and back (SCT's default, two such views through two languages)."""
+    """View that translates texts into another language and back (SCT's default: two such views, two languages)."""
 
     steps: tuple[Translate, ...]
-    """What is called one after the other: there and back, or one callable that does both."""
+    """Callables applied one after the other: translation there and back, or one callable that does both."""
 
     def contradictions(self) -> Contradictions:
-        """Yield an empty chain."""
+        """Yield an error if there are no steps."""
         if not self.steps:
             yield "steps is empty; give a callable that translates and back, or two"
 
     def __call__(self, texts: list[str], randoms: Randoms) -> list[str]:
-        """Return what the last step gave; nothing is drawn."""
+        """Return the texts after the last step; the generators are not used."""
         for step in self.steps:
             texts = step(texts)
         return texts
 
     def __repr__(self) -> str:
-        """Name the steps."""
+        """Return a text that names the steps."""
         return f"BackTranslation({', '.join(map(name_of, self.steps))})"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translator(Config):
-    """A sequence-to-sequence model that translates, such as Marian's; it may be a step of `BackTranslation`.
+    """A sequence-to-sequence model that translates, such as Marian's; it can be a step of `BackTranslation`.
 
-    A translation is one line of text. Where the model writes nothing the text stays as it is. The texts of a call are
-    put through the model together, those of like length in one batch.
+    A translation is one line of text. If the model generates nothing, the text stays unchanged. The texts of a call are
+    translated together, in batches of similar length.
     """
 
     folder: Path
-    """The model with its tokenizer; loaded when first needed."""
+    """Model with its tokenizer; loaded when first needed."""
     n_beams: int = at_least(1, 1)
-    """Translations that are followed at once; 1: the likeliest token each time, which is the quickest."""
+    """Number of beams in beam search; 1: greedy search, which is the fastest."""
     max_length: int = at_least(1, 256)
-    """Tokens of a text and of its translation; what comes after is lost, with a warning."""
+    """Largest number of tokens of a text and of its translation; the rest is cut off, with a warning."""
     batch_size: int = at_least(1, 32)
-    """Texts that are translated at once."""
+    """Number of texts that are translated at once."""
     device: str | None = None
-    """Such as `cpu` or `cuda:0`; None: the best there is."""
+    """Device of the model, such as `cpu` or `cuda:0`; None: the best available."""
 
     def __call__(self, texts: list[str]) -> list[str]:
-        """Translate texts, each in its place."""
+        """Translate texts and return the translations in the same order."""
         made = list(texts)
         order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
         for start in range(0, len(order), self.batch_size):
@@ -77,7 +77,7 @@ class Translator(Config):
         return made
 
     def __repr__(self) -> str:
-        """Name the model by its content."""
+        """Return a text with a hash of the model and the settings."""
         from transencoder.encoders import weights_fingerprint
 
         return f"Translator({weights_fingerprint(self.folder)[:16]}, {self.n_beams}, {self.max_length})"
@@ -119,7 +119,7 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
     """Load a translation model in fp32 and its tokenizer.
 
     Raises:
-        InputError: The folder holds something else, or the tokenizer needs a package that is not installed.
+        InputError: The folder holds no translation model, or the tokenizer needs a package that is not installed.
     """
     import torch
     from sentence_transformers.util import get_device_name
@@ -145,13 +145,13 @@ def _load(folder: Path, device: str | None) -> tuple[Any, Any]:
 
 
 class GivenTranslations:
-    """Back-translations from a file, looked up by the text; where a text has several, one is drawn.
+    """View that looks up back-translations from a file; if a text has several, one is drawn.
 
-    The rows stay on disk; memory grows by 16 bytes a row.
+    The rows stay on disk; memory grows by 16 bytes per row.
 
     Args:
-        pairs: Texts in `sentence1`, their back-translations in `sentence2`.
-        name: Of the file, for messages.
+        pairs: Data set with texts in `sentence1` and their back-translations in `sentence2`.
+        name: Name of the file, for messages.
     """
 
     def __init__(self, pairs: Dataset, name: str) -> None:
@@ -168,7 +168,7 @@ class GivenTranslations:
         """Look up a back-translation of each text.
 
         Raises:
-            InputError: The file has none of a text.
+            InputError: The file has no back-translation of a text.
         """
         hashes = text_hashes(texts)
         first = np.searchsorted(self._hashes, hashes, "left").tolist()
@@ -184,7 +184,7 @@ class GivenTranslations:
         return made
 
     def __repr__(self) -> str:
-        """Name the file by its content."""
+        """Return a text with a hash of the file's content."""
         return f"GivenTranslations({fingerprint(self._pairs)})"
 
 
@@ -195,9 +195,10 @@ def read_translations(
 
     Args:
         path: A TSV, CSV, JSONL or Parquet file, as `read_pairs` takes it.
-        cache_folder: For Arrow files, as in `read_pairs`.
+        cache_folder: Folder for Arrow files, as in `read_pairs`.
 
     Raises:
-        InputError: With `path:line`, what was read, what is allowed and what to do.
+        InputError: The file or a row cannot be used; the message gives `path:line`, what was read, what is allowed and
+            what to do.
     """
     return GivenTranslations(read_pairs(path, cache_folder=cache_folder), os.fspath(path))
