@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from transencoder import evaluation, tokens
 from transencoder.errors import InputError
 from transencoder.evaluation import LabelledSet, average, evaluate, evaluate_classes, evaluate_tasks, measure
-from transencoder.scorers import BiScorer, KeptScores, MeanScorer
+from transencoder.scorers import BiScorer, MeanScorer
 from transencoder.tasks import TASKS, load
 from transencoder.tokens import TokenCache
 
@@ -183,7 +183,7 @@ def test_only_a_bi_encoder_has_embeddings(bi, caplog):
         for role in ("train", "dev", "test")
     }
     scorer = BiScorer(bi, precision="fp32")
-    assert evaluate_classes(scorer, data) == evaluate_classes(KeptScores(scorer), data) == 100
+    assert evaluate_classes(scorer, data) == 100
     assert np.isnan(evaluate_classes(MeanScorer([scorer, scorer]), data))
     assert "a classifier is trained on embeddings" in caplog.text
 

@@ -17,7 +17,6 @@ from transencoder.configs import FitConfig, Form, Pooling, Precision, Texts
 from transencoder.encoders import (
     card_of,
     count_parameters,
-    gives_logits,
     load_bi,
     load_trained,
     read_length,
@@ -250,9 +249,7 @@ class Work:
             return BiScorer(
                 model, precision=precision, cache=self.cache, prompt=prompts.query, document_prompt=prompts.document
             )
-        return CrossScorer(
-            model, precision=precision, cache=self.cache, both_orders=both_orders, as_logit=gives_logits(model)
-        )
+        return CrossScorer(model, precision=precision, cache=self.cache, both_orders=both_orders)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -297,9 +294,14 @@ class Training(Stage[Work]):
         """Return the cost of the training, the evaluations, the model, and the checkpoints with Adam's moments."""
         return Cost(
             operations=operations(n_parameters, self.n_steps * (self.fit.batch_size or 1), n_scored),
-            disk_bytes=4 * n_parameters * (1 + self.n_steps // (self.fit.save_steps or self.n_steps + 1)),
+            disk_bytes=4 * n_parameters * (1 + self.n_saved),
             scratch_bytes=16 * n_parameters * n_checkpoints,
         )
+
+    @property
+    def n_saved(self) -> int:
+        """Number of models that are saved during training (`save_steps`)."""
+        return 0 if self.fit.save_steps is None else self.n_steps // self.fit.save_steps
 
     def n_scored(self, dev: Scored | None) -> int:
         """Return the number of pairs in all dev evaluations."""

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from transencoder.errors import RunError
 from transencoder.files import scratch_folder
+from transencoder.runs import Ranks
 
 T = TypeVar("T")
 
@@ -60,37 +61,31 @@ def broadcast(value: T) -> T:
     return box[0]
 
 
-def from_first(action: Callable[[], T]) -> T:
-    """Run an action on rank 0 alone, and return its value on every rank.
-
-    Raises:
-        RunError: On the other ranks, if the action failed on rank 0, which raises the error itself.
-    """
-    value, failure = None, None
-    if rank() == 0:
-        try:
-            value = action()
-        except Exception as error:
-            failure = error
-    value, reason = broadcast((value, None if failure is None else str(failure)))
-    if failure is not None:
-        raise failure
-    if reason is not None:
-        raise RunError(f"rank 0 failed: {reason}")
-    return value  # type: ignore[return-value]
-
-
-def own_rows(n_rows: int) -> slice:
-    """Return the slice of n rows that belongs to this rank; with fewer rows than ranks it may be empty."""
-    return slice(rank() * n_rows // world_size(), (rank() + 1) * n_rows // world_size())
-
-
 def gather(value: T) -> list[T]:
     """Return the values of all ranks, in the order of ranks, on every rank."""
     values = [value] * world_size()
     if dist.is_initialized():
         dist.all_gather_object(values, value)
     return values
+
+
+def ranks() -> Ranks:
+    """Return this process's rank, and how it communicates with the others."""
+    return Ranks(rank=rank(), barrier=barrier, broadcast=broadcast, gather=gather)
+
+
+def from_first(action: Callable[[], T]) -> T:
+    """Run an action on rank 0 alone, and return its value on every rank.
+
+    Raises:
+        RunError: On the other ranks, if the action failed on rank 0, which raises the error itself.
+    """
+    return ranks().from_first(action)
+
+
+def own_rows(n_rows: int) -> slice:
+    """Return the slice of n rows that belongs to this rank; with fewer rows than ranks it may be empty."""
+    return slice(rank() * n_rows // world_size(), (rank() + 1) * n_rows // world_size())
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from transencoder import progress
 from transencoder.errors import InputError
 from transencoder.metrics import METRICS, RANKING_METRICS, numbered, ranking
-from transencoder.scorers import BiScorer, KeptScores, Scorer, finite
+from transencoder.scorers import BiScorer, Scorer, finite, score_on_ranks
 from transencoder.tasks import Role, Task, expand, load, load_classes
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,17 @@ def measure(scorer: Scorer, labelled: LabelledSet) -> float:
     return evaluate(scorer, labelled.pairs, labelled.metric)
 
 
+def measure_with_scores(scorer: Scorer, labelled: LabelledSet) -> tuple[float, NDArray[np.float32] | None]:
+    """Measure a model on a labelled set, each rank on its share; return the metric, times 100, and the scores.
+
+    The scores are float32 (n,), one per pair; None where a classifier is measured.
+    """
+    if labelled.classes is not None:
+        return evaluate_classes(scorer, labelled.classes), None
+    scores = finite(score_on_ranks(scorer, _without_gold(labelled.pairs)), labelled.pairs)
+    return agreement(labelled.pairs, scores, labelled.metric), scores
+
+
 def evaluate(scorer: Scorer, dataset: Dataset, metric: str = "spearman") -> float:
     """Measure a scorer on pairs with gold scores.
 
@@ -175,7 +186,7 @@ def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
     stops early. Memory: 32 bytes per row and dimension, and 16 while the classifier is trained.
 
     Args:
-        scorer: A `BiScorer`, or a `KeptScores` of one.
+        scorer: A `BiScorer`.
         sets: Data sets `train`, `dev` and `test` with columns `sentence1`, `sentence2` and the class `score`.
 
     Returns:
@@ -184,7 +195,6 @@ def evaluate_classes(scorer: Scorer, sets: Mapping[Role, Dataset]) -> float:
     Raises:
         InputError: The training rows are all of one class.
     """
-    scorer = scorer.scorer if isinstance(scorer, KeptScores) else scorer
     if not isinstance(scorer, BiScorer):
         logger.warning(
             "a classifier is trained on embeddings, and a cross-encoder or an ensemble has none: no accuracy"

@@ -131,14 +131,7 @@ def load_scorer(
                 f"{name} is a cross-encoder, which reads both texts at once: document_prompt (--document-prompt) is "
                 "not for it; leave it out"
             )
-        return CrossScorer(
-            loaded,
-            precision=precision,
-            cache=cache,
-            both_orders=both_orders,
-            prompt=first,
-            as_logit=encoders.gives_logits(loaded),
-        )
+        return CrossScorer(loaded, precision=precision, cache=cache, both_orders=both_orders, prompt=first)
     second = document_prompt if document_prompt_name is None else models.named_prompt(loaded, document_prompt_name)
     if folder is not None:
         models.warn_of_unused_prompts(folder, name, models.Prompts(first, second))

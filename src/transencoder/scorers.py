@@ -17,6 +17,7 @@ from transencoder import distributed, progress
 from transencoder.configs import Precision
 from transencoder.cpu import fast_inference
 from transencoder.devices import autocast, give_back_freed_memory
+from transencoder.encoders import gives_logits
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
 from transencoder.losses.features import unpadded
@@ -203,7 +204,7 @@ class BiScorer(_Computed):
 
 
 class CrossScorer(_Computed):
-    """Sigmoid of a cross-encoder's output, in (0, 1), or the output itself.
+    """Sigmoid of a cross-encoder's output, in (0, 1), or the output itself if the model was trained to regress targets.
 
     Args:
         model: The cross-encoder, with one output label.
@@ -212,7 +213,6 @@ class CrossScorer(_Computed):
         cache: Cache of token ids; None: a cache of its own.
         both_orders: Average the scores of (a, b) and (b, a).
         prompt: Text put before every pair; None: the model's default prompt, if it has one.
-        as_logit: Return the output without the sigmoid, any real number; for models that regress their targets.
     """
 
     model: CrossEncoder
@@ -226,13 +226,12 @@ class CrossScorer(_Computed):
         cache: TokenCache | None = None,
         both_orders: bool = False,
         prompt: str | None = None,
-        as_logit: bool = False,
     ) -> None:
         if model.num_labels != 1:
             raise InputError(f"the cross-encoder has {model.num_labels} outputs; a scorer needs one with num_labels=1")
         super().__init__(model, precision, batch_tokens, cache)
         self.both_orders = both_orders
-        self.as_logit = as_logit
+        self.as_logit = gives_logits(model)
         self.prompt = prompt if prompt is not None else default_prompt(model)
 
     def score(self, pairs: Dataset) -> np.ndarray:
@@ -305,11 +304,15 @@ class MeanScorer:
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Compute the weighted mean of the scorers' scores, float32 (n,)."""
-        if len(self.scorers) == 1:
-            return self.scorers[0].score(pairs)
-        mean = np.zeros(len(pairs), np.float32)
-        for weight, scorer in zip(self.weights, self.scorers, strict=True):
-            mean += np.float32(weight) * scorer.score(pairs)
+        return self.mean_of([scorer.score(pairs) for scorer in self.scorers])
+
+    def mean_of(self, scores: Sequence[np.ndarray]) -> np.ndarray:
+        """Compute the weighted mean of scores that the scorers gave the same pairs, float32 (n,)."""
+        if len(scores) == 1:
+            return scores[0]
+        mean = np.zeros(len(scores[0]), np.float32)
+        for weight, each in zip(self.weights, scores, strict=True):
+            mean += np.float32(weight) * each
         return mean
 
 
@@ -334,25 +337,6 @@ def score_on_ranks(scorer: Scorer, pairs: Dataset) -> np.ndarray:
         return distributed.concatenate(scorer.score(pairs.select(own)) if own else np.empty(0, np.float32))
     finally:
         give_back_freed_memory()
-
-
-class KeptScores:
-    """A scorer that keeps the scores it returns. If it runs a model, each rank scores its share.
-
-    Args:
-        scorer: The scorer.
-    """
-
-    def __init__(self, scorer: Scorer) -> None:
-        self.scorer = scorer
-        self.scores: list[np.ndarray] = []
-        """Scores of each call."""
-
-    def score(self, pairs: Dataset) -> np.ndarray:
-        """Score pairs with the scorer, and keep the scores."""
-        is_model = isinstance(self.scorer, _Computed)
-        self.scores.append(score_on_ranks(self.scorer, pairs) if is_model else self.scorer.score(pairs))
-        return self.scores[-1]
 
 
 def finite(scores: np.ndarray, pairs: Dataset, what: str = "scores", *, first_row: int = 0) -> np.ndarray:

@@ -28,9 +28,7 @@ from transencoder.errors import ABSENT, InputError, plural, spreadsheet_cell
 from transencoder.records import AVERAGE, Interval, IntervalRecord
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from transencoder import evaluation, scorers
+    from transencoder import evaluation, labels, scorers
 
 _ENSEMBLE = "ensemble"
 _SEED = 2021
@@ -167,48 +165,48 @@ def _labelled_sets(options: Evaluate) -> dict[str, evaluation.LabelledSet]:
 def _measured(options: Evaluate, sets: Mapping[str, evaluation.LabelledSet], weights: list[float]) -> list[Row]:
     """Measure each model and, with weights, their ensemble on each set; the last row may be the average."""
     from transencoder.evaluation import average
-    from transencoder.scorers import KeptScores, MeanScorer
+    from transencoder.scorers import MeanScorer
 
     rows = []
     with loaded(options.scoring, options.rows) as teachers, progress.task("sets", len(sets)) as advance:
-        kept = {teacher.name: KeptScores(teacher.scorer) for teacher in teachers}
-        if weights:
-            kept[_ENSEMBLE] = KeptScores(MeanScorer([_Last(each) for each in kept.values()], weights))
+        ensemble = MeanScorer([teacher.scorer for teacher in teachers], weights) if weights else None
         for name, each in sets.items():
-            rows.append(_row(name, each, kept))
+            rows.append(_row(name, each, teachers, ensemble))
             advance(1)
     if len(rows) > 1 and len({row.metric for row in rows}) == 1:
-        scores = {model: average({row.name: row.scores[model] for row in rows}) for model in kept}
+        scores = {model: average({row.name: row.scores[model] for row in rows}) for model in rows[0].scores}
         draws = [row.draws for row in rows if row.draws is not None]
         drawn = np.mean(draws, axis=0) if len(draws) == len(rows) else None
         rows.append(Row(name=AVERAGE, metric=None, n_sets=len(rows), scores=scores, draws=drawn))
     return rows
 
 
-class _Last:
-    """A scorer that returns the last scores of another scorer again."""
-
-    def __init__(self, kept: scorers.KeptScores) -> None:
-        self.kept = kept
-
-    def score(self, pairs: Dataset) -> np.ndarray:  # noqa: ARG002 - they are the pairs scored last
-        """Return the last scores."""
-        return self.kept.scores[-1]
-
-
-def _row(name: str, labelled: evaluation.LabelledSet, kept: Mapping[str, scorers.KeptScores]) -> Row:
+def _row(
+    name: str, labelled: evaluation.LabelledSet, teachers: Sequence[labels.Teacher], ensemble: scorers.MeanScorer | None
+) -> Row:
     from transencoder import evaluation, metrics
 
     metric, n_queries, drawn = labelled.metric, None, None
-    measured = {model: evaluation.measure(scorer, labelled) for model, scorer in kept.items()}
-    if labelled.classes is None:
+    measured = {each.name: evaluation.measure_with_scores(each.scorer, labelled) for each in teachers}
+    given = [scores for _, scores in measured.values() if scores is not None]
+    if ensemble is not None:
+        mean = ensemble.mean_of(given) if given else None  # without embeddings it has no classifier
+        measured[_ENSEMBLE] = (math.nan if mean is None else evaluation.agreement(labelled.pairs, mean, metric), mean)
+    scores = [each for _, each in measured.values() if each is not None]
+    if scores:
         gold, queries = evaluation.gold_of(labelled.pairs, metric)
         n_queries = None if queries is None else metrics.n_ranked(gold, queries)
-        scores = np.array([scorer.scores[-1] for scorer in kept.values()], np.float64)
         test = Path(name).name.partition(".")[0]  # the name that runs use
-        drawn = metrics.metric_draws(metric, gold, scores, queries, name=test, seed=_SEED)
+        drawn = metrics.metric_draws(metric, gold, np.array(scores, np.float64), queries, name=test, seed=_SEED)
     n_pairs = len(labelled.pairs)
-    return Row(name=name, metric=metric, n_pairs=n_pairs, n_queries=n_queries, scores=measured, draws=drawn)
+    return Row(
+        name=name,
+        metric=metric,
+        n_pairs=n_pairs,
+        n_queries=n_queries,
+        scores={model: value for model, (value, _) in measured.items()},
+        draws=drawn,
+    )
 
 
 def _record(rows: Sequence[Row], weights: Sequence[float]) -> dict[str, Any]:

@@ -158,17 +158,14 @@ class Searching:
         if self.rerank is None:
             yield None
             return
-        from sentence_transformers import CrossEncoder
+        from transencoder import encoders, inference, tokens
 
-        from transencoder import devices, encoders, tokens
-
-        device = devices.checked_device(self.device) if self.device else None
-        model = encoders.load_trained(encoders.fetch(self.rerank, form="cross", **rows.hub), device)
-        if not isinstance(model, CrossEncoder):
-            raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
-        is_logit = encoders.gives_logits(model)
+        model = encoders.fetch(self.rerank, form="cross", **rows.hub)
         with scratch_folder() as folder:
-            yield transencoder.CrossScorer(model, cache=tokens.TokenCache(folder), as_logit=is_logit)
+            scorer = inference.load_scorer(model, device=self.device, cache=tokens.TokenCache(folder))
+            if not isinstance(scorer, transencoder.CrossScorer):
+                raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
+            yield scorer
 
 
 @dataclass(frozen=True, kw_only=True)

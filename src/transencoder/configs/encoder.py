@@ -114,6 +114,11 @@ class EncoderConfig(RunConfig, ABC):
         return None
 
     @property
+    def n_queued(self) -> int:
+        """Number of rows left out of training, because the teacher's embeddings of them fill the queue at the start."""
+        return 0 if self.distillation is None else self.distillation.n_queued
+
+    @property
     def helpers(self) -> tuple[Helper, ...]:
         """The models that the loss needs besides the student; none by default."""
         return ()

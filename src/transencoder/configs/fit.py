@@ -8,6 +8,9 @@ from transencoder.configs import ranges
 from transencoder.configs.ranges import Config, Contradictions, LabelPolicy, Pooling, Selection
 from transencoder.models import Prompts
 
+_LATER = {"optimizer", "schedule", "trained_share", "matryoshka_dims", "adam_beta1", "adam_beta2", "adam_epsilon"}
+"""Fields that were added after the first runs: at their defaults they are left out of keys, which stay the same."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig(Config):
@@ -118,13 +121,13 @@ class FitConfig(Config):
     def outcome(self) -> dict[str, Any]:
         """Settings that determine the trained weights, for a stage's key: all but how often checkpoints are written.
 
-        Fields that were added later are included only if they differ from their defaults, so that older stages keep
-        their keys.
+        Fields of `_LATER` are included only if they differ from their defaults.
         """
-        later: dict[str, Any] = {"optimizer": "adamw", "schedule": "linear", "lora_rank": None, "lora_alpha": None}
-        later |= {"trained_share": 1.0, "head_learning_rate": None, "mini_batch_size": None, "matryoshka_dims": ()}
-        later |= {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_epsilon": 1e-8, "patience_epochs": None}
-        found = {name: value for name, value in asdict(self).items() if later.get(name) != value}
+        found = {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and not (name in _LATER and value == getattr(FitConfig, name))
+        }
         del found["selection"]  # the key contains the criterion that it resolves to
         found.pop("save_steps", None)
         return found | {"checkpoint_steps": None}

@@ -39,9 +39,8 @@ from transencoder.encoders import (
 )
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine
-from transencoder.models import OWN_PROMPTS, Prompts
+from transencoder.models import Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
-from transencoder.scorers import Scorer
 from transencoder.selection import HeldOut
 from transencoder.sharded import score_sharded
 from transencoder.tokens import Encoder
@@ -83,6 +82,7 @@ class Criteria(Stage[Work]):
 class Pretraining(Training):
     """Masked language modelling over the pairs, which makes the encoder that a cross-encoder starts from."""
 
+    version = 2
     pairs: Rows = made_of()
     base: Model = made_of()
     fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
@@ -125,6 +125,7 @@ _EMBEDDED_BYTES = 2 * 2 * 4 * 768
 class TeacherScores(Stage[Work]):
     """A teacher's raw scores of the training pairs, computed once for all policies, weights and cycles."""
 
+    version = 5
     pairs: Rows = made_of()
     model: Model = made_of(reading=True)
     both_orders: bool
@@ -172,6 +173,7 @@ class KeptScores(Stage[Work]):
 class Labels(Stage[Work]):
     """The labels that teachers make together: the weighted mean of their targets (section 2.4)."""
 
+    version = 5
     scores: tuple[StageRecord, ...] = made_of()
     policy: tuple[LabelPolicy, ...] = setting(lambda each: each[0] if len(set(each)) == 1 else each)
     """Label policy of each teacher: how its raw scores become targets."""
@@ -207,6 +209,7 @@ class Labels(Stage[Work]):
 class Student(Training):
     """A member's bi- or cross-encoder, trained on teachers' labels of the pairs."""
 
+    version = 5
     labels: StageRecord = made_of()
     dev: Scored | None = made_of(absent="")
     analysis: tuple[Scored, ...] = made_of()
@@ -231,6 +234,10 @@ class Student(Training):
     """Stages with scores that criteria compare the student's with, by the model they come from: `start`, `member`."""
     prompts: Prompts = implied()
     """Prompts of the member's bi-encoders."""
+    both_orders: bool = implied(default=False)
+    """Whether a cross-encoder is trained on both (a, b) and (b, a)."""
+    dev_orders: bool = implied(default=False)
+    """Whether a cross-encoder then scores both orders when it is evaluated."""
 
     def compute(self, work: Work) -> tuple[Encoder, Fitted]:
         """Train."""
@@ -244,7 +251,7 @@ class Student(Training):
             pairs=self.pairs.data,
             targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
             rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.rows),
-            both_orders=self._in_both_orders,
+            both_orders=self.both_orders,
             prompts=self.prompts,
         )
         is_evaluated = self.dev is not None or self.held_out is not None
@@ -255,7 +262,7 @@ class Student(Training):
     def n_trained(self) -> int:
         """Number of pairs without those that are held out; a pair in both orders counts twice."""
         n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
-        return (len(self.pairs.data) - n_held_out) * (2 if self._in_both_orders else 1)
+        return (len(self.pairs.data) - n_held_out) * (2 if self.both_orders else 1)
 
     def cost(self) -> Cost:
         """Return the cost of the training and of dev evaluations."""
@@ -269,7 +276,7 @@ class Student(Training):
 
         def metrics(model: Encoder) -> dict[str, float]:
             with self._as_kept(work, model):
-                scorer = self._scorer(work, model)
+                scorer = work.scorer(model, self.precision, prompts=self.prompts, both_orders=self._n_dev_orders == 2)
                 found = metrics_of(scorer, self.dev, self.analysis)
                 if self.held_out is None:
                     return found
@@ -283,9 +290,6 @@ class Student(Training):
         """Return a context in which a model has the extra modules that it is saved with."""
         return nullcontext()
 
-    def _scorer(self, work: Work, model: Encoder) -> Scorer:
-        return work.scorer(model, self.precision, prompts=self.prompts)
-
     def _initialised(self, work: Work, seed: int) -> Encoder:
         raise NotImplementedError
 
@@ -293,12 +297,8 @@ class Student(Training):
         raise NotImplementedError
 
     @property
-    def _in_both_orders(self) -> bool:
-        return False
-
-    @property
     def _n_dev_orders(self) -> int:
-        return 1
+        return 2 if self.dev_orders and self.both_orders else 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -343,10 +343,8 @@ class CrossStudent(Student):
 
     loss: CrossLoss = setting(default="bce")
     head: Head
-    both_orders: bool
-    """Whether to train on both (a, b) and (b, a)."""
-    dev_orders: bool
-    """Whether to score both orders when the student is evaluated."""
+    both_orders: bool = setting()
+    dev_orders: bool = setting()
 
     def _initialised(self, work: Work, seed: int) -> CrossEncoder:
         student = load_cross(
@@ -360,17 +358,6 @@ class CrossStudent(Student):
 
     def _loss(self, student: CrossEncoder) -> losses.LogitLoss:
         return _CROSS_LOSSES[self.loss](student, allow_outside=self.allow_outside)
-
-    def _scorer(self, work: Work, model: Encoder) -> Scorer:
-        return work.scorer(model, self.precision, prompts=OWN_PROMPTS, both_orders=self._n_dev_orders == 2)
-
-    @property
-    def _in_both_orders(self) -> bool:
-        return self.both_orders
-
-    @property
-    def _n_dev_orders(self) -> int:
-        return 2 if self.dev_orders and self.both_orders else 1
 
 
 def read_targets(path: Path) -> np.ndarray:

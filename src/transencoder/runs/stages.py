@@ -8,41 +8,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from transencoder.runs.files import canonical_json
 from transencoder.runs.records import StageRecord, stage_folder_name
 
 WorkT = TypeVar("WorkT")
 StageT = TypeVar("StageT", bound="Stage[Any]")
-
-VERSIONS = {
-    "Blocks": 1,
-    "Criteria": 1,
-    "Cut": 3,
-    "EncoderTraining": 5,
-    "Fresh": 1,
-    "KeptScores": 1,
-    "KeptGold": 1,
-    "LabelTeacher": 1,
-    "Labels": 5,
-    "LanguageModel": 1,
-    "Mining": 2,
-    "Neighbours": 2,
-    "Pretraining": 2,
-    "Sample": 2,
-    "Scores": 1,
-    "Similarities": 1,
-    "Sizes": 1,
-    "Student": 5,
-    "TeacherEmbeddings": 3,
-    "TeacherLabels": 1,
-    "TeacherScores": 5,
-    "Texts": 1,
-    "Timing": 1,
-    "Views": 3,
-}
-"""Code version of every kind of stage. It is raised when a change of the code changes what such a stage computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +76,8 @@ class Stage(ABC, Generic[WorkT]):
     (`made_of`), and settings, which are every other field. So no setting can be missing from the key.
     """
 
+    version: ClassVar[int] = 1
+    """Version of the stage's code, a part of the key. Raise it when a change of the code changes the result."""
     name: str
     """Name: letters, digits, `.`, `_`, `-`, in parts separated by `/`, such as `cycle-1/bi-encoder`."""
 
@@ -132,7 +106,7 @@ class Stage(ABC, Generic[WorkT]):
     @property
     def key_settings(self) -> dict[str, Any]:
         """The settings by name, as they stand in the key and the record."""
-        found: dict[str, Any] = {"version": _version(type(self))}
+        found: dict[str, Any] = {"version": self.version}
         for each, value in self._of_role("setting"):
             if each.default is MISSING or value != each.default:
                 form = each.metadata.get("form")
@@ -166,13 +140,6 @@ class Stage(ABC, Generic[WorkT]):
         for each in fields(self):
             if each.name != "name" and each.metadata.get("role", "setting") == role:
                 yield each, getattr(self, each.name)
-
-
-def _version(kind: type[Stage[Any]]) -> int:
-    """Return the code version of a kind of stage, or of the kind that it is a variant of."""
-    known = [VERSIONS[base.__name__] for base in kind.__mro__ if base.__name__ in VERSIONS]
-    assert known, f"{kind.__name__} has no entry in VERSIONS"
-    return known[0]
 
 
 def stage_key(name: str, config: Mapping[str, object], inputs: Sequence[str] = ()) -> str:

@@ -280,8 +280,7 @@ def _check_cut(config: EncoderConfig, folder: Path) -> None:
 
 def _check_held_out(config: EncoderConfig, n_texts: int) -> None:
     """Raise an error if the queue leaves less than a batch of rows to train on."""
-    n_rows = n_texts * (1 if config.is_paired else config.rows.per_text)
-    n_held_out = 0 if config.distillation is None else config.distillation.n_queued
+    n_rows, n_held_out = n_texts * config.rows.per_text, config.n_queued
     if n_held_out and n_rows - n_held_out < (config.fit.batch_size or 1):
         raise InputError(
             f"queue_size is {n_held_out}, texts on which nothing is trained, of {n_rows} rows in all, and at least a "

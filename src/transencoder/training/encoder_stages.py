@@ -49,6 +49,7 @@ class Weights:
 class Cut(Stage[Work]):
     """A smaller model, with some of the layers or word pieces of a base model."""
 
+    version = 3
     base: Model = made_of()
     texts: Rows | None = made_of()
     """Training text, if word pieces that do not occur in it are removed; else None."""
@@ -74,6 +75,7 @@ class Cut(Stage[Work]):
 class Views(Stage[Work]):
     """Training pairs that are made from text."""
 
+    version = 3
     texts: Rows = made_of()
     maker: PairMaker = setting(repr)
     seed: int
@@ -91,6 +93,7 @@ class TeacherEmbeddings(Stage[Work]):
     The stage does not depend on the student: another run with the same pairs and teacher can reuse it (`reuse_from`).
     """
 
+    version = 3
     pairs: Rows = made_of()
     teacher: Model = made_of(reading=True)
     max_length: int | None
@@ -122,6 +125,7 @@ class TeacherEmbeddings(Stage[Work]):
 class EncoderTraining(Training):
     """Training of a bi-encoder with a method's loss."""
 
+    version = 5
     pairs: Rows = made_of()
     embeddings: StageRecord | None = made_of()
     """A teacher's embeddings of the pairs' sentences."""
@@ -188,14 +192,9 @@ class EncoderTraining(Training):
         return super().write(work, (student, fitted)) | {"uniformity": evenness}
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows that are made from the texts."""
-        return self.n_texts * (1 if self.config.is_paired else self.config.rows.per_text)
-
-    @property
     def n_trained(self) -> int:
         """Number of rows that are trained on."""
-        return self.n_rows - self._n_queued
+        return self.n_texts * self.config.rows.per_text - self.config.n_queued
 
     def cost(self) -> Cost:
         """Return the cost of the encoder, the loss, dev evaluations, and the model and its checkpoint."""
@@ -208,17 +207,13 @@ class EncoderTraining(Training):
         checkpoint = 4 * weights + 4 * own.loss_state
         return Cost(
             operations=encoder + n_rows * own.loss_operations,
-            disk_bytes=weights,
+            disk_bytes=weights + 4 * n_parameters * self.n_saved,
             scratch_bytes=2 * checkpoint,  # for a moment there are two
         )
 
-    @property
-    def _n_queued(self) -> int:
-        return 0 if self.config.distillation is None else self.config.distillation.n_queued
-
     def _held_out(self, work: Work, student: SentenceTransformer) -> tuple[np.ndarray | None, np.ndarray]:
         """Return the rows to train on (None: all), and the first texts of the others, as ids of distinct sentences."""
-        n_held_out, pairs = self._n_queued, self.pairs.data
+        n_held_out, pairs = self.config.n_queued, self.pairs.data
         if not n_held_out:
             return None, np.empty(0, np.int64)
         order = np.random.default_rng(stage_seed(self.seed, "queue")).permutation(len(pairs))

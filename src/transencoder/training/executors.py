@@ -153,8 +153,8 @@ class Workers:
         for number, queue in enumerate(queues):
             self._send(number, queue)
         reused: dict[str, bool] = {}
-        for stage in (stage for stage, who in zip(stages, owners, strict=True) if who is None):
-            self.local.make([stage])
+        own = [stage for stage, who in zip(stages, owners, strict=True) if who is None]
+        made = {stage.key: self.local.make([stage])[0] for stage in own}
         while busy := [self._connections[number] for number, queue in enumerate(queues) if queue]:
             for connection in wait(busy):
                 number = self._connections.index(connection)  # type: ignore[arg-type]
@@ -162,9 +162,7 @@ class Workers:
                 reused[stage.key] = self._receive(number, stage)
                 self._send(number, queues[number])
         return [
-            self.local.run.adopt(stage.name, stage.key, reused=reused[stage.key])
-            if stage.key in reused
-            else self.local.make([stage])[0]
+            made.get(stage.key) or self.local.run.adopt(stage.name, stage.key, reused=reused[stage.key])
             for stage in stages
         ]
 

@@ -139,7 +139,7 @@ class TeacherLabels(Stage[Work]):
         options: Any = {"precision": self.precision, "cache": work.cache}
         if self.classes:
             return class_probabilities(model, pairs, **options)
-        scores = CrossScorer(model, as_logit=encoders.gives_logits(model), **options).score(pairs)
+        scores = CrossScorer(model, **options).score(pairs)
         clipped: np.ndarray = np.clip(scores, 0.0, 1.0)  # raw outputs have no range
         if outside := np.mean(clipped != scores):
             logger.warning(

@@ -25,6 +25,7 @@ MINING = "mining"
 class Mining(Stage[Work]):
     """Training pairs, mined from sentences with the first member's base model and the scores that it labels with."""
 
+    version = 2
     texts: tuple[Rows, ...] = made_of()
     """Sentences and, if the sentences are paired with documents, the documents."""
     model: Model = made_of(reading=True)

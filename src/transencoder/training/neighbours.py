@@ -23,6 +23,7 @@ _MOST_TEXTS, _N_SHOWN = 1000, 10
 class Neighbours(Stage[Work]):
     """Nearest other texts of ten training texts, found by the base model and by the trained bi-encoder."""
 
+    version = 2
     rows: Rows = made_of()
     start: Model = made_of(reading=True)
     bi: Model = made_of()

@@ -25,7 +25,7 @@ from transencoder.records import HELD_ROWS, PLOTS, Best, Cycle, Environment, Res
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import Evidence, drawn_intervals, of_member
-from transencoder.runs import Ranks, Run
+from transencoder.runs import Run
 from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
 from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
@@ -89,12 +89,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
         details={"device": config.device, "threads": torch.get_num_threads()},
         outputs=_OUTPUTS,
         stage_caches=config.reuse_from,
-        ranks=Ranks(
-            rank=distributed.rank(),
-            barrier=distributed.barrier,
-            broadcast=distributed.broadcast,
-            gather=distributed.gather,
-        ),
+        ranks=distributed.ranks(),
     )
     if run.is_first and not (run.folder / "result.json").exists():
         _remove_unfinished(run)

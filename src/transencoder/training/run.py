@@ -164,7 +164,7 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
             executor = stack.enter_context(Workers(local, parts))
         context = pipeline.open(executor, run.folder)
         planner = Planner()
-        pipeline.train(replace(context, executor=planner))
+        pipeline.train(replace(context, executor=planner, made={}))
         local.progress = progress.Run({key: stage.cost().operations for key, stage in planner.stages.items()})
         outcome = pipeline.measure(context, pipeline.train(context))
         n_workers = pipeline.n_workers

@@ -16,12 +16,12 @@ from transencoder.context import Context, Model, Rows, Scored, Work, operations
 from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
 from transencoder.encoders import load_bi
-from transencoder.evaluation import agreement, gold_of, measure
+from transencoder.evaluation import agreement, gold_of, measure_with_scores
 from transencoder.metrics import spearman
 from transencoder.pairs import text_statistics
 from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
-from transencoder.scorers import BiScorer, KeptScores
+from transencoder.scorers import BiScorer
 
 Metrics = dict[str, float | None]
 """Name of a set -> metric times 100; None if it is undefined, for a model that gives all pairs the same score."""
@@ -46,10 +46,9 @@ class Scores(Stage[Work]):
         scorer = work.scorer_of(self.model, self.max_length, self.precision, both_orders=both_orders)
         found, scores = {}, {}
         for name, scored in self.sets.items():
-            kept = KeptScores(scorer)
-            found[name] = measure(kept, scored)
-            if kept.scores:
-                scores[name] = kept.scores[-1]
+            found[name], own = measure_with_scores(scorer, scored)
+            if own is not None:
+                scores[name] = own
         return _defined(found), scores
 
     def write(self, work: Work, computed: tuple[Metrics, dict[str, np.ndarray]]) -> Metrics:
@@ -288,6 +287,7 @@ class KeptGold(Stage[Work]):
 class Sample(Stage[Work]):
     """Scores that models give a sample of the training pairs."""
 
+    version = 2
     pairs: Rows = made_of()
     models: Mapping[str, Model] = made_of()
     """Base model, named `start`, that gains are measured from, and the kept model of each form."""
