@@ -270,7 +270,7 @@ class Training(Stage[Work]):
     @property
     def n_steps(self) -> int:
         """Number of optimiser steps."""
-        return steps_in_all(self.n_trained, self.fit, both_orders=False)
+        return steps_in_all(self.n_trained, self.fit)
 
     def session(self, work: Work) -> Session:
         """Return the session of the training, with its folders and its seed."""

@@ -18,7 +18,7 @@ from sentence_transformers.util import pairwise_cos_sim
 from torch import Tensor, nn
 
 from transencoder import progress
-from transencoder.encoders import check_is_new, load_trained, weights_fingerprint
+from transencoder.encoders import CARD_NAME, check_is_new, load_trained, weights_fingerprint
 from transencoder.errors import InputError, reason_of, shorten
 from transencoder.files import whole_folder
 from transencoder.models import default_prompt
@@ -41,7 +41,6 @@ _FILES: dict[Target, tuple[str, Runtime]] = {
 _N_CHECKED = 32
 _BATCH = 32
 """Batch size, as in `SentenceTransformer.encode`."""
-_CARD = "README.md"
 
 _Run = Callable[[dict[str, np.ndarray]], np.ndarray]
 """Function that computes a model's output from its inputs, by their names."""
@@ -328,8 +327,8 @@ def push(
         raise InputError(f"{repo_id!r} is no id of a repository: {error} Give name or owner/name") from error
     if not (folder / "modules.json").exists() and not (folder / "config_sentence_transformers.json").exists():
         raise InputError(f"{folder} is no sentence-transformers model; give a bi-encoder or a cross-encoder")
-    if not (folder / _CARD).exists():
-        logger.warning("%s has no model card (%s); the repository will have none", folder, _CARD)
+    if not (folder / CARD_NAME).exists():
+        logger.warning("%s has no model card (%s); the repository will have none", folder, CARD_NAME)
     model = load_trained(folder, "cpu")
     try:
         return model.push_to_hub(

@@ -298,7 +298,7 @@ def test_both_orders_are_trained(fit_tiny, tiny_pairs, saved):
 def test_the_plan_knows_the_number_of_steps(fit_tiny, changes):
     _, fitted = fit_tiny("cross", both_orders=True, epochs=2, **changes)
     config = FitConfig(**(CONFIG | {"epochs": 2} | changes))
-    assert fitted.n_steps == steps_in_all(64, config, both_orders=True)
+    assert fitted.n_steps == steps_in_all(128, config)
 
 
 def test_the_student_reads_as_many_tokens_as_the_config_says(form, fit_tiny):

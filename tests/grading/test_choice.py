@@ -29,7 +29,7 @@ def test_a_model_that_learned_nothing_does_not_decide_alone_which_pairs_are_draw
     moved = ranks.copy()
     moved[[10, 590, 20, 580]] = moved[[590, 10, 580, 20]]
     texts = [(f"a {i}", f"b {i}") for i in range(n)]
-    pairs = choose(scored(sample_of(texts, start=ranks, bi=moved, cross=rng.permutation(n))), 60)
+    pairs = choose(scored(sample_of(texts, start=ranks, bi=moved, cross=rng.permutation(n))))[:60]
     assert {texts[10], texts[590], texts[20], texts[580]} <= set(pairs)
 
 
@@ -40,10 +40,9 @@ def test_pairs_where_models_disagree_come_first_in_either_direction():
     moved[[10, 590]] = moved[[590, 10]]  # one pair up and one down, all others alike
     texts = [(f"a {i}", f"b {i}") for i in range(n)]
     sample = sample_of(texts, start=ranks, bi=moved)
-    pairs = choose(scored(sample), 100)
+    pairs = choose(scored(sample))[:100]
     assert len(set(pairs)) == 100
     assert {texts[10], texts[590]} <= set(pairs)
-    assert choose(scored(sample), 30) == pairs[:30], "whoever stops early has graded such a draw too"
     drawn = np.array([int(first[2:]) for first, _ in pairs])
     assert 200 < drawn.mean() < 400, "the others are drawn evenly"
 
@@ -61,7 +60,7 @@ def test_a_run_without_scored_pairs_is_refused(sample, finished_run, monkeypatch
 
 
 def test_a_real_run_keeps_its_pairs(finished_run):
-    pairs = choose(ScoredPairs.of_run(finished_run), 20)
+    pairs = choose(ScoredPairs.of_run(finished_run))[:20]
     texts = Evidence(finished_run, read_result(finished_run)).sample().texts
     assert len(pairs) == 20
     assert set(pairs) <= set(texts)

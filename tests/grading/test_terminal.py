@@ -66,7 +66,7 @@ def typed(finished_run, tmp_path):
 
 
 def test_pairs_are_graded_taken_back_skipped_and_gone_on_with(typed, finished_run):
-    pairs = choose(ScoredPairs.of_run(finished_run), 12)
+    pairs = choose(ScoredPairs.of_run(finished_run))[:12]
     code, shown, rows = typed("5", "x\x1b[5~|3", "u", "4", "s", "q")  # x and Page Up are no grades
     assert code == 0, shown
     assert rows == [(*pairs[0], "5"), (*pairs[1], "4")]
@@ -155,7 +155,7 @@ def test_two_sessions_do_not_overwrite_each_other(tmp_path):
 
 
 def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, capsys):
-    pairs = choose(ScoredPairs.of_run(finished_run), 12)
+    pairs = choose(ScoredPairs.of_run(finished_run))[:12]
     run = shutil.copytree(finished_run, tmp_path / "run")
     (run / "dev.tsv").write_text("sentence1\tsentence2\tscore\nold\tpair\t3\n")
     with (tmp_path / "graded.csv").open("w") as file:
@@ -171,7 +171,7 @@ def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, 
 def test_the_next_commands_run_after_a_run_of_preset_standard(tiny_method, tmp_path, capsys):
     """Its recipe says that the last checkpoint is kept, and the grades are to choose."""
     run = train(tiny_method(dev=None, preset="standard", same_form=True)).folder
-    pairs = choose(ScoredPairs.of_run(run), 12)
+    pairs = choose(ScoredPairs.of_run(run))[:12]
     with (tmp_path / "graded.csv").open("w") as file:
         csv.writer(file).writerows(
             [("sentence1", "sentence2", "score"), *((*pair, i % 6) for i, pair in enumerate(pairs))]

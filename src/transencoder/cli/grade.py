@@ -59,7 +59,7 @@ class Grade(Config):
         scored = grading.ScoredPairs.of_run(self.folder)
         config = scored.result["config"]
         scale = grading.SCALES[self.scale or config.get("task_kind", "graded")]
-        every_pair = grading.choose(scored, None)
+        every_pair = grading.choose(scored)
         pairs = every_pair[: self.n_pairs]
         if self.export:
             self._export(self.export, pairs, scale)

@@ -205,10 +205,10 @@ def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_ord
     return [cache.pairs(model, pairs, turned, prompt) for turned in ([False, True] if both_orders else [False])]
 
 
-def steps_in_all(n_pairs: int, config: FitConfig, both_orders: bool) -> int:
+def steps_in_all(n_rows: int, config: FitConfig) -> int:
     """Return the total number of optimiser steps of a fit with the present number of processes."""
     batch = batch_size(config) * config.gradient_accumulation_steps * distributed.world_size()
-    return -(-n_pairs * (2 if both_orders else 1) // batch) * (config.epochs or 1)
+    return -(-n_rows // batch) * (config.epochs or 1)
 
 
 def batch_size(config: FitConfig) -> int:

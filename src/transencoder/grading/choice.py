@@ -51,7 +51,7 @@ class ScoredPairs:
         return [pair for pair in graded if pair not in known]
 
 
-def choose(scored: ScoredPairs, n_pairs: int | None = 100) -> list[Pair]:
+def choose(scored: ScoredPairs) -> list[Pair]:
     """Choose pairs that show the differences between a run's models and its base model.
 
     A pair's probability grows with the square of the distance between its rank by a trained model and its rank by the
@@ -61,14 +61,13 @@ def choose(scored: ScoredPairs, n_pairs: int | None = 100) -> list[Pair]:
 
     Args:
         scored: Scored pairs of the run.
-        n_pairs: Number of pairs, fewer where the run has fewer; None: all.
 
     Returns:
-        Distinct pairs, in the order in which to grade them; the same for the same run.
+        All distinct pairs, in the order in which to grade them; the same for the same run.
     """
     rng = np.random.default_rng(stage_seed(scored.result["seed"], "grades"))
     order = drawn(disagreement(scored.sample), rng)
-    return list(dict.fromkeys(scored.sample.texts[row] for row in order))[:n_pairs]
+    return list(dict.fromkeys(scored.sample.texts[row] for row in order))
 
 
 def drawn(distances: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -159,7 +159,6 @@ def finish(run: Run, result: Result, outcome: Outcome) -> None:
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (model, card) in outcome.teachers.items():
             _export(model, card, run.folder / TEACHERS / str(number))
-    if run.is_first:
         write_report(run.folder, cast(Result, plain(result)))
     run.finish(result)
 
@@ -233,20 +232,9 @@ def analysis_of(cycles: list[dict[Form, Model]]) -> dict[str, list[tuple[int, in
 
 def _plain(config: RunConfig) -> dict[str, Any]:
     """Return the config for result.json, without the token and with a Dataset's number of rows in its place."""
-    values = {}
-    for each in dataclasses.fields(config):
-        value = getattr(config, each.name)
-        if isinstance(value, Dataset):
-            value = f"{len(value)} {HELD_ROWS}"
-        elif isinstance(value, tuple):
-            value = [_plain_value(item) for item in value]
-        values[each.name] = _plain_value(value)
-    values["token"] = None
-    return values
-
-
-def _plain_value(value: Any) -> Any:  # noqa: ANN401 (JSON)
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+    values: dict[str, Any] = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
+    held = {name: f"{len(value)} {HELD_ROWS}" for name, value in values.items() if isinstance(value, Dataset)}
+    return cast(dict[str, Any], plain(values | held | {"token": None}))
 
 
 def _export(model: Model, card: str, target: Path) -> None:
