@@ -18,7 +18,6 @@ from transencoder.configs import Pooling, Precision
 from transencoder.configs.ranges import Config, Contradictions
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
-from transencoder.models import Prompts
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -120,24 +119,17 @@ class Mine(Config):
 
         distributed.start()
         mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
-        start = dict(vars(self.starting))
-        start["prompts"] = Prompts(start.pop("prompt"), start.pop("document_prompt"))
         rows, column = self.rows, self.document_column
-        with mining.open_base(self.start, **start, **rows.hub) as (scorer, scratch):
-            sentences = _texts(self.sentences, self.column, rows, self.output)
-            documents = _texts(self.documents, column, rows, self.output) if self.documents else None
-            corpora = mining.embed(sentences, documents, scorer, scratch)
-            looked_up = mining.look_up(corpora, scratch, n_pairs=self.n_pairs, seed=self.seed)
-            mined = distributed.from_first(
-                lambda: mining.mine_pairs(
-                    corpora,
-                    looked_up,
-                    scratch.parent,
-                    n_pairs=self.n_pairs,
-                    max_pairs_per_sentence=self.max_pairs_per_sentence,
-                    seed=self.seed,
-                )
-            )
+        mined = mining.mine(
+            _texts(self.sentences, self.column, rows, self.output),
+            self.start,
+            documents=_texts(self.documents, column, rows, self.output) if self.documents else None,
+            n_pairs=self.n_pairs,
+            max_pairs_per_sentence=self.max_pairs_per_sentence,
+            seed=self.seed,
+            **vars(self.starting),
+            **rows.hub,
+        )
         write_pairs(mined.pairs, self.output)
         if self.json:
             show(json.dumps(mined.record), as_it_is=True)

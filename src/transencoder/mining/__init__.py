@@ -6,7 +6,6 @@ Candidates come from three sources. Among them, pairs are chosen so that the bas
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ __all__ = [
     "look_up",
     "mine",
     "mine_pairs",
-    "open_base",
 ]
 
 logger = logging.getLogger(__name__)
@@ -161,6 +159,8 @@ def mine(
 ) -> Mined:
     """Mine training pairs from plain sentences; `mine_pairs` describes the algorithm and its cost.
 
+    Under torchrun the ranks share the work, and each returns the pairs.
+
     Args:
         sentences: Any source that `read_sentences` takes: a file with one sentence per line, a hub id, a Dataset.
         start: The base model, a bi-encoder: a folder, a run, a hub id, or `minilm`.
@@ -190,55 +190,30 @@ def mine(
     where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
     first = reading.read_sentences(sentences, **where)
     second = None if documents is None else reading.read_sentences(documents, **where)
-    with open_base(
-        start,
-        revision=revision,
-        pooling=pooling,
-        prompts=Prompts(prompt, document_prompt),
-        max_length=max_length,
-        precision=precision,
-        device=device,
-        token=token,
-        cache_folder=cache_folder,
-    ) as (scorer, scratch):
-        corpora = embed(first, second, scorer, scratch)
-        return mine_pairs(
-            corpora,
-            look_up(corpora, scratch, n_pairs=n_pairs, seed=seed),
-            scratch.parent,
-            n_pairs=n_pairs,
-            max_pairs_per_sentence=max_pairs_per_sentence,
-            seed=seed,
-        )
-
-
-@contextmanager
-def open_base(
-    start: str,
-    *,
-    revision: str | None,
-    pooling: Pooling | None,
-    prompts: Prompts,
-    max_length: int | None,
-    precision: Precision,
-    device: str | None,
-    token: str | None,
-    cache_folder: str | None,
-) -> Iterator[tuple[BiScorer, Path]]:
-    """Load a base model and create a temporary folder inside the folder of the pairs; the arguments are as in `mine`.
-
-    All ranks share the temporary folder, which is removed at the end.
-    """
+    prompts, on = Prompts(prompt, document_prompt), None if device is None else checked_device(device)
     folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     warn_of_unused_prompts(folder, start, prompts)
-    on = None if device is None else checked_device(device)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
-    with distributed.shared_folder(reading.cache_folder_for_rows(cache_folder)) as folder:
-        cache = TokenCache(folder / "tokens")
+    with distributed.shared_folder(reading.cache_folder_for_rows(cache_folder)) as scratch:
         scorer = BiScorer(
-            model, precision=precision, cache=cache, prompt=prompts.query, document_prompt=prompts.document
+            model,
+            precision=precision,
+            cache=TokenCache(scratch / "tokens"),
+            prompt=prompts.query,
+            document_prompt=prompts.document,
         )
-        yield scorer, folder
+        corpora = embed(first, second, scorer, scratch)
+        looked_up = look_up(corpora, scratch, n_pairs=n_pairs, seed=seed)
+        return distributed.from_first(
+            lambda: mine_pairs(
+                corpora,
+                looked_up,
+                scratch.parent,
+                n_pairs=n_pairs,
+                max_pairs_per_sentence=max_pairs_per_sentence,
+                seed=seed,
+            )
+        )
 
 
 def default_n_pairs(n_sentences: int) -> int:
