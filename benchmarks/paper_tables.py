@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from transencoder.errors import ABSENT, InputError, RunError, TransencoderError, number, shown_source
+from transencoder.errors import ABSENT, InputError, RunError, TransencoderError, number, output_explained, shown_source
 from transencoder.records import Result
 from transencoder.report.words import markdown_table, missing_rows_line, write_page
 from transencoder.results import mean_over, of_ensemble, of_member, read_result, training_data
@@ -155,7 +155,8 @@ def paper_page(expected: str | Path, run_folders: Iterable[str | Path], output: 
         *([_hours_section(paper.hours, runs)] if paper.hours else []),
         *([_claims_section(paper, runs)] if paper.claim else []),
     ]
-    return write_page(Path(output), "\n\n".join(sections) + "\n")
+    with output_explained(output):
+        return write_page(Path(output), "\n\n".join(sections) + "\n")
 
 
 def _by_recipe(run_folders: Iterable[str | Path]) -> _Runs:

@@ -32,7 +32,7 @@ from usage import peak_rss_bytes
 from transencoder.checkpoints import own_state
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.losses import SCTLoss, ViewComparison, mlp_projector
-from transencoder.runs import describe_environment
+from transencoder.runs.log import describe_environment
 
 WORDS = "the cat sat on a mat while two dogs ran over green grass near an old house".split()
 TEMPERATURES = (0.05, 0.04)

@@ -14,7 +14,7 @@ from tests.rounding import rounding
 from transencoder import distributed, labels
 from transencoder.errors import InputError
 from transencoder.labels import POLICIES, Teacher, label
-from transencoder.losses import CosineRegressionLoss
+from transencoder.losses import CosineLoss
 
 RAW = [-0.5, 0.0, 0.25, 1.5, 0.25, 0.75]
 
@@ -173,7 +173,7 @@ def test_a_plain_trainer_trains_on_the_parquet(tmp_path, bi, tiny_pairs):
     args = SentenceTransformerTrainingArguments(
         output_dir=str(tmp_path / "out"), dataloader_pin_memory=False, disable_tqdm=True, **options
     )
-    SentenceTransformerTrainer(bi, args, rows, loss=CosineRegressionLoss(bi)).train()
+    SentenceTransformerTrainer(bi, args, rows, loss=CosineLoss(bi)).train()
     assert not torch.equal(before, bi[0].model.encoder.layer[0].output.dense.weight)
 
 

@@ -62,22 +62,13 @@ class Scored(LabelledSet):
 
 
 @dataclass(frozen=True)
-class Gold:
-    """Gold scores of some of the training pairs."""
-
-    scores: np.ndarray
-    """Gold scores, float32 (n pairs,), in [0, 1]; NaN for a pair that has none."""
-    key: str
-
-
-@dataclass(frozen=True)
 class GivenScores:
-    """Scores of the training pairs that the user gives as a teacher."""
+    """Scores of the training pairs that the user gives: gold scores, or those of a teacher."""
 
     scores: np.ndarray
-    """Scores, float32 (n pairs,), in any range."""
+    """Scores, float32 (n pairs,). Gold scores are in [0, 1], NaN for a pair that has none; a teacher's in any range."""
     key: str
-    """Hash of the scores."""
+    """Hash of the scores, or fingerprint of the labelled pairs."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,7 @@ class Data:
     """Kind of the rows of the training text."""
     dev: Scored | None
     tests: list[Scored]
-    gold: Gold | None = None
+    gold: GivenScores | None = None
     """Gold scores of training pairs, if the user gave any."""
 
     @property
@@ -352,8 +343,3 @@ def metrics_of(scorer: Scorer, dev: Scored | None, tests: Sequence[Scored]) -> d
     """Return the metrics of an evaluation during training: dev's, and in analysis mode the tests'."""
     found = {} if dev is None else {"dev": measure(scorer, dev)}
     return found | {f"test_{test.name}": measure(scorer, test) for test in tests}
-
-
-def as_references(records: Mapping[str, Sequence[StageRecord]]) -> dict[str, list[np.ndarray]]:
-    """Return the scores that stages have saved, float32 (n,) each, by the name of the models that gave them."""
-    return {name: [np.load(each.folder / "scores.npy") for each in theirs] for name, theirs in records.items()}

@@ -51,6 +51,11 @@ def uses_bf16(device: torch.device | str, precision: Precision) -> bool:
     return precision == "bf16" or (precision == "auto" and has_bf16(device))
 
 
+def computed_in(device: torch.device, precision: Precision) -> str:
+    """Return the number format that `precision` means on this device, `bf16` or `fp32`."""
+    return "bf16" if uses_bf16(device, precision) else "fp32"
+
+
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     """Return a context of bf16 autocast if `precision` means bf16 on this device, else a context without effect."""
     return torch.autocast(device.type, torch.bfloat16) if uses_bf16(device, precision) else nullcontext()

@@ -13,7 +13,7 @@ from transencoder.configs import nearest
 from transencoder.configs.run import RunConfig
 from transencoder.errors import InputError, shorten
 from transencoder.methods import METHODS
-from transencoder.settings import ROWS_MARK, Setting, check_choice, dotted_names, refusal, settings_of
+from transencoder.settings import ROWS_MARK, Setting, check_choice, check_kind, dotted_names, refusal, settings_of
 
 Config = TypeVar("Config")
 
@@ -283,10 +283,7 @@ def _item(setting: Setting, value: Any, name: str, names: tuple[str, ...]) -> An
         return float(value)
     if isinstance(value, str) and value in setting.words:
         return value
-    is_exact = type(value) is setting.kind  # True does not count as a whole number
-    if not is_exact:
-        raise refusal(setting, value, name)
-    check_choice(setting, value, name)
+    check_kind(setting, value, name)
     if setting.kind is str and value.startswith(ROWS_MARK):
         raise InputError(
             f"{name} was rows given in Python ({value}), which a recipe cannot hold. "

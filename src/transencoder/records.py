@@ -136,11 +136,11 @@ class DataRecord(TypedDict):
     rows: int
     fingerprint: str
     metric: NotRequired[str]
-    """Dev and test sets only: metric of the set. Absent from earlier runs, whose sets share one metric."""
+    """Dev and test sets only: metric of the set."""
     transductive: NotRequired[bool]
     """Training text only: whether it includes the test sets' sentences. Absent when not known."""
     transductive_rows: NotRequired[int]
-    """Training text only: number of rows with a sentence of the test sets. Absent from earlier runs."""
+    """Training text only: number of rows with a sentence of the test sets. Absent where they were not counted."""
     short_rows: NotRequired[int]
     """Documents only: number of documents that were left out because they have too few words."""
     drawn_from: NotRequired[int]
@@ -339,8 +339,8 @@ class Result(MemberRecord):
     """Content of result.json; where there are several members, the fields of one member are those of `member`."""
 
     method: str
-    about: NotRequired[str]
-    """What the method does, in a sentence or two; absent from runs of version 0.1.0."""
+    about: str
+    """What the method does, in a sentence or two."""
     recipe: NotRequired[str]
     """Name of the recipe, `<method>/<row>`; absent when the run was not made from one."""
     finished: str
@@ -348,8 +348,8 @@ class Result(MemberRecord):
     config: dict[str, Any]
     environment: Environment
     data: RunData
-    texts: NotRequired[TextStatistics]
-    """Statistics of the training text; absent from earlier runs."""
+    texts: TextStatistics
+    """Statistics of the training text."""
     member: NotRequired[int]
     """Number, from 1, of the member whose bi-encoder is best on dev, where there are several members. `cycles`, `best`,
     `dev` and `scores` are those of this member."""
@@ -362,7 +362,8 @@ class Result(MemberRecord):
     metric: str
     """Metric of the dev set, or else of the first test set."""
     intervals: NotRequired[dict[str, IntervalRecord]]
-    """Intervals of `scores`: of each test, and of the average of the tests of a metric; absent from earlier runs."""
+    """Intervals of `scores`: of each test, and of the average of the tests of a metric; absent before the run's
+    end, and from the record of one of several members."""
     sample_agreement: NotRequired[dict[Form, float | None]]
     """Rank correlation times 100 of each form with the base model on training pairs, where there was no dev set and
     nothing was held out."""

@@ -3,8 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from transencoder import progress, records
 from transencoder.configs import Form
-from transencoder.errors import RunError, TransencoderError, number, reason_of
+from transencoder.errors import RunError, number
 from transencoder.metrics import Draws, metric_draws, row_intervals
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Cycle, DataRecord, IntervalRecord, Result
 from transencoder.runs import stage_file
@@ -60,27 +59,6 @@ def read_result(run_folder: str | Path) -> Result:
     return cast(Result, record)
 
 
-@contextmanager
-def faults_of(runs: Iterable["Evidence"]) -> Iterator[None]:
-    """Turn an unexpected error inside this context into a `RunError`, if one of the results has no checksum.
-
-    Raises:
-        RunError: The parts of a result without a checksum do not fit together.
-    """
-    try:
-        yield
-    except (OSError, TransencoderError):
-        raise
-    except Exception as error:
-        unchecked = next((run.folder for run in runs if dict(run.result).get("format", 1) == 1), None)
-        if unchecked is None:
-            raise
-        raise RunError(
-            f"{unchecked / 'result.json'} has parts that do not fit together ({type(error).__name__}: "
-            f"{reason_of(error)}), and no checksum; run the same command again: finished stages are reused"
-        ) from error
-
-
 def of_member(result: Result, number: int) -> Result:
     """Return the record of one of several members, numbered from 1, as if it were a run of its own."""
     own: Result = {**result, **result["members"][number - 1]}
@@ -114,8 +92,7 @@ def tests_by_metric(result: Result) -> dict[str, list[str]]:
     """Return the scored test sets of each metric; averages are only taken over test sets of one metric."""
     groups: dict[str, list[str]] = {}
     for name in scored_tests(result):
-        metric = result["data"]["tests"][name].get("metric", result["metric"])
-        groups.setdefault(metric, []).append(name)
+        groups.setdefault(result["data"]["tests"][name]["metric"], []).append(name)
     return groups
 
 
@@ -260,7 +237,7 @@ class Evidence:
     result: Result
 
     def gold(self, test: str | None) -> Gold | None:
-        """Return the gold scores of a test, or of dev where `test` is None; earlier runs did not keep them."""
+        """Return the gold scores of a test, or of dev where `test` is None; a classifier's test has none."""
 
         def read(path: Path) -> Gold:
             with np.load(path) as arrays:
@@ -281,11 +258,11 @@ class Evidence:
         return None if scores is None else scores.astype("float64")
 
     def sample(self) -> Sample | None:
-        """Return training pairs with scores; earlier runs did not keep any."""
+        """Return training pairs with scores; methods without cycles keep none."""
         return self._read(records.SAMPLE, records.SAMPLE_FILE, _sample)
 
     def neighbours(self) -> records.NeighboursRecord | None:
-        """Return the nearest texts before and after training; earlier runs did not keep any."""
+        """Return the nearest texts before and after training."""
         return self._read(records.NEIGHBOURS, records.NEIGHBOURS_FILE, lambda path: json.loads(path.read_bytes()))
 
     def student_labels(self) -> Iterator[StudentLabels]:

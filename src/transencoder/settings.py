@@ -51,7 +51,7 @@ class Setting:
     help: str = ""
     """Docstring below the field, in one line."""
     inner: Mapping[str, "Setting"] = field(default_factory=dict)
-    """Settings of a nested config by name, with the defaults, help texts and choices that this field gives them."""
+    """Settings of a nested config by name, with the defaults and help texts that this field gives them."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Metadata with which the field was declared."""
 
@@ -70,7 +70,7 @@ class Setting:
 
 def settings_of(config_class: type) -> Mapping[str, Setting]:
     """Return a config dataclass's settings by name: those that it adds to its base, then those of the base."""
-    return _settings(config_class)
+    return _settings(config_class)  # for mypy, a class of frozen dataclasses is no Hashable, which `cache` asks for
 
 
 @cache
@@ -127,10 +127,15 @@ def check_values(config: Any, prefix: str = "") -> None:
             if setting.is_nested and isinstance(each, setting.kind):
                 check_values(each, f"{prefix}{name}.")
             elif not (isinstance(each, str) and each in setting.words):
-                _check_kind(setting, each, prefix + name)
+                check_kind(setting, each, prefix + name)
 
 
-def _check_kind(setting: Setting, value: Any, name: str) -> None:
+def check_kind(setting: Setting, value: Any, name: str) -> None:
+    """Refuse a value, or an item of a list, that has another type than a setting, or is not one of its choices.
+
+    Raises:
+        InputError: The value is not allowed. True and False do not count as numbers.
+    """
     kinds: Any = {float: numbers.Real, int: numbers.Integral}.get(setting.kind, setting.kind)
     if not isinstance(value, kinds) or (isinstance(value, bool) and setting.kind is not bool):
         raise refusal(setting, value, name)
@@ -179,18 +184,13 @@ def _setting(declared: "Field[Any]", hint: Any, docstring: str) -> Setting:
 
 
 def _inner(kind: Any, default: Any, own: Mapping[str, Any]) -> Mapping[str, Setting]:
-    """Return a nested config's settings, with the defaults, help texts and choices of the field that holds it."""
+    """Return a nested config's settings, with the defaults and help texts of the field that holds it."""
     inner = settings_of(kind)
     if not isinstance(default, kind):
         return inner
-    helps, choices = own.get("helps", {}), own.get("choices", {})
+    helps = own.get("helps", {})
     return {
-        name: replace(
-            each,
-            default=getattr(default, name),
-            help=helps.get(name, each.help),
-            choices=choices.get(name, each.choices),
-        )
+        name: replace(each, default=getattr(default, name), help=helps.get(name, each.help))
         for name, each in inner.items()
     }
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
-from transencoder.devices import give_back_freed_memory, uses_bf16
+from transencoder.devices import computed_in, give_back_freed_memory
 from transencoder.errors import InputError
 from transencoder.runs.files import Json
 from transencoder.scorers import BiScorer, CrossScorer, Scorer, cosines_of, finite
@@ -82,11 +81,9 @@ def embed_sharded(
     return parts.join(file.parent)[file.stem]
 
 
-def precision_of(scorer: Any) -> str:
+def precision_of(scorer: Scorer) -> str:
     """Return the precision that a scorer computes in on this machine: `bf16`, `fp32`, or "" if it has no model."""
-    if not hasattr(scorer, "model"):
-        return ""
-    return "bf16" if uses_bf16(scorer.model.device, scorer.precision) else "fp32"
+    return computed_in(scorer.model.device, scorer.precision) if isinstance(scorer, BiScorer | CrossScorer) else ""
 
 
 def _score_of_rows(

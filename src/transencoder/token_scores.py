@@ -49,8 +49,7 @@ class TokenScorer(BiScorer):
         """Compute the three similarities: float32 (n, 3), each in [-1, 1]."""
         sides = self.cache.sides(self.model, pairs, self.prompt, self.document_prompt)
         weights = [inverse_document_frequencies(side.tokens) for side in sides]
-        n, rank = distributed.world_size(), distributed.rank()
-        rows = slice(rank * len(pairs) // n, (rank + 1) * len(pairs) // n)
+        rows = distributed.own_rows(len(pairs))
         share = _PairTokens(
             [
                 _SideTokens(side.tokens, index[rows], own)

@@ -205,9 +205,7 @@ def _is_whole(folder: Path) -> bool:
     try:
         check_files(folder, read_checked_json(folder / _ABOUT)["files"])
         return True
-    except (FileNotFoundError, KeyError):
-        logger.info("%s has no checksums, its texts are tokenised again", folder)  # from an earlier version
-    except DamagedError as error:
+    except (FileNotFoundError, DamagedError) as error:
         logger.warning("tokens are damaged, their texts are tokenised again: %s", error)
     remove_folder(folder)
     return False

@@ -355,8 +355,7 @@ def scripted(monkeypatch):
                 prefix,
                 Model("bi", Path("."), prefix, f"{prefix}start", member=i),
                 Model("cross", Path("."), prefix, f"{prefix}cross-start", member=i),
-                {},
-                PretrainingConfig(),
+                Member(start="tiny"),
             )
             for i, prefix in enumerate(prefixes)
         )

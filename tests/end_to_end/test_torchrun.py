@@ -38,7 +38,7 @@ import numpy as np
 from transencoder import FitConfig, distributed, read_pairs
 from transencoder.encoders import load_bi
 from transencoder.fit import TrainingData, Session, fit
-from transencoder.losses import CosineRegressionLoss
+from transencoder.losses import CosineLoss
 from transencoder.tokens import TokenCache
 
 folder, dev_file, start = sys.argv[1:]
@@ -50,7 +50,7 @@ config = FitConfig(learning_rate=1e-3, batch_size=4, epochs=3, max_length=24, wa
 def run(name, stop_at=None):
     student = load_bi(Path(start), device="cpu")
     n_steps = 0
-    class Loss(CosineRegressionLoss):
+    class Loss(CosineLoss):
         def forward(self, *arguments):
             nonlocal n_steps
             n_steps += 1

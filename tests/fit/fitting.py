@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from transencoder.encoders import load_bi, load_cross
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from transencoder.losses import CosineLoss, LogitLoss
 from transencoder.scorers import BiScorer, CrossScorer
 
 CONFIG = {
@@ -19,7 +19,7 @@ CONFIG = {
     "checkpoint_steps": 2,
 }
 LOAD = {"bi": load_bi, "cross": load_cross}
-LOSS = {"bi": CosineRegressionLoss, "cross": SoftCrossEntropyLoss}
+LOSS = {"bi": CosineLoss, "cross": LogitLoss}
 SCORER = {"bi": BiScorer, "cross": CrossScorer}
 
 

@@ -11,7 +11,7 @@ from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig
 from transencoder.evaluation import evaluate
 from transencoder.fit import steps_in_all
-from transencoder.losses import CosineRegressionLoss
+from transencoder.losses import CosineLoss
 from transencoder.runs.files import read_checked_json, write_checked_json
 
 
@@ -277,7 +277,7 @@ def test_gradient_checkpointing_changes_memory_not_the_result(form, fit_tiny):
 def test_a_losss_own_products_have_the_trainings_precision(precision, products, fit_tiny):
     seen = []
 
-    class Watched(CosineRegressionLoss):
+    class Watched(CosineLoss):
         def forward(self, *arguments):
             seen.append(torch.get_float32_matmul_precision())
             return super().forward(*arguments)

@@ -14,7 +14,7 @@ from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig, PretrainingConfig
 from transencoder.errors import InputError
 from transencoder.methods import MLM
-from transencoder.runs import stage_key
+from transencoder.runs.stages import stage_key
 
 LORA = {"learning_rate": 1e-2, "epochs": 2, "warmup_ratio": 0.0, "checkpoint_steps": 1, "lora_rank": 4}
 

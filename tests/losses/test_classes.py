@@ -8,7 +8,7 @@ import torch
 from sentence_transformers.sentence_transformer.losses import CosineSimilarityLoss, SoftmaxLoss
 
 from tests.losses.batches import FIRST, SECOND, embedded, read, tensors
-from transencoder.losses import CosineRegressionLoss, DualViewLoss, annealed, class_divergence
+from transencoder.losses import CosineLoss, DualViewLoss, annealed, class_divergence
 
 N_CLASSES = 3
 
@@ -74,7 +74,7 @@ def test_with_gold_alone_it_is_sentence_transformers_softmax_loss(bi):
 
 def test_with_gold_scores_alone_it_is_sentence_transformers_cosine_similarity_loss(bi):
     scores = torch.tensor([0.1, 0.9, 0.5, 1.0])
-    torch.testing.assert_close(CosineRegressionLoss(bi)(read(bi), scores), CosineSimilarityLoss(bi)(read(bi), scores))
+    torch.testing.assert_close(CosineLoss(bi)(read(bi), scores), CosineSimilarityLoss(bi)(read(bi), scores))
 
 
 def test_one_teachers_fixed_weight_has_the_gradient_of_the_fixed_mix(bi):
@@ -113,7 +113,7 @@ def test_graded_targets_are_annealed_too(bi, n_teachers):
     u, v = (bi.encode(side, normalize_embeddings=True) for side in (FIRST, SECOND))
     cosines = (u * v).sum(1)
     y[2] = np.nan if n_teachers else y[2]
-    loss = CosineRegressionLoss(bi)
+    loss = CosineLoss(bi)
     loss.gold_share = 0.25
     mixed = [np.where(np.isnan(y), q, 0.25 * y + 0.75 * q) for q in taught] if n_teachers else [y]
     expected = sum(((cosines - each) ** 2).mean() for each in mixed)
@@ -129,10 +129,10 @@ def test_at_1_the_targets_are_gold_to_the_bit():
 
 def test_a_target_that_is_no_number_is_refused(bi):
     with pytest.raises(ValueError, match=r"allowed is \[0, 1\]"):
-        CosineRegressionLoss(bi)(read(bi), torch.tensor([0.1, float("nan"), 0.2, 0.3]))
+        CosineLoss(bi)(read(bi), torch.tensor([0.1, float("nan"), 0.2, 0.3]))
     taught = torch.tensor([[float("nan"), 0.5]] * 3 + [[0.2, float("nan")]])
     with pytest.raises(ValueError, match=r"allowed is \[0, 1\]"):
-        CosineRegressionLoss(bi)(read(bi), taught)
+        CosineLoss(bi)(read(bi), taught)
 
 
 def test_what_does_not_fit_is_refused(bi):

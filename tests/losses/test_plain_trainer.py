@@ -33,10 +33,10 @@ def declutr(model, folder):
 
 
 LOSSES = {
-    "cosine regression": lambda model, _: losses.CosineRegressionLoss(model),
-    "log cosh": lambda model, _: losses.LogCoshLoss(model),
-    "cosine cross-entropy": lambda model, _: losses.CosineCrossEntropyLoss(model),
-    "clipped cosine cross-entropy": lambda model, _: losses.ClippedCosineCrossEntropyLoss(model),
+    "cosine regression": lambda model, _: losses.CosineLoss(model),
+    "log cosh": lambda model, _: losses.CosineLoss(model, losses.log_cosh),
+    "cosine cross-entropy": lambda model, _: losses.CosineLoss(model, losses.cosine_cross_entropy),
+    "clipped cosine cross-entropy": lambda model, _: losses.CosineLoss(model, losses.clipped_cosine_cross_entropy),
     "info_nce": lambda model, _: losses.InfoNCELoss(model, projector=losses.tanh_projector(WIDTH)),
     "nt_xent": lambda model, _: losses.NTXentLoss(model),
     "contrastive tension": lambda model, _: losses.ContrastiveTensionLoss(model),
@@ -113,15 +113,15 @@ def test_a_bi_encoder_and_what_the_loss_trains_beside_it_move(name, tiny_bi_enco
     assert not [each for each in still if "pooler" not in each]
 
 
-@pytest.mark.parametrize("loss", [losses.SoftCrossEntropyLoss, losses.LogitRegressionLoss])
-def test_a_cross_encoder_moves(loss, tiny_bi_encoder, tiny_pairs, options):
+@pytest.mark.parametrize("equation", [losses.soft_cross_entropy, losses.logit_regression])
+def test_a_cross_encoder_moves(equation, tiny_bi_encoder, tiny_pairs, options):
     model = CrossEncoder(tiny_bi_encoder, num_labels=1, device="cpu")
     before = {name: value.clone() for name, value in model.named_parameters()}
     trainer = CrossEncoderTrainer(
         model=model,
         args=CrossEncoderTrainingArguments(**options),
         train_dataset=rows(tiny_pairs, labelled=True),
-        loss=loss(model),
+        loss=losses.LogitLoss(model, equation),
     )
     result = trainer.train()
     assert result.global_step == 3

@@ -39,14 +39,6 @@ SLOW = {
 }
 """Equation -> one pair's loss, and its slope."""
 
-MODULES = {
-    "cosine_regression": losses.CosineRegressionLoss,
-    "log_cosh": losses.LogCoshLoss,
-    "cosine_cross_entropy": losses.CosineCrossEntropyLoss,
-    "clipped_cosine_cross_entropy": losses.ClippedCosineCrossEntropyLoss,
-    "soft_cross_entropy": losses.SoftCrossEntropyLoss,
-    "logit_regression": losses.LogitRegressionLoss,
-}
 OF_LOGITS = ("soft_cross_entropy", "logit_regression")
 
 
@@ -69,10 +61,10 @@ def module_and_batch(bi, cross):
             cross.eval()
             pairs = list(zip(SHORT, LONG, strict=True))
             logits = torch.from_numpy(cross.predict(pairs, activation_fn=torch.nn.Identity()))
-            return MODULES[name](cross, **settings), [SHORT, LONG], logits
+            return losses.LogitLoss(cross, getattr(losses, name), **settings), [SHORT, LONG], logits
         first, second = (torch.from_numpy(bi.encode(side)) for side in (SHORT, LONG))
         cosines = torch.nn.functional.cosine_similarity(first, second)
-        return MODULES[name](bi, **settings), read(bi, SHORT, LONG), cosines
+        return losses.CosineLoss(bi, getattr(losses, name), **settings), read(bi, SHORT, LONG), cosines
 
     return make
 
@@ -141,7 +133,7 @@ def test_wrong_shapes_are_refused(equation):
         equation(torch.zeros(2, 1), torch.zeros(2))
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", SLOW)
 def test_modules_are_the_equations_on_the_models_scores_under_autocast_too(name, module_and_batch):
     targets = torch.tensor([0.1, 0.5, 0.9])
     module, batch, scores = module_and_batch(name)
@@ -151,7 +143,7 @@ def test_modules_are_the_equations_on_the_models_scores_under_autocast_too(name,
         assert module(batch, targets).item() == pytest.approx(expected, rel=0.05)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", SLOW)
 @pytest.mark.parametrize("bad", [[0.5, 0.5, 1.01], [-0.01, 0.5, 0.5], [0.5, float("nan"), 0.5]])
 def test_targets_outside_the_range_are_refused(name, bad, module_and_batch):
     module, batch, _ = module_and_batch(name)
@@ -165,11 +157,16 @@ def test_targets_outside_the_range_are_taken_when_allowed(name, module_and_batch
     module, batch, scores = module_and_batch(name, allow_outside=True)
     targets = torch.tensor([-0.4, 3.0, 0.5])
     assert module(batch, targets).item() == pytest.approx(slow(name, scores, targets), rel=1e-4)
-    assert module.get_config_dict() == {"allow_outside": True, "soft_share": None}
+    assert module.get_config_dict() == {"equation": name, "allow_outside": True, "soft_share": None}
+
+
+def test_the_papers_equations_are_the_defaults(bi, cross):
+    assert losses.CosineLoss(bi).equation is cosine_regression
+    assert losses.LogitLoss(cross).equation is soft_cross_entropy
 
 
 def test_features_and_texts_give_the_same_loss(cross):
     texts, targets = [["balo", "bama dalo"], ["balo", "dalo"]], torch.tensor([0.2, 0.7])
     features = cross.preprocess(list(zip(*texts, strict=True)))
-    loss = losses.SoftCrossEntropyLoss(cross.eval())
+    loss = losses.LogitLoss(cross.eval())
     assert loss([features], targets).item() == loss(texts, targets).item()

@@ -14,7 +14,7 @@ from transencoder import CrossScorer, DvBERT, evaluate, read_pairs, train
 from transencoder.configs.run import Given
 from transencoder.encoders import as_logits, classes_of, load_cross
 from transencoder.errors import InputError
-from transencoder.losses import CosineRegressionLoss, DualViewLoss
+from transencoder.losses import CosineLoss, DualViewLoss
 from transencoder.training import plan
 from transencoder.training.data import read_text_data
 from transencoder.training.parts import with_classes
@@ -282,7 +282,7 @@ def test_the_losses(tiny_start, tiny_bi_encoder):
     assert isinstance(loss, DualViewLoss)
     assert (loss.n_classes, loss.soft_share) == (3, 0.25)
     graded = replace(config, class_names=(), label_kind="scores").loss(student, Given())
-    assert isinstance(graded, CosineRegressionLoss)
+    assert isinstance(graded, CosineLoss)
     assert graded.soft_share == 0.25
 
 

@@ -10,9 +10,14 @@ import pytest
 from datasets import Dataset
 
 from transencoder.pairs import text_statistics
+from transencoder.results import Evidence, drawn_intervals
 from transencoder.runs.files import sync_files, write_checked_json
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}
+
+
+def _statistics(pairs):
+    return text_statistics(Dataset.from_dict({"sentence1": [a for a, _ in pairs], "sentence2": [b for _, b in pairs]}))
 
 
 def _part(first, stage):
@@ -30,6 +35,7 @@ def result():
     """Two cycles, a dev set, two test sets; the best cross-encoder is of cycle 1, the bi-encoder of 2."""
     return {
         "method": "trans-encoder",
+        "about": "Two encoders teach each other.",
         "recipe": "trans-encoder/minilm-sts",
         "finished": "2026-11-21T10:00:00+00:00",
         "seed": 2021,
@@ -48,9 +54,12 @@ def result():
                 "fingerprint": "ab" * 32,
                 "transductive": True,
             },
-            "dev": {"source": "stsb", "rows": 1500, "fingerprint": "cd" * 32},
-            "tests": {name: {"source": name, "rows": 3108, "fingerprint": "ef" * 32} for name in STARTS},
+            "dev": {"source": "stsb", "rows": 1500, "fingerprint": "cd" * 32, "metric": "spearman"},
+            "tests": {
+                name: {"source": name, "rows": 3108, "fingerprint": "ef" * 32, "metric": "spearman"} for name in STARTS
+            },
         },
+        "texts": _statistics([("a door", "the door")]),
         "metric": "spearman",
         "cycles": [_cycle(1), _cycle(2)],
         "best": {
@@ -63,6 +72,7 @@ def result():
             "bi": {"sts12": 71.5, "stsb": 80.254},
             "cross": {"sts12": 69.0, "stsb": 82.0},
         },
+        "intervals": {},
         "analysis": None,
         "stages": [
             {"name": "labels/cycle-1/bi", "key": "1" * 64, "seconds": 12.3, "reused": True},
@@ -99,7 +109,7 @@ def make_run(tmp_path):
         line = json.dumps({"time": "2026-11-21T09:00:00"} | started)
         (folder / "log.jsonl").write_text(f'{line}\n{{"time": "2026-11-', encoding="utf-8")
         if result is not None:
-            (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+            write_checked_json(folder / "result.json", result)
         return folder
 
     return make
@@ -124,9 +134,7 @@ def kept_run(result, make_run):
         record = copy.deepcopy(result)
         rng = np.random.default_rng(seed)
         texts = [*HOSTILE, *((f"the {i}th door", f"a door of number {i}") for i in range(3, N_PAIRS))]
-        record["texts"] = text_statistics(
-            Dataset.from_dict({"sentence1": [a for a, _ in texts], "sentence2": [b for _, b in texts]})
-        )
+        record["texts"] = _statistics(texts)
         files = _labels_and_scores(record, rng) | _tests(record, rng)
         scores = {model: rng.permutation(np.linspace(0, 1, N_PAIRS)) for model in ("start", "bi", "cross")}
         for i in range(len(HOSTILE)):
@@ -146,6 +154,8 @@ def kept_run(result, make_run):
         folder = make_run(name, record)
         for stage in record["stages"]:
             _write_stage(folder / "stages" / f"{stage['name'].replace('/', '-')}-{stage['key'][:12]}", files, stage)
+        record["intervals"] = drawn_intervals(Evidence(folder, record))
+        write_checked_json(folder / "result.json", record)
         return folder
 
     return make

@@ -1,7 +1,6 @@
 """The page that sets runs beside each other, and the published results: each number beside its run."""
 
 import copy
-import json
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from transencoder.errors import InputError, RunError
 from transencoder.report.comparison import results_page, score_tables, write_comparison
 from transencoder.results import Evidence, read_result
+from transencoder.runs.files import read_checked_json, write_checked_json
 
 
 def tables_of(folders):
@@ -23,14 +23,14 @@ def runs(kept_run):
 
 def change(folder: Path, **changes):
     """Change a run's record; `config.bi.epochs` and so on by `config__bi__epochs`."""
-    record = json.loads((folder / "result.json").read_text())
+    record = read_checked_json(folder / "result.json")
     for name, value in changes.items():
         *parents, last = name.split("__")
         place = record
         for parent in parents:
             place = place[parent]
         place[last] = value
-    (folder / "result.json").write_text(json.dumps(record))
+    write_checked_json(folder / "result.json", record)
 
 
 def differences(runs, folder: Path) -> dict[str, list[str]]:

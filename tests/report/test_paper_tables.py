@@ -1,7 +1,6 @@
 """A paper's tables beside runs: every state, and the real file's rows."""
 
 import importlib
-import json
 import statistics
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from transencoder.errors import InputError
 from transencoder.recipes import list_recipes, load_recipe
+from transencoder.runs.files import write_checked_json
 from transencoder.tasks import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -73,7 +73,7 @@ def page(tmp_path, result, paper_tables):
         for number, changes in enumerate(runs):
             folder = tmp_path / f"run-{number}"
             folder.mkdir()
-            (folder / "result.json").write_text(json.dumps(result | changes))
+            write_checked_json(folder / "result.json", result | changes)
         folders = [*(tmp_path / f"run-{number}" for number in range(len(runs))), tmp_path / "no-run"]
         page = paper_tables.paper_page(tmp_path / "expected.toml", folders, tmp_path / "page.md")
         lines, name = {}, ""

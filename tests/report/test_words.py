@@ -20,4 +20,4 @@ def test_a_setting_that_was_chosen_for_the_user_is_told_with_its_reason():
     (change,) = changed_settings({"method": "trans-encoder", "config": config, "choices": choices})
     assert change.about == "Chosen for you: budget 5m: all of it would take an hour."
     (change,) = changed_settings({"method": "trans-encoder", "config": config})
-    assert change.about.startswith("Passes over the pairs")
+    assert change.about.startswith("Number of passes over the pairs")

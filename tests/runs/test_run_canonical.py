@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.runs import canonical_json, stage_key, stage_seed
+from transencoder.runs.files import canonical_json
+from transencoder.runs.stages import stage_key, stage_seed
 
 
 class Kind(enum.Enum):

@@ -1,7 +1,8 @@
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.runs import Run, clean_run, is_run, list_runs, read_result
+from transencoder.runs import Run, clean_run, list_runs
+from transencoder.runs.folder import is_run, read_result
 
 RECIPE = 'method = "trans-encoder"\nseed = 1\n'
 

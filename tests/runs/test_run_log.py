@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from transencoder.errors import InputError
-from transencoder.runs import describe_environment, read_log
 from transencoder.runs.folder import read_environment
-from transencoder.runs.log import changes, source_commit
+from transencoder.runs.log import changes, describe_environment, read_log, source_commit
 
 
 def test_a_line_is_readable_at_once(open_run):

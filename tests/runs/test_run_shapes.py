@@ -7,7 +7,7 @@ import pytest
 
 from transencoder.errors import RunError
 from transencoder.runs import clean_run, list_runs, read_log
-from transencoder.runs.files import DamagedError, check_shape, system_error
+from transencoder.runs.files import DamagedError, check_shape, system_error, write_checked_json
 
 SHAPES = {
     "nothing": b"",
@@ -16,7 +16,7 @@ SHAPES = {
     "a list": b"[[]]",
     "an empty object": b"{}",
     "objects of other types": b'{"method": [], "stages": {}, "key": 1, "outputs": 3, "time": 0, "event": null}',
-    "another record of format 2": b'{"format": 2, "sha256": "0"}',
+    "another record": b'{"format": 2, "sha256": "0"}',
     "deep nesting": b"[" * 100_000,
     "no UTF-8": b"\xff\xfe",
     "a folder": None,
@@ -91,18 +91,20 @@ def test_lines_of_a_log_that_are_no_events_are_left_out(open_run, run_stage):
     assert [entry["event"] for entry in read_log(run_folder.parent)] == ["run_opened", "run_opened"]
 
 
-def test_a_stage_of_format_1_is_done_again_where_its_record_has_another_shape(run_stage, write_number):
+def test_a_stage_is_done_again_where_its_record_has_no_hash_or_another_shape(run_stage, write_number, caplog):
     compute = write_number(1)
     path = run_stage(compute).folder / "stage.json"
-    record = json.loads(path.read_text()) | {"format": 1}
+    record = json.loads(path.read_text())
     del record["sha256"]
+    path.write_text(json.dumps(record))
+    run_stage(compute)
+    assert compute.calls == 2 and "stage.json is damaged: it has no sha256 of its content" in caplog.text
     for n_calls, changes in (
-        (1, {}),
-        (2, {"result": None}),
-        (3, {"outputs": {"weights.bin": {}}}),
-        (4, {"seconds": ""}),
+        (3, {"result": None}),
+        (4, {"outputs": {"weights.bin": {}}}),
+        (5, {"seconds": ""}),
     ):
-        path.write_text(json.dumps(record | changes))
+        write_checked_json(path, record | changes)
         run_stage(compute)
         assert compute.calls == n_calls
 

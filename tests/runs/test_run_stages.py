@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from transencoder.errors import InputError, RunError
-from transencoder.runs import Run, read_log, read_result, stage_key
+from transencoder.runs import Run, read_log
+from transencoder.runs.folder import read_result
+from transencoder.runs.stages import stage_key
 
 RECIPE = 'method = "trans-encoder"\nseed = 1\n'
 

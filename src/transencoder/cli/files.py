@@ -18,7 +18,7 @@ from transencoder import files
 from transencoder.cli.flags import option
 from transencoder.cli.terminal import is_first_rank, stdout
 from transencoder.configs.ranges import NO_URL
-from transencoder.errors import InputError
+from transencoder.errors import InputError, output_explained
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,15 +35,21 @@ _TEXTS = ("text", "sentence1", "sentence2")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Where:
-    """Options for where data sets come from."""
+class Hub:
+    """Options for downloads from the hub."""
 
-    data_folder: str | None = option(None, flag="--data-dir", metavar="DATA_DIR")
-    """folder with data sets in the hub's layout (default: TRANSENCODER_DATA)"""
     cache_folder: str | None = option(None, flag="--cache-dir", metavar="CACHE_DIR")
     """folder for hub downloads and Arrow files (default: the usual ones)"""
     token: str | None = None
     """hub access token (default: the one you are logged in with)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Where(Hub):
+    """Options for where data sets come from."""
+
+    data_folder: str | None = option(None, flag="--data-dir", metavar="DATA_DIR")
+    """folder with data sets in the hub's layout (default: TRANSENCODER_DATA)"""
 
     @property
     def hub(self) -> dict[str, Any]:
@@ -155,11 +161,8 @@ def write_table(columns: Sequence[str], rows: Iterable[Row], output: str, *, as_
 @contextmanager
 def whole_file(output: str) -> Iterator[Path]:
     """Yield a temporary path to write to; the file appears under its own name only when all is written."""
-    try:
-        with files.whole_file(Path(output)) as draft:
-            yield draft
-    except OSError as error:
-        raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error
+    with output_explained(output), files.whole_file(Path(output)) as draft:
+        yield draft
 
 
 def _write_lines(columns: Sequence[str], rows: Iterable[Row], file: TextIO, ending: str) -> None:

@@ -129,7 +129,9 @@ class Grade(Config):
         row = Row(name=GRADES, metric=sheet.scale.metric, n_pairs=len(sheet.grades), scores=scores, draws=judged.draws)
         show(table_of_several([row]))
         show(f"{BRACKETS}; {GAIN_BRACKETS}.")
-        show("The pairs were drawn where the models disagree: differences are about three times as large as elsewhere.")
+        show(
+            "The pairs were drawn where the models disagree: differences are three to four times as large as elsewhere."
+        )
         show(judged.verdict)
 
     def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, can_grade_more: bool) -> None:

@@ -91,16 +91,6 @@ class Results:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hub:
-    """Options for downloads from the hub."""
-
-    cache_folder: str | None = option(None, flag="--cache-dir", metavar="CACHE_DIR")
-    """folder for hub downloads (default: the usual one)"""
-    token: str | None = None
-    """hub access token (default: the one you are logged in with)"""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Truncate:
     """Write a smaller model with some of another model's layers, as a base model for a student."""
 
@@ -110,7 +100,7 @@ class Truncate:
     """layers to keep, counted from 0, such as 0,2,5"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
-    hub: Hub
+    hub: files.Hub
 
     def __call__(self) -> None:
         from transencoder import encoders
@@ -155,7 +145,7 @@ class Export:
     """runtime to write the model for: onnxruntime or OpenVINO"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
-    hub: Hub
+    hub: files.Hub
 
     def __call__(self) -> None:
         from transencoder.encoders import fetch

@@ -43,7 +43,6 @@ from transencoder.configs.ranges import share as share
 from transencoder.configs.ranges import share_above_zero as share_above_zero
 from transencoder.configs.ranges import source as source
 from transencoder.configs.ranges import time_span as time_span
-from transencoder.configs.ranges import with_values as with_values
 from transencoder.configs.run import Cost as Cost
 from transencoder.configs.run import Given as Given
 from transencoder.configs.run import Helper as Helper
@@ -52,6 +51,7 @@ from transencoder.configs.run import RandomNegatives as RandomNegatives
 from transencoder.configs.run import Relation as Relation
 from transencoder.configs.run import RunConfig as RunConfig
 from transencoder.configs.run import SecondView as SecondView
+from transencoder.configs.run import SpanFields as SpanFields
 from transencoder.configs.run import SpanRows as SpanRows
 from transencoder.configs.run import Teacher as Teacher
 from transencoder.configs.run import Text as Text

@@ -107,15 +107,15 @@ class FitConfig(Config):
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
-    def of_bi_encoders(self, name: str) -> Contradictions:
-        """Yield an error message for each bi-encoder setting that is given here, in `name`, for cross-encoders."""
+    def of_bi_encoders(self) -> Contradictions:
+        """Yield an error message for each bi-encoder setting that is given here, in `cross`, for cross-encoders."""
         if self.mini_batch_size is not None:
             yield (
-                f"{name}.mini_batch_size is {self.mini_batch_size}, and pairs of a cross-encoder's batch do not meet; "
-                f"give {name}.gradient_accumulation_steps instead"
+                f"cross.mini_batch_size is {self.mini_batch_size}, and pairs of a cross-encoder's batch do not meet; "
+                "give cross.gradient_accumulation_steps instead"
             )
         if self.matryoshka_dims:
-            yield f"{name}.matryoshka_dims is {list(self.matryoshka_dims)}, and cross-encoders have no embeddings"
+            yield f"cross.matryoshka_dims is {list(self.matryoshka_dims)}, and cross-encoders have no embeddings"
 
     @property
     def outcome(self) -> dict[str, Any]:
@@ -133,8 +133,8 @@ class FitConfig(Config):
         return found | {"checkpoint_steps": None}
 
 
-Default = tuple[Any, str] | tuple[Any, str, tuple[str, ...]]
-"""A method's default of a training setting, its help text with the value's source, and the only allowed choices."""
+Default = tuple[Any, str]
+"""A method's default of a training setting, and its help text with the value's source."""
 
 
 def fit_defaults(base: Mapping[str, Default] | None = None, /, **own: Default) -> Any:
@@ -145,15 +145,12 @@ def fit_defaults(base: Mapping[str, Default] | None = None, /, **own: Default) -
 
     Args:
         base: Defaults of another method, on which this one builds.
-        own: Setting -> (value, text), or (value, text, allowed choices).
+        own: Setting -> (value, text).
     """
     defaults = {**(base or {}), **own}
     return field(
-        default=FitConfig(**{name: each[0] for name, each in defaults.items()}),
-        metadata={
-            "helps": {name: each[1] for name, each in defaults.items()},
-            "choices": {name: each[2] for name, each in defaults.items() if len(each) == 3},
-        },
+        default=FitConfig(**{name: value for name, (value, _) in defaults.items()}),
+        metadata={"helps": {name: text for name, (_, text) in defaults.items()}},
     )
 
 

@@ -113,9 +113,9 @@ def seconds_of(text: str) -> float:
     return float(found[1]) * _SECONDS[found[2]] if found else math.nan
 
 
-def time_span(default: Any) -> Any:
-    """Declare a field of times, such as `20m`."""
-    return _checked(default, lambda value: 0 < seconds_of(value) < math.inf, "give a time such as 90s, 20m or 1.5h")
+def time_span() -> Any:
+    """Declare a field of times, such as `20m`, with default None."""
+    return _checked(None, lambda value: 0 < seconds_of(value) < math.inf, "give a time such as 90s, 20m or 1.5h")
 
 
 NO_URL = "it is written on this machine: give a path, and copy what is there to the URL afterwards"

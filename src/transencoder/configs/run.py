@@ -119,9 +119,8 @@ class LabelledRows:
     sources: tuple[str | Dataset, ...]
     """Sources of the pairs: at least one, all with the same classes or scores."""
     class_names: tuple[str, ...] = ()
-    """Names of the classes in the order of their numbers; empty: as given in the data."""
-    classes_field: str
-    """Name of the setting that holds the class names once the data are read."""
+    """Names of the classes in the order of their numbers; empty: as given in the data, from which the config's
+    `class_names` are set."""
     column: str | None = None
     """Name of the column of labels; None: the usual names."""
     score_range: tuple[float, ...] = (0.0, 1.0)
@@ -182,20 +181,29 @@ class RandomNegatives:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpanRows(Config):
-    """Rows of spans, one per document: an anchor, its positives, the next anchor, its own (DeCLUTR, section 3.1)."""
+class SpanFields:
+    """Settings of the spans that are drawn from documents."""
 
     document_words: int = 2048
-    """Minimum number of words in a document; the longest span has `document_words / (2 n_anchors)` tokens (paper: 2048,
-    so 512)."""
+    """Minimum number of words in each document; in scripts without spaces, two or three characters count as a word. The
+    longest span has `document_words / (2 n_anchors)` tokens, the shortest a sixteenth of that (paper: 2048, so 512 and
+    32). Paper: 2048 tokens, which admits some documents of fewer words. For small corpora: 128."""
     n_anchors: int = at_least(1, 2)
-    """Number of anchors per document (paper: 2); they do not overlap and are not next to each other."""
+    """Number of anchors per document (paper, section 4.1: 2)."""
     n_positives: int = at_least(1, 2)
-    """Number of positives per anchor (paper: 2)."""
+    """Number of positives per anchor, whose embeddings are averaged (paper: 2)."""
     relation: Relation = "any"
     """Position of positives: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
     n_samples: int = at_least(1, 1)
-    """Number of rows per document, each with newly drawn spans."""
+    """Number of rows drawn from each document (paper: 1). Use more for small corpora."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanRows(SpanFields, Config):
+    """Rows of spans, one per document: an anchor, its positives, the next anchor, its own (DeCLUTR, section 3.1).
+
+    Anchors do not overlap and are not next to each other.
+    """
 
     def contradictions(self) -> Contradictions:
         """Yield an error message if documents are too short for a span."""

@@ -119,16 +119,18 @@ class _Labeller:
 
 def _members_part(context: CycleContext, form: Form, teachers: Sequence[Model]) -> list[_Labeller]:
     """Return the teachers and, for a bi-encoder's labels, the base models with their share; all weights sum to 1."""
-    start_weight = context.config.start_weight if form == "bi" else 0.0
-    total = sum(context.members[teacher.member].weight for teacher in teachers)
-    shares = [context.members[teacher.member].weight / total for teacher in teachers]
+    config = context.config
+    start_weight = config.start_weight if form == "bi" else 0.0
+    members = [context.members[teacher.member] for teacher in teachers]
+    total = sum(member.config.weight for member in members)
+    shares = [member.config.weight / total for member in members]
     models, weights = list(teachers), [(1.0 - start_weight) * share for share in shares]
     if start_weight:
-        models += [context.members[teacher.member].bi for teacher in teachers]
+        models += [member.bi for member in members]
         weights += [start_weight * share for share in shares]
-    scores = context.scores_of(models, context.config.bi_labels or "cosine")
+    scores = context.scores_of(models, config.bi_labels or "cosine")
     return [
-        _Labeller(model.name, model.key, each, context.members[model.member].policy, weight)
+        _Labeller(model.name, model.key, each, config.policy_of(context.members[model.member].config), weight)
         for model, each, weight in zip(models, scores, weights, strict=True)
     ]
 
@@ -165,7 +167,7 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "teacher": next(each for each in teachers if each.member == member.bi.member) if is_sequential else None,
         "gold": data.gold,
         "other_teachers": () if context.held_out is None else tuple(supervision.other_teachers),
-        "fit": member.fits[form],
+        "fit": config.fit_of(member.config, form),
         "initialisation": config.initialisation,
         "seed": config.seed,
         "precision": config.precision,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from transencoder.configs import BiLabels, Criterion, FitConfig, Form, LabelPolicy, PretrainingConfig
+from transencoder.configs import BiLabels, Criterion, Form, LabelPolicy, Member
 from transencoder.context import Context, GivenScores, Model
 from transencoder.cycles.stages import Criteria, KeptScores, Pretraining, TeacherScores
 from transencoder.methods.trans_encoder import TransEncoder
@@ -21,20 +21,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ContextMember:
-    """A member: its base models, how its models are trained, and the weight and policy of their scores."""
+    """A member: its settings, its base models, and what the run decides about it."""
 
     prefix: str
     """Prefix of the names of its stages: `member-2/`; empty for the only member."""
     bi: Model
     cross: Model
-    fits: Mapping[Form, FitConfig]
-    """Training settings of its bi- and cross-encoders."""
-    pretraining: PretrainingConfig
-    """Pretraining settings of the cross-encoders' base model."""
-    weight: float = 1.0
-    """Weight in labels and ensembles, above 0; the members' weights are normalised."""
-    policy: LabelPolicy = "clip"
-    """Label policy: how its scores become targets."""
+    config: Member
+    """Its settings; `fit_of`, `pretraining_of` and `policy_of` of the run's config complete them."""
     weight_tokens: bool = False
     """Whether its bi-encoders are kept with weighted tokens."""
     pretrained: StageRecord | None = None
@@ -69,8 +63,8 @@ class CycleContext(Context[TransEncoder]):
     @property
     def may_leave_range(self) -> bool:
         """Whether targets may lie outside [0, 1], as the released code's do."""
-        policies = {member.policy for member in self.members} | {teacher.policy for teacher in self.teachers}
-        return "raw" in policies
+        policies = [self.config.policy_of(member.config) for member in self.members]
+        return "raw" in policies + [teacher.policy for teacher in self.teachers]
 
     def scores_of(self, models: Sequence[Model], bi_labels: BiLabels = "cosine") -> tuple[StageRecord, ...]:
         """Return the stages with models' scores of the training pairs; members' bi-encoders score by `bi_labels`."""
@@ -98,19 +92,20 @@ class CycleContext(Context[TransEncoder]):
 
 def with_pretraining(context: CycleContext) -> CycleContext:
     """Pretrain cross-encoders' base models on the pairs for members that ask for it, and return the new context."""
+    config = context.config
     stages = [
         Pretraining(
             name=f"{member.prefix}cross-start/pretraining",
             pairs=context.data.rows,
             base=member.cross,
-            fit=member.pretraining.as_fit(member.fits["cross"]),
-            mask_ratio=member.pretraining.mask_ratio,
-            both_orders=context.config.is_symmetric,
-            seed=context.config.seed,
-            precision=context.config.precision,
+            fit=own.as_fit(config.fit_of(member.config, "cross")),
+            mask_ratio=own.mask_ratio,
+            both_orders=config.is_symmetric,
+            seed=config.seed,
+            precision=config.precision,
         )
         for member in context.members
-        if member.pretraining.epochs
+        if (own := config.pretraining_of(member.config)).epochs
     ]
     made = {stage.base.member: record for stage, record in zip(stages, context.make_all(stages), strict=True)}
     members = [replace(member, pretrained=made.get(member.cross.member)) for member in context.members]

@@ -18,13 +18,11 @@ from transencoder import losses
 from transencoder.configs import BiLabels, BiLoss, Criterion, CrossLoss, FitConfig, Head, LabelPolicy, Precision
 from transencoder.context import (
     GivenScores,
-    Gold,
     Model,
     Rows,
     Scored,
     Training,
     Work,
-    as_references,
     metrics_of,
     operations,
 )
@@ -45,16 +43,16 @@ from transencoder.selection import HeldOut
 from transencoder.sharded import score_sharded
 from transencoder.tokens import Encoder
 
-_CROSS_LOSSES: dict[CrossLoss, type[losses.LogitLoss]] = {
-    "bce": losses.SoftCrossEntropyLoss,
-    "mse": losses.LogitRegressionLoss,
+_CROSS_EQUATIONS: dict[CrossLoss, losses.Equation] = {
+    "bce": losses.soft_cross_entropy,
+    "mse": losses.logit_regression,
 }
 
-_BI_LOSSES: dict[BiLoss, type[losses.CosineLoss]] = {
-    "mse": losses.CosineRegressionLoss,
-    "log_cosh": losses.LogCoshLoss,
-    "bce": losses.CosineCrossEntropyLoss,
-    "bce_clipped": losses.ClippedCosineCrossEntropyLoss,
+_BI_EQUATIONS: dict[BiLoss, losses.Equation] = {
+    "mse": losses.cosine_regression,
+    "log_cosh": losses.log_cosh,
+    "bce": losses.cosine_cross_entropy,
+    "bce_clipped": losses.clipped_cosine_cross_entropy,
 }
 
 
@@ -219,7 +217,7 @@ class Student(Training):
     """Stage that made the encoder that the student starts from, if `base` is pretrained further."""
     teacher: Model | None = made_of()
     """Teacher whose encoder the student starts from (initialisation sequential, section 5.2)."""
-    gold: Gold | None = made_of()
+    gold: GivenScores | None = made_of()
     other_teachers: tuple[Model, ...] = made_of()
     """Teachers that criteria compare the student with, but that do not contribute to the labels."""
     initialisation: str
@@ -270,7 +268,9 @@ class Student(Training):
 
     def _evaluation(self, work: Work, labels: np.ndarray) -> DevMetrics:
         """Return the function that computes the student's metrics at each evaluation."""
-        references = {"teacher": [labels], **as_references(self.references)}
+        references = {"teacher": [labels]} | {
+            name: [np.load(each.folder / "scores.npy") for each in records] for name, records in self.references.items()
+        }
         if self.held_out is not None:
             references = {name: [each[self.held_out.rows] for each in them] for name, them in references.items()}
 
@@ -334,7 +334,7 @@ class BiStudent(Student):
         )
 
     def _loss(self, student: SentenceTransformer) -> losses.CosineLoss:
-        return _BI_LOSSES[self.loss](student, allow_outside=self.allow_outside)
+        return losses.CosineLoss(student, _BI_EQUATIONS[self.loss], allow_outside=self.allow_outside)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -357,7 +357,7 @@ class CrossStudent(Student):
         return student
 
     def _loss(self, student: CrossEncoder) -> losses.LogitLoss:
-        return _CROSS_LOSSES[self.loss](student, allow_outside=self.allow_outside)
+        return losses.LogitLoss(student, _CROSS_EQUATIONS[self.loss], allow_outside=self.allow_outside)
 
 
 def read_targets(path: Path) -> np.ndarray:

@@ -15,6 +15,7 @@ from transencoder.encoders.loading import as_logits as as_logits
 from transencoder.encoders.loading import attention as attention
 from transencoder.encoders.loading import backbone as backbone
 from transencoder.encoders.loading import check_cross_start as check_cross_start
+from transencoder.encoders.loading import check_is_fast as check_is_fast
 from transencoder.encoders.loading import check_length as check_length
 from transencoder.encoders.loading import check_pooler as check_pooler
 from transencoder.encoders.loading import gives_logits as gives_logits

@@ -75,8 +75,9 @@ def load_trained(
     folder: Path, device: str | None = None, *, max_length: int | None = None, pooling: configs.Pooling | None = None
 ) -> SentenceTransformer | CrossEncoder:
     """Load a saved model in its own form, in fp32; `max_length` and `pooling` replace its own settings."""
-    model: SentenceTransformer | CrossEncoder
-    model = (CrossEncoder if is_cross(folder) else SentenceTransformer)(str(folder), device=device)
+    if not is_cross(folder):
+        return load_bi(folder, max_length=max_length, pooling=pooling, device=device)
+    model: CrossEncoder = CrossEncoder(str(folder), device=device)
     model.float()
     _set_pooling(model, pooling, folder)
     _set_length(model, max_length, folder)
@@ -281,6 +282,15 @@ def check_pooler(folder: Path, typed: str) -> None:
     if not has_pooler(folder):
         raise InputError(
             f"{typed} has no weights of a pooler, as BERT has; pooling pooler and on_pooler need them: leave them out"
+        )
+
+
+def check_is_fast(tokenizer: Any, folder: Path) -> None:
+    """Raise an error for a tokenizer that does not return where its tokens stand in a text."""
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"the tokenizer of {folder} does not say where its tokens stand in a text. Give a model with a "
+            "tokenizer.json"
         )
 
 

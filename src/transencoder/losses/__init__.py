@@ -42,14 +42,9 @@ from transencoder.losses.queues import InstanceQueue as InstanceQueue
 from transencoder.losses.queues import queue_info_nce as queue_info_nce
 from transencoder.losses.queues import similarity_divergence as similarity_divergence
 from transencoder.losses.scores import Annealing as Annealing
-from transencoder.losses.scores import ClippedCosineCrossEntropyLoss as ClippedCosineCrossEntropyLoss
-from transencoder.losses.scores import CosineCrossEntropyLoss as CosineCrossEntropyLoss
 from transencoder.losses.scores import CosineLoss as CosineLoss
-from transencoder.losses.scores import CosineRegressionLoss as CosineRegressionLoss
-from transencoder.losses.scores import LogCoshLoss as LogCoshLoss
+from transencoder.losses.scores import Equation as Equation
 from transencoder.losses.scores import LogitLoss as LogitLoss
-from transencoder.losses.scores import LogitRegressionLoss as LogitRegressionLoss
-from transencoder.losses.scores import SoftCrossEntropyLoss as SoftCrossEntropyLoss
 from transencoder.losses.scores import annealed as annealed
 from transencoder.losses.scores import clipped_cosine_cross_entropy as clipped_cosine_cross_entropy
 from transencoder.losses.scores import cosine_cross_entropy as cosine_cross_entropy

@@ -6,7 +6,6 @@ bi-encoder and `soft_cross_entropy` for the cross-encoder; the others are from i
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,9 @@ from torch.nn.functional import (
 )
 
 from transencoder.losses.features import Columns, Loss, embed_pairs
+
+Equation = Callable[[Float[Tensor, " pairs"], Float[Tensor, " pairs"]], Float[Tensor, ""]]
+"""Loss of scores and targets."""
 
 _EPSILON = 1e-4
 """Minimum distance of a probability from 0 and 1, where its logarithm is unbounded."""
@@ -150,7 +152,7 @@ class Annealing(Loss):
         return (1.0 - self.soft_share) * loss(gold) + self.soft_share * soft
 
 
-class ScoreLoss(Annealing, ABC):
+class ScoreLoss(Annealing):
     """Base class of modules for the equations above.
 
     The labels are (pairs,), targets in [0, 1]; or (pairs, 1 + teachers), gold targets, NaN where there are none, then
@@ -158,20 +160,24 @@ class ScoreLoss(Annealing, ABC):
 
     Args:
         model: The encoder to train; a cross-encoder must have one output.
-        allow_outside: Whether to accept targets outside [0, 1] (the label policy `raw`).
+        equation: The function of scores and targets to minimise.
+        allow_outside: Whether to accept targets outside [0, 1] (the label policy `raw`), for which
+            `soft_cross_entropy` has no lower bound.
         soft_share: Weight of the teachers' losses, for labels with gold and teachers; None: annealing.
     """
 
     shown = ("allow_outside", "soft_share")
 
-    def __init__(self, model: nn.Module, allow_outside: bool = False, *, soft_share: float | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, equation: Equation, allow_outside: bool = False, *, soft_share: float | None = None
+    ) -> None:
         super().__init__(model, soft_share)
+        self.equation = equation
         self.allow_outside = allow_outside
 
-    @staticmethod
-    @abstractmethod
-    def equation(scores: Float[Tensor, " pairs"], targets: Float[Tensor, " pairs"], /) -> Float[Tensor, ""]:
-        """Return the loss of scores and targets."""
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings for the model card, with the name of the equation."""
+        return {"equation": self.equation.__name__} | super().get_config_dict()
 
     def learn(self, scores: Float[Tensor, " pairs"], labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch's scores."""
@@ -186,12 +192,23 @@ class ScoreLoss(Annealing, ABC):
 
 
 class CosineLoss(ScoreLoss):
-    """Base class of losses on cosines, for the `SentenceTransformerTrainer` of this package or the plain one.
+    """Loss of cosines, for the `SentenceTransformerTrainer` of this package or the plain one.
 
-    See `ScoreLoss` for labels and arguments.
+    The equation is `cosine_regression` (Trans-Encoder, equation 3), `log_cosh`, `cosine_cross_entropy` or
+    `clipped_cosine_cross_entropy`. See `ScoreLoss` for labels and the other arguments.
     """
 
     is_of_cosines = True
+
+    def __init__(
+        self,
+        model: nn.Module,
+        equation: Equation = cosine_regression,
+        allow_outside: bool = False,
+        *,
+        soft_share: float | None = None,
+    ) -> None:
+        super().__init__(model, equation, allow_outside, soft_share=soft_share)
 
     def forward(self, sentence_features: Columns, labels: Tensor) -> Float[Tensor, ""]:
         """Return the loss of a batch of pairs, which are encoded in one forward pass."""
@@ -200,54 +217,29 @@ class CosineLoss(ScoreLoss):
 
 
 class LogitLoss(ScoreLoss):
-    """Base class of losses on logits, for the `CrossEncoderTrainer` of this package or the plain one.
+    """Loss of logits, for the `CrossEncoderTrainer` of this package or the plain one.
 
-    See `ScoreLoss` for labels and arguments.
+    The equation is `soft_cross_entropy` (Trans-Encoder, equation 2) or `logit_regression`. See `ScoreLoss` for labels
+    and the other arguments.
     """
 
     model: CrossEncoder
+
+    def __init__(
+        self,
+        model: nn.Module,
+        equation: Equation = soft_cross_entropy,
+        allow_outside: bool = False,
+        *,
+        soft_share: float | None = None,
+    ) -> None:
+        super().__init__(model, equation, allow_outside, soft_share=soft_share)
 
     def forward(
         self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None
     ) -> Float[Tensor, ""]:
         """Return the loss of a batch, in a form that `cross_logits` accepts."""
         return self.learn(cross_logits(self.model, inputs, prompt, task).view(-1), labels)
-
-
-class CosineRegressionLoss(CosineLoss):
-    """`cosine_regression` as a module; see `ScoreLoss`."""
-
-    equation = staticmethod(cosine_regression)
-
-
-class LogCoshLoss(CosineLoss):
-    """`log_cosh` as a module; see `ScoreLoss`."""
-
-    equation = staticmethod(log_cosh)
-
-
-class CosineCrossEntropyLoss(CosineLoss):
-    """`cosine_cross_entropy` as a module; see `ScoreLoss`."""
-
-    equation = staticmethod(cosine_cross_entropy)
-
-
-class ClippedCosineCrossEntropyLoss(CosineLoss):
-    """`clipped_cosine_cross_entropy` as a module; see `ScoreLoss`."""
-
-    equation = staticmethod(clipped_cosine_cross_entropy)
-
-
-class SoftCrossEntropyLoss(LogitLoss):
-    """`soft_cross_entropy` as a module; see `ScoreLoss`. With targets outside [0, 1] it has no lower bound."""
-
-    equation = staticmethod(soft_cross_entropy)
-
-
-class LogitRegressionLoss(LogitLoss):
-    """`logit_regression` as a module; see `ScoreLoss`."""
-
-    equation = staticmethod(logit_regression)
 
 
 def cross_logits(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from transencoder import configs
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeCLUTR(configs.EncoderConfig):
+class DeCLUTR(configs.SpanFields, configs.EncoderConfig):
     """DeCLUTR: contrastive learning of nearby spans of a document, with masked language modelling."""
 
     about = (
@@ -28,18 +28,6 @@ class DeCLUTR(configs.EncoderConfig):
     """Unlabelled documents: a TXT (one per line), TSV, CSV, JSONL or Parquet file, `-` (stdin), or a hub id."""
     pooling: configs.Pooling | None = "mean"
     """Pooling in training and at test (paper: mean). None: the base model's own."""
-    document_words: int = 2048
-    """Minimum number of words in each document; in scripts without spaces, two or three characters count as a word. The
-    longest span has `document_words / (2 n_anchors)` tokens, the shortest a sixteenth of that (paper: 2048, so 512 and
-    32). Paper: 2048 tokens, which admits some documents of fewer words. For small corpora: 128."""
-    n_anchors: int = 2
-    """Number of anchors per document (paper, section 4.1: 2)."""
-    n_positives: int = 2
-    """Number of positives per anchor, whose embeddings are averaged (paper: 2)."""
-    relation: configs.Relation = "any"
-    """Position of positives: anywhere within reach of the anchor, right beside it, or inside it (paper: any)."""
-    n_samples: int = 1
-    """Number of rows drawn from each document (paper: 1). Use more for small corpora."""
     temperature: float = configs.above_zero(0.05, ", the paper's is 0.05")
     """Temperature of the softmax over cosines, above 0 (paper)."""
     mask_ratio: float = configs.share(0.15, " of the tokens")
@@ -70,18 +58,12 @@ class DeCLUTR(configs.EncoderConfig):
                 "prune_vocabulary would part the student from the head that guesses masked words; leave it out, or "
                 "give mask_ratio 0"
             )
-        yield from self.spans.contradictions()  # making `spans` also refuses values out of range
+        yield from self.spans.contradictions()
 
     @property
     def spans(self) -> configs.SpanRows:
         """The spans that are drawn from each document."""
-        return configs.SpanRows(
-            document_words=self.document_words,
-            n_anchors=self.n_anchors,
-            n_positives=self.n_positives,
-            relation=self.relation,
-            n_samples=self.n_samples,
-        )
+        return configs.SpanRows(**{each.name: getattr(self, each.name) for each in fields(configs.SpanFields)})
 
     @property
     def rows(self) -> configs.TrainingRows:

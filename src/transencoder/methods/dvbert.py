@@ -72,7 +72,7 @@ class DvBERT(configs.EncoderConfig):
     def contradictions(self) -> configs.Contradictions:
         """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
-        yield from self.cross.of_bi_encoders("cross")
+        yield from self.cross.of_bi_encoders()
         if len(self.columns) == 1:
             yield f"columns names {len(self.columns)} column; labelled pairs have two of text"
         if self.label_kind == "scores" and self.class_names:
@@ -118,7 +118,6 @@ class DvBERT(configs.EncoderConfig):
             kind=self.label_kind,
             sources=(self.labelled, *self.more_labelled),
             class_names=self.class_names,
-            classes_field="class_names",
             column=self.label_column,
             score_range=self.score_range,
             n_rows=self.n_labelled,
@@ -132,8 +131,8 @@ class DvBERT(configs.EncoderConfig):
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Build the loss on gold and the teachers' labels: divergence of classes, or squared error of cosines."""
-        from transencoder.losses import CosineRegressionLoss, DualViewLoss
+        from transencoder.losses import CosineLoss, DualViewLoss
 
         if self.label_kind == "classes":
             return DualViewLoss(student, len(self.class_names), soft_share=self.soft_share)
-        return CosineRegressionLoss(student, soft_share=self.soft_share)
+        return CosineLoss(student, soft_share=self.soft_share)

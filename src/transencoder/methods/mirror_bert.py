@@ -44,8 +44,7 @@ class MirrorBERT(configs.SentenceEncoder):
         warmup_ratio=(0.0, "Share of the steps in which the learning rate rises (released code: none)."),
         schedule=(
             "constant",
-            "Learning rate: it stays constant (released code), or falls linearly to 0.",
-            ("linear", "constant"),
+            "Learning rate: it stays constant (released code), falls linearly to 0, or falls along a cosine.",
         ),
         max_grad_norm=(0.0, "Norm to which gradients are clipped; 0 switches clipping off (released code)."),
         bucket_batches=(

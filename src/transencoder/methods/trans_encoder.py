@@ -75,7 +75,7 @@ class TransEncoder(configs.RunConfig):
     preset: Preset | None = None
     """Source of the settings that are left out: `standard`, which did best on ten domains of 1,500 pairs with a base
     model trained without labels (the report has its reasons), or `paper`, which is the same as None."""
-    budget: str | None = configs.time_span(None)
+    budget: str | None = configs.time_span()
     """Time that the run may take, such as `10m` or `1.5h`: it times a few steps, then chooses as many cycles, epochs
     and pairs as fit. Numbers that you give are kept. The report says what was left out."""
     share_labels: bool = True
@@ -178,6 +178,10 @@ class TransEncoder(configs.RunConfig):
         """Return the settings of masked language modelling for a member's cross-encoders."""
         epochs = self.pretraining.epochs if member.pretraining_epochs is None else member.pretraining_epochs
         return replace(self.pretraining, epochs=epochs)
+
+    def policy_of(self, member: configs.Member) -> configs.LabelPolicy:
+        """Return the label policy of a member's scores."""
+        return member.policy or self.label_policy
 
     def prepared(self, n_parameters: int) -> Self:
         """Return the config with empty fields filled from the preset, or from Table 16 for the task and the model size.
@@ -304,13 +308,13 @@ class TransEncoder(configs.RunConfig):
                 f"bi.head_learning_rate is {self.bi.head_learning_rate}, and a bi-encoder that learns pseudo-labels "
                 "has no head; give cross.head_learning_rate alone"
             )
-        yield from self.cross.of_bi_encoders("cross")
+        yield from self.cross.of_bi_encoders()
         if self.cross.trained_share < 1.0:
             yield (
                 f"cross.trained_share is {self.cross.trained_share}, and a cross-encoder's head starts from random "
                 "weights; give bi.trained_share alone"
             )
-        if self.bi_loss == "bce_clipped" and "raw" in {member.policy or self.label_policy for member in members}:
+        if self.bi_loss == "bce_clipped" and "raw" in map(self.policy_of, members):
             yield (
                 "bi_loss is bce_clipped, which takes probabilities, and a label policy is raw, whose targets may "
                 "leave [0, 1]; take label_policy clip"

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transencoder import progress, results
-from transencoder.errors import InputError, RunError, number, shown_source
+from transencoder.errors import InputError, RunError, number, output_explained, shown_source
 from transencoder.metrics import N_RESAMPLES, interval
 from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
 from transencoder.report import words
 from transencoder.report.figures import SEVERAL, write_plots
 from transencoder.report.plots import plots_together
-from transencoder.report.run_report import run_facts, title_of, write_html
+from transencoder.report.run_report import run_facts, title_of
 from transencoder.report.scores import footnotes_of
 from transencoder.report.verdict import notes_of
 from transencoder.results import Evidence, TableRow
@@ -69,37 +69,29 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
     """
     path = _checked(run_folders, Path(output))
     runs = [Evidence(Path(folder), results.read_result(folder)) for folder in run_folders]
-    try:
-        with results.faults_of(runs):
-            compared = [run.result for run in runs]
-            if not set.intersection(*map(_measured_on, compared)):
-                logger.warning("these runs have no test and no dev set in common: their scores cannot be compared")
-            plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
-            metrics = [
-                record.get("metric", result["metric"])
-                for result in compared
-                for record in result["data"]["tests"].values()
-            ]
-            values = {
-                "names": _names([run.folder for run in runs]),
-                "titles": [title_of(result) for result in compared],
-                "facts": [run_facts(result) for result in compared],
-                "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
-                "tables": score_tables(runs),
-                "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
-                "differences": [
-                    ("settings", "Settings that differ", differing_settings(compared)),
-                    ("data", "Data that differ", differing(compared, words.data_sets)),
-                    ("environment", "Environments that differ", differing(compared, words.environment_of)),
-                ],
-                "plots": plots,
-                "plot_folder": f"{path.stem}-plots",
-            }
-            values["drawings"] = write_plots(plots, path.with_name(f"{path.stem}-plots"))
-            write_html(path, words.render("comparison.html.jinja", values))
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
-    return path
+    compared = [run.result for run in runs]
+    if not set.intersection(*map(_measured_on, compared)):
+        logger.warning("these runs have no test and no dev set in common: their scores cannot be compared")
+    plots = list(plots_together({f"run {number}": result for number, result in enumerate(compared, 1)}))
+    metrics = [record["metric"] for result in compared for record in result["data"]["tests"].values()]
+    values = {
+        "names": _names([run.folder for run in runs]),
+        "titles": [title_of(result) for result in compared],
+        "facts": [run_facts(result) for result in compared],
+        "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
+        "tables": score_tables(runs),
+        "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
+        "differences": [
+            ("settings", "Settings that differ", differing_settings(compared)),
+            ("data", "Data that differ", differing(compared, words.data_sets)),
+            ("environment", "Environments that differ", differing(compared, words.environment_of)),
+        ],
+        "plots": plots,
+        "plot_folder": f"{path.stem}-plots",
+    }
+    with output_explained(path):
+        values["drawings"] = write_plots(plots, path.with_name(f"{path.stem}-plots"))
+        return words.write_page(path, words.render("comparison.html.jinja", values))
 
 
 def _checked(run_folders: Sequence[str | Path], output: Path) -> Path:
@@ -139,7 +131,7 @@ def score_tables(runs: Sequence[Evidence]) -> list[tuple[str, list[tuple[str, li
     tests: dict[str, str] = {}
     for run in runs:
         for name, record in run.result["data"]["tests"].items():
-            tests.setdefault(name, record.get("metric", run.result["metric"]))
+            tests.setdefault(name, record["metric"])
     tables = []
     with progress.task("intervals of the differences", (len(forms) + 1) * len(tests)) as advance:
         for model, title in (("start", "Base model"), *((form, FORM_TITLES[form].capitalize()) for form in forms)):
@@ -238,10 +230,13 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
 
     Returns:
         The path of the page.
+
+    Raises:
+        InputError: The page cannot be written.
     """
     path = Path(output)
     recipes: dict[str, list[tuple[str, Result]]] = {}
-    runs, unfinished = [], []
+    unfinished = []
     for folder in (Path(folder) for folder in run_folders):
         shown = _shown_folder(folder, path.parent)
         try:
@@ -249,11 +244,11 @@ def results_page(run_folders: Iterable[str | Path], output: str | Path) -> Path:
         except RunError:
             unfinished.append((shown, _state(folder)))
             continue
-        runs.append(Evidence(folder, result))
         recipes.setdefault(str(result.get("recipe") or folder.resolve().name), []).append((shown, result))
-    with results.faults_of(runs):
-        sections = [(recipe, *_recipe_section(of_recipe)) for recipe, of_recipe in recipes.items()]
-    return words.write_page(path, words.render("results.md.jinja", {"sections": sections, "unfinished": unfinished}))
+    sections = [(recipe, *_recipe_section(of_recipe)) for recipe, of_recipe in recipes.items()]
+    page = words.render("results.md.jinja", {"sections": sections, "unfinished": unfinished})
+    with output_explained(path):
+        return words.write_page(path, page)
 
 
 def _recipe_section(runs: list[tuple[str, Result]]) -> tuple[str, list[str], dict[str, None]]:

@@ -16,7 +16,6 @@ from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, use_of, verdict_of
 from transencoder.results import Evidence, Sample, StudentLabels
-from transencoder.runs import atomic_write_bytes
 
 _N_SHOWN = 60
 """Number of pairs shown on which the models disagree."""
@@ -40,21 +39,10 @@ def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
     """
     folder = Path(run_folder)
     result = result or results.read_result(folder)
-    evidence = Evidence(folder, result)
-    with results.faults_of([evidence]):
-        if "intervals" not in result:  # a result of an earlier version
-            result["intervals"] = results.drawn_intervals(evidence)
-        values, drawn = _page(evidence)
-        values["drawings"] = write_plots(drawn, folder / PLOTS)
-        write_html(folder / "report.html", words.render("run.html.jinja", values))
-        (folder / "curves.png").unlink(missing_ok=True)  # the only plot of earlier versions, now outdated
-        write_html(folder / "report.md", report_text(result))
-    return folder / "report.html"
-
-
-def write_html(path: Path, text: str) -> None:
-    """Write a page in UTF-8; lone surrogates, which UTF-8 cannot encode, become question marks."""
-    atomic_write_bytes(path, text.encode("utf-8", "replace"))
+    values, drawn = _page(Evidence(folder, result))
+    values["drawings"] = write_plots(drawn, folder / PLOTS)
+    words.write_page(folder / "report.md", report_text(result))
+    return words.write_page(folder / "report.html", words.render("run.html.jinja", values))
 
 
 def title_of(result: Result) -> str:
@@ -119,7 +107,7 @@ def _page(evidence: Evidence) -> tuple[Values, list[Plot]]:
     gains = plots.gain_plot(rows, intervals) if is_tested and len(rows) > 1 else None
     mined, sample = results.training_data(result)[1].get("mined"), evidence.sample()
     histogram = plots.mined_plot(mined) if mined else None
-    lengths = plots.length_plot(result["texts"]) if "texts" in result else None
+    lengths = plots.length_plot(result["texts"])
     is_comparable = sample is not None and len(sample.scores) > 1 and len(sample.rows) > 1
     values = _common(result) | {
         "title": title_of(result),

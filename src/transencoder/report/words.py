@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from transencoder import results
-from transencoder.errors import ABSENT, InputError, number, plural, shown_source, visible
+from transencoder.errors import ABSENT, number, plural, shown_source, visible
 from transencoder.files import make_folder
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, HELD_ROWS, DataRecord, Interval, MiningRecord, Result
@@ -164,16 +164,9 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page, and create its folder if needed.
-
-    Raises:
-        InputError: The page cannot be written.
-    """
-    try:
-        make_folder(path.parent)
-        atomic_write_bytes(path, text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be written ({error.strerror}). Choose another --output.") from error
+    """Write a page in UTF-8, with `?` for lone surrogates, which it cannot encode; create its folder if needed."""
+    make_folder(path.parent)
+    atomic_write_bytes(path, text.encode("utf-8", "replace"))
     return path
 
 

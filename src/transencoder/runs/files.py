@@ -165,13 +165,15 @@ def read_checked_json(path: Path, shape: Any = dict) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: There is no such file.
-        DamagedError: The file is not what was written; the message names it. Records of format 1 have no hash.
+        DamagedError: The file is not what was written, or has no hash; the message names it.
     """
     try:
         content = json.loads(path.read_bytes())
         check_shape(content, dict, str(path))
         own_hash = content.pop(_OWN_HASH, None)
-        if (own_hash is not None or content.get("format", 1) != 1) and own_hash != _hash_of(content):
+        if own_hash is None:
+            raise DamagedError(f"{path} is damaged: it has no sha256 of its content")
+        if own_hash != _hash_of(content):
             raise DamagedError(f"{path} has changed: its sha256 is not the recorded one")
         check_shape(content, shape, str(path))
     except FileNotFoundError:

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from transencoder import distributed, progress
+from transencoder.devices import computed_in
 from transencoder.errors import InputError, shorten
 from transencoder.files import TEMPORARY, make_folder, remove_temporary
 from transencoder.pairs import fingerprint
-from transencoder.runs.files import (
-    disk_full_explained,
-)
+from transencoder.runs.files import disk_full_explained
 from transencoder.runs.folder import LOCK_NAME, release_lock, take_lock
 from transencoder.search.embedder import Embedder
 from transencoder.search.record import (
@@ -156,8 +155,20 @@ def embed_documents(corpus: Dataset, embedder: Embedder, folder: Path) -> np.nda
 
 
 def _given(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> tuple[Dataset, Recipe]:
+    """Return the columns of the corpus that are indexed, and the recipe of its index."""
+    if not len(corpus):
+        raise InputError("the corpus has no documents; give at least one")
     corpus = corpus.select_columns([name for name in ("id", "text") if name in corpus.column_names])
-    return corpus, _recipe(corpus, embedder, precision)
+    return corpus, Recipe(
+        corpus=fingerprint(corpus),
+        model_fingerprint=embedder.fingerprint,
+        query_prompt=embedder.query_prompt,
+        document_prompt=embedder.document_prompt,
+        max_length=embedder.model.max_seq_length,
+        dimensions=embedder.dimensions,
+        precision=precision,
+        pooling=embedder.pooling,
+    )
 
 
 def _parts(corpus: Dataset, embedder: Embedder, folder: Path, recipe: Recipe) -> Parts:
@@ -170,7 +181,7 @@ def _parts(corpus: Dataset, embedder: Embedder, folder: Path, recipe: Recipe) ->
         rows_hash=lambda rows: fingerprint(texts.select(range(rows.start, rows.stop))),
         remedy="run the same command with --shard {shard}",
         shard_rows=_SHARD_ROWS,
-        computed_in=embedder.computed_in,
+        computed_in=computed_in(embedder.model.device, embedder.precision),
     )
 
 
@@ -182,21 +193,6 @@ def _check(corpus: Dataset, embedder: Embedder, folder: Path) -> None:
     _check_folder(folder)
     _check_ids(corpus)
     _warn_of_cut_documents(corpus, embedder)
-
-
-def _recipe(corpus: Dataset, embedder: Embedder, precision: VectorPrecision) -> Recipe:
-    if not len(corpus):
-        raise InputError("the corpus has no documents; give at least one")
-    return Recipe(
-        corpus=fingerprint(corpus),
-        model_fingerprint=embedder.fingerprint,
-        query_prompt=embedder.query_prompt,
-        document_prompt=embedder.document_prompt,
-        max_length=embedder.model.max_seq_length,
-        dimensions=embedder.dimensions,
-        precision=precision,
-        pooling=embedder.pooling,
-    )
 
 
 def _same_index(folder: Path, recipe: Recipe) -> Record:

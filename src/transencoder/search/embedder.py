@@ -12,7 +12,7 @@ from sentence_transformers.util import truncate_embeddings
 
 from transencoder import progress
 from transencoder.configs import Pooling, Precision
-from transencoder.devices import autocast, checked_device, uses_bf16
+from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
 from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
@@ -55,11 +55,6 @@ class Embedder:
         scorer = BiScorer(self.model, precision=self.precision, prompt=self.document_prompt)
         (embeddings,) = scorer.embed_sides(Dataset.from_dict({"sentence1": list(texts)}))
         return self._unit(embeddings, texts)
-
-    @property
-    def computed_in(self) -> str:
-        """Precision that it computes in on this machine, `bf16` or `fp32`."""
-        return "bf16" if uses_bf16(self.model.device, self.precision) else "fp32"
 
     def share_cut(self, texts: Sequence[str]) -> float:
         """Return the share of texts, 0 to 1, that are longer than the model's maximum length."""

@@ -19,8 +19,7 @@ RECORD_NAME = "index.json"
 DRAFT_NAME = ".building"
 """Folder for parts of the embeddings, from which an interrupted build resumes."""
 _KIND = "transencoder search index"
-_FORMATS = (1, 2, 3)
-"""Formats of index.json, newest last. Format 2 added a hash of the record; format 3 moved lists to disk."""
+_FORMAT = 3
 QUICK_BYTES = 1 << 26
 """Maximum size in bytes of files that are read to check them when an index is opened."""
 _AGAIN = "Build it again: remove the folder and run `transencoder search build`"
@@ -68,7 +67,7 @@ class Record:
 def write_record(folder: Path, record: Record) -> None:
     """Flush the index's files to disk, then write `index.json` atomically, which marks the index as complete."""
     files = sync_files(folder, files_of(has_lists=record.approximation is not None))
-    write_checked_json(folder / RECORD_NAME, {"kind": _KIND, "format": max(_FORMATS), **asdict(record), "files": files})
+    write_checked_json(folder / RECORD_NAME, {"kind": _KIND, "format": _FORMAT, **asdict(record), "files": files})
 
 
 def read_record(folder: Path, *, is_quick: bool = False) -> Record:
@@ -97,7 +96,7 @@ def read_record(folder: Path, *, is_quick: bool = False) -> Record:
         )
         _check_types(record, record.recipe, record.approximation)
         return record
-    except (AttributeError, KeyError, TypeError) as error:  # possible in format 1, which has no hash
+    except (AttributeError, KeyError, TypeError) as error:  # written by another program
         raise InputError(f"{folder / RECORD_NAME} is damaged ({error!r}). {_AGAIN}") from error
 
 
@@ -144,10 +143,8 @@ def _content(folder: Path) -> dict[str, Any]:
         ) from error
     if content.get("kind") != _KIND:
         raise InputError(f"{path} is not of an index that transencoder made; give the folder of one")
-    readable = _FORMATS[-1:] if content.get("approximation") else _FORMATS
-    if content.get("format") not in readable or content["recipe"]["precision"] not in get_args(VectorPrecision):
+    if content.get("format") != _FORMAT:
         raise InputError(
-            f"{path} is of format {content.get('format')!r}, and this version of transencoder reads "
-            f"{max(_FORMATS)}. {_AGAIN}"
+            f"{path} is of format {content.get('format')!r}, and this version of transencoder reads {_FORMAT}. {_AGAIN}"
         )
     return content

@@ -20,7 +20,7 @@ from transencoder.cycles import ContextMember
 from transencoder.encoders import load_bi, load_cross
 from transencoder.errors import InputError, plural
 from transencoder.fit import Session, TrainingData, fit
-from transencoder.losses import CosineRegressionLoss, SoftCrossEntropyLoss
+from transencoder.losses import CosineLoss, LogitLoss
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.progress import duration
 from transencoder.runs import Cost, Executor, Stage, made_of, setting
@@ -80,7 +80,7 @@ class Budget:
                 name=f"{member.prefix}timing/{form}-encoder",
                 rows=rows,
                 base=member.bi if form == "bi" else member.cross,
-                fit=member.fits[form],
+                fit=config.fit_of(member.config, form),
                 precision=config.precision,
                 seed=config.seed,
             )
@@ -269,7 +269,7 @@ class Timing(Stage[Work]):
             self._pairs(n_steps * self._batch),
             replace(self.fit, epochs=1, checkpoint_steps=n_steps + 1, save_steps=None),
         )
-        student, loss = self._student(work), CosineRegressionLoss if self.base.form == "bi" else SoftCrossEntropyLoss
+        student, loss = self._student(work), CosineLoss if self.base.form == "bi" else LogitLoss
         session = Session(
             folder=work.folder / "checkpoints" / str(n_steps),
             seed=self.seed,

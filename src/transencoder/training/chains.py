@@ -102,12 +102,12 @@ def _chains(context: CycleContext, cycles: list[list[Model]]) -> list[Chain]:
     if context.config.alternate_members:
         start = _best_base(context)
         in_turn = [{model.form: model for model in cycle} for cycle in cycles]
-        return [Chain(start=start, prefix="", weight=context.members[start.member].weight, cycles=in_turn)]
+        return [Chain(start=start, prefix="", weight=context.members[start.member].config.weight, cycles=in_turn)]
     return [
         Chain(
             start=member.bi,
             prefix=member.prefix,
-            weight=member.weight,
+            weight=member.config.weight,
             cycles=[{model.form: model for model in cycle if model.member == i} for cycle in cycles],
         )
         for i, member in enumerate(context.members)

@@ -12,7 +12,7 @@ from datasets import Dataset, concatenate_datasets
 
 from transencoder import tasks
 from transencoder.configs.run import LabelledRows, RunConfig, Text
-from transencoder.context import Data, Gold, Scored
+from transencoder.context import Data, GivenScores, Scored
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
 from transencoder.methods.trans_encoder import TransEncoder
@@ -52,7 +52,7 @@ def read_pairs_data(
     if config.extra_pairs is not None:
         extra = _pairs(reader, config, config.extra_pairs, BAD_EXTRA_ROWS)
         text = _together(text, _drawn(extra, config, config.n_extra_pairs, "n_extra_pairs"))
-    gold: Gold | None = None
+    gold: GivenScores | None = None
     if config.labelled is not None:
         labelled = reader.learnable(read_scores(config, reader.bad_rows(BAD_LABELLED)), config.n_labelled)
         text, gold = with_gold(text, labelled, both_orders=config.is_symmetric)

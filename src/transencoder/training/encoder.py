@@ -47,9 +47,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
 
     def __init__(self, config: EncoderConfig) -> None:
         given, usable = placed(config)
-        self.folder = folder = encoders.fetch(
-            usable.start, form="bi", revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
-        )
+        self.folder = folder = parts.fetched(usable, usable.start, "bi", usable.revision)
         encoders.check_length(folder, usable.fit.max_length, "fit.max_length", usable.start)
         encoders.check_length(folder, usable.test_length, "test_length", usable.start)
         if usable.fit.lora_rank:
@@ -62,7 +60,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             label_teachers.check_teachers(usable, labels)
         self.teacher = None
         if (teacher := usable.distillation) is not None:
-            self.teacher = encoders.fetch(teacher.model, form="bi", token=usable.token, cache_folder=usable.cache_dir)
+            self.teacher = parts.fetched(usable, teacher.model, "bi")
             encoders.check_length(self.teacher, usable.fit.max_length, "fit.max_length", teacher.model)
             if teacher.pooling == "pooler":
                 encoders.check_pooler(self.teacher, teacher.model)
@@ -87,7 +85,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         """Measure how much of each text is read, and set `max_length` if it is `auto`."""
         if self.config.reads_whole_texts:
             lengths = Lengths.of(self.folder, rows)
-            self.given, self.config = (lengths.settle(each, limit, limit) for each in (self.given, self.config))
+            self._settle(lambda config: lengths.settle(config, limit, limit))
             self.cut = lengths.cut(self.config.fit.max_length)
 
     def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:

@@ -13,7 +13,7 @@ from datasets import Dataset, Value, concatenate_datasets
 
 from transencoder import tasks
 from transencoder.configs.run import LabelledRows, RunConfig, Text
-from transencoder.context import Gold
+from transencoder.context import GivenScores
 from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import ClassPairs, Source, fingerprint, read_classes, read_pairs
@@ -85,7 +85,7 @@ def read_scores(config: TransEncoder, bad_rows_file: Path | None) -> TrainingTex
     return TrainingText.read(source, pairs, bad_rows_file if bad_rows_file and bad_rows_file.exists() else None)
 
 
-def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) -> tuple[TrainingText, Gold]:
+def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) -> tuple[TrainingText, GivenScores]:
     """Return the unlabelled pairs that have no label, followed by the labelled ones, and the gold scores.
 
     Neither the Trans-Encoder paper nor the DvBERT paper does this.
@@ -95,7 +95,7 @@ def with_gold(text: TrainingText, labelled: TrainingText, *, both_orders: bool) 
     rows = concatenate_datasets([unlabelled, labelled.rows.select_columns(["sentence1", "sentence2"])])
     scores = np.concatenate([np.full(len(unlabelled), np.nan, np.float32), gold])
     together = text.replaced(rows, labelled=labelled.record, gold_rows=len(gold))
-    return together, Gold(scores, fingerprint(labelled.rows))
+    return together, GivenScores(scores, fingerprint(labelled.rows))
 
 
 def _scored(source: str | Dataset, score_range: tuple[float, ...], column: str, options: Mapping[str, Any]) -> Dataset:

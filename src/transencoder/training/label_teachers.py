@@ -32,10 +32,11 @@ from transencoder.context import (
 )
 from transencoder.errors import InputError, plural
 from transencoder.fit import Fitted, TrainingData, check_lora, fit
-from transencoder.losses import ClassCrossEntropyLoss, SoftCrossEntropyLoss
+from transencoder.losses import ClassCrossEntropyLoss, LogitLoss
 from transencoder.report.words import in_markdown
 from transencoder.runs import Cost, Stage, StageRecord, made_of
 from transencoder.scorers import CrossScorer, class_probabilities
+from transencoder.training.parts import fetched
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class LabelTeacher(Training):
 
         fitted = fit(
             model,
-            ClassCrossEntropyLoss if self.classes else SoftCrossEntropyLoss,
+            ClassCrossEntropyLoss if self.classes else LogitLoss,
             TrainingData(pairs=self.pairs.data, targets=targets_of(self.pairs.data, [], 0)),
             None if self.dev is None else metrics,
             self.fit,
@@ -160,7 +161,7 @@ def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list
         InputError: A teacher cannot be loaded, cannot learn the labels, or has other classes.
     """
     config, labels, learned = context.config, [], {}
-    folders = [_fetched(config, name) for name in given.teachers]
+    folders = [fetched(config, name, "cross") for name in given.teachers]
     are_ready = [_is_ready(given, folder) for folder in folders]  # checks all before one is trained
     for number, (folder, is_ready) in enumerate(zip(folders, are_ready, strict=True), 1):
         model = base_model(folder, f"teacher-{number}", form="cross")
@@ -195,7 +196,7 @@ def label(context: Context[Any], given: LabelledRows, pairs: Rows) -> tuple[list
 def check_teachers(config: RunConfig, given: LabelledRows) -> None:
     """Raise an error if a cross-encoder cannot be loaded, or reads fewer tokens than the config asks for."""
     for name in given.teachers:
-        encoders.check_length(_fetched(config, name), given.teachers_fit.max_length, "cross.max_length", name)
+        encoders.check_length(fetched(config, name, "cross"), given.teachers_fit.max_length, "cross.max_length", name)
     if given.teachers and given.teachers_fit.lora_rank:
         check_lora()
 
@@ -222,10 +223,6 @@ def targets_of(pairs: Dataset, labels: Sequence[StageRecord], n_classes: int) ->
         return gold
     columns = [np.eye(n_classes, dtype=np.float32)[gold.astype(np.int64)] if n_classes else gold[:, None]]
     return np.concatenate([*columns, *(_read_labels(record.folder / _LABELS) for record in labels)], axis=1)
-
-
-def _fetched(config: RunConfig, name: str) -> Path:
-    return encoders.fetch(name, form="cross", token=config.token, cache_folder=config.cache_dir)
 
 
 def _check_order(classes: Sequence[str], folder: Path, labels: np.ndarray, pairs: Dataset) -> None:

@@ -14,12 +14,13 @@ from transformers import AutoTokenizer
 
 from transencoder.configs import FitConfig
 from transencoder.context import Context, Model, Rows, Training, Work, base_model, trained_model
-from transencoder.encoders import check_length, fetch, forget_last_call, fresh_masked, fresh_tokenizer, load_masked
+from transencoder.encoders import check_length, forget_last_call, fresh_masked, fresh_tokenizer, load_masked
 from transencoder.errors import InputError, plural
 from transencoder.fit import masked_loss, pack, train_language_model
 from transencoder.methods.mlm import MLM
 from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, implied, made_of, setting, stage_seed
 from transencoder.training.data import read_text_data
+from transencoder.training.parts import fetched
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Outcome
 from transencoder.training.scoring import measured
@@ -51,9 +52,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         self.recipe = self.given
         self.folder: Path | None = None
         if (usable := self.config).start is not None:
-            self.folder = fetch(
-                str(usable.start), revision=usable.revision, token=usable.token, cache_folder=usable.cache_dir
-            )
+            self.folder = fetched(usable, usable.start, revision=usable.revision)
             _check_base(self.folder, usable)
 
     def open(self, executor: Executor, run_folder: Path | None) -> LanguageModelContext:

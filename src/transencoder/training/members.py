@@ -10,10 +10,11 @@ from pathlib import Path
 from transencoder.configs import Member
 from transencoder.context import Model, base_model
 from transencoder.cycles import ContextMember
-from transencoder.encoders import check_length, fetch, has_mean_pooling, is_cross, load_bi, weights_tokens
+from transencoder.encoders import check_length, has_mean_pooling, is_cross, load_bi, weights_tokens
 from transencoder.errors import InputError, plural
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.models import warn_of_unused_prompts
+from transencoder.training.parts import fetched
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ def fetch_bases(config: TransEncoder) -> list[Folders]:
     folders = []
     for number, member in enumerate(config.members, 1):
         with _numbered(number, config):
-            folders.append(_fetched(member, config))
+            folders.append(_folders(member, config))
         warn_of_unused_prompts(folders[-1][0], member.start, member.prompts)
     return folders
 
@@ -57,7 +58,8 @@ def members_of(config: TransEncoder, folders: Sequence[Folders]) -> tuple[Contex
         with _numbered(number, config):
             _check_lengths(member, *both, config)
     members = tuple(_context_member(config, i, both) for i, both in enumerate(folders))
-    _tell_of_pretrained(config, members)
+    if not config.same_form:
+        _tell_of_pretrained(members)
     return members
 
 
@@ -73,13 +75,14 @@ def warn_of_untaught(config: TransEncoder, members: Iterable[ContextMember], n_p
 
     Args:
         config: Config with every field filled in.
-        members: Members, in the config's order.
+        members: Members of the run.
         n_pairs: Number of pairs that each member trains on; both orders count as one.
     """
     if config.same_form:
         return
-    for own, member in zip(config.members, members, strict=True):
-        n_read = n_pairs * (member.fits["cross"].epochs or 1) * (2 if config.is_symmetric else 1)
+    for member in members:
+        own, epochs = member.config, config.fit_of(member.config, "cross").epochs or 1
+        n_read = n_pairs * epochs * (2 if config.is_symmetric else 1)
         if n_read < _TEACHES_TO_COMPARE and not is_cross(member.cross.folder):
             logger.warning(
                 "the cross-encoder starts from %s, which is no cross-encoder, and reads %s; small models needed some "
@@ -108,13 +111,12 @@ def _numbered(number: int, config: TransEncoder) -> Iterator[None]:
         raise InputError(f"member {number}: {error}" if len(config.members) > 1 else str(error)) from error
 
 
-def _fetched(member: Member, config: TransEncoder) -> tuple[Path, Path]:
+def _folders(member: Member, config: TransEncoder) -> Folders:
     """Return the folders of a member's base models, the bi-encoder's and the cross-encoder's."""
-    where = {"token": config.token, "cache_folder": config.cache_dir}
-    start = fetch(member.start, form="bi", revision=member.revision, **where)
+    start = fetched(config, member.start, "bi", member.revision)
     if member.cross_start is None:
         return start, start
-    return start, fetch(member.cross_start, form="cross", revision=member.cross_revision, **where)
+    return start, fetched(config, member.cross_start, "cross", member.cross_revision)
 
 
 def _check_lengths(member: Member, start: Path, cross_start: Path, config: TransEncoder) -> None:
@@ -133,21 +135,18 @@ def _context_member(config: TransEncoder, position: int, folders: tuple[Path, Pa
         prefix=prefix,
         bi=base_model(bi, f"{prefix}start", pooling=member.pooling, prompts=member.prompts, member=position),
         cross=base_model(cross, f"{prefix}cross-start", form="cross", member=position),
-        fits={"bi": config.fit_of(member, "bi"), "cross": config.fit_of(member, "cross")},
-        pretraining=config.pretraining_of(member),
-        weight=member.weight,
-        policy=member.policy or config.label_policy,
+        config=member,
     )
 
 
-def _tell_of_pretrained(config: TransEncoder, members: Iterable[ContextMember]) -> None:
+def _tell_of_pretrained(members: Iterable[ContextMember]) -> None:
     """Log the model that a base model was made from, if its card names one that the cross-encoder could start from."""
-    for own, member in zip(config.members, members, strict=True):
+    for member in members:
         named = member.bi.card.get("base_model")
-        if own.cross_start is None and not config.same_form and isinstance(named, str):
+        if member.config.cross_start is None and isinstance(named, str):
             logger.info(
                 "the cross-encoder starts from %s too; --cross-start %s, which its card names as its base model, would "
                 "be the paper's way",
-                own.start,
+                member.config.start,
                 named,
             )

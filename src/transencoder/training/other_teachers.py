@@ -14,12 +14,13 @@ from transformers import AutoConfig
 from transencoder.configs import Form, OtherTeacher
 from transencoder.context import GivenScores, Model, base_model
 from transencoder.cycles import ContextTeacher
-from transencoder.encoders import fetch, is_classifier, is_cross
+from transencoder.encoders import is_classifier, is_cross
 from transencoder.errors import InputError, plural, shorten
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.models import Prompts, warn_of_unused_prompts
 from transencoder.pairs import read_pairs, row_hashes
 from transencoder.training.data import task_names
+from transencoder.training.parts import fetched
 from transencoder.training.text import reading
 
 _TEXTS = ("sentence1", "sentence2")
@@ -41,7 +42,7 @@ def fetch_teachers(config: TransEncoder) -> dict[str, Path]:
                     "read only once; give a file"
                 )
             continue
-        folder = fetch(each.teacher, token=config.token, cache_folder=config.cache_dir)
+        folder = fetched(config, each.teacher)
         if is_classifier(folder) and (n_outputs := AutoConfig.from_pretrained(folder).num_labels) != 1:
             raise InputError(
                 f"teacher {each.teacher} gives {n_outputs} scores of a pair, which are no labels; give a cross-encoder "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -193,14 +193,6 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
         self._settle(lambda config: lengths.settle(config, *limits))
         return lengths
-
-    def _settle(self, change: Callable[[TransEncoder], TransEncoder]) -> None:
-        """Change the config, now that the text is known, and the members' settings with it."""
-        self.given, self.config = change(self.given), change(self.config)
-        self.members = tuple(
-            replace(member, fits={form: self.config.fit_of(own, form) for form in member.fits})
-            for member, own in zip(self.members, self.config.members, strict=True)
-        )
 
     def _with_weights(self, context: CycleContext) -> CycleContext:
         """Decide which members' bi-encoders are kept with weighted tokens."""

@@ -1,4 +1,4 @@
-"""Build the parts that a method declares: rows made from text, helper models, the loss, the names of classes."""
+"""Fetch models, and build the parts that a method declares: rows from text, helper models, the loss, class names."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from torch import nn
 from transformers import AutoTokenizer
 
 from transencoder import views
+from transencoder.configs import Form
 from transencoder.configs.encoder import EncoderConfig
-from transencoder.configs.run import Given, Helper, RandomNegatives, SecondView, SpanRows
+from transencoder.configs.run import Given, Helper, RandomNegatives, RunConfig, SecondView, SpanRows
 from transencoder.encoders import add_projection, fetch, language_model_head, load_bi, load_masked
 from transencoder.errors import InputError
+
+
+def fetched(config: RunConfig, name: str, form: Form | None = None, revision: str | None = None) -> Path:
+    """Return the local folder of a model, downloaded with the config's token and cache folder; see `encoders.fetch`."""
+    return fetch(name, form=form, revision=revision, token=config.token, cache_folder=config.cache_dir)
 
 
 def pair_maker(config: EncoderConfig, folder: Path) -> views.PairMaker | None:
@@ -46,9 +52,7 @@ def _second_view(config: EncoderConfig, view: SecondView, folder: Path) -> views
         assert view.synonyms is not None, "checked when the config was made"
         return views.Synonyms(table=views.read_synonyms(view.synonyms))
     if view.kind == "mlm":
-        revision = None if view.model else config.revision
-        name, where = view.model or config.start, config.cache_dir
-        folder = fetch(name, revision=revision, token=config.token, cache_folder=where)
+        folder = fetched(config, view.model) if view.model else fetched(config, config.start, revision=config.revision)
         return views.MaskedWords(folder=folder, device=config.device)
     return views.WordDeletion() if view.kind == "word-deletion" else views.as_is
 
@@ -70,8 +74,7 @@ def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given)
 def fetch_helper(config: EncoderConfig, helper: Helper) -> Path:
     """Return the local folder of a helper model."""
     revision = config.revision if helper.form == "head" else None
-    name = getattr(config, helper.field)
-    return fetch(name, form="bi", revision=revision, token=config.token, cache_folder=config.cache_dir)
+    return fetched(config, getattr(config, helper.field), "bi", revision)
 
 
 def _loaded(config: EncoderConfig, helper: Helper, student: SentenceTransformer) -> Any:
@@ -113,7 +116,7 @@ def check_helpers(config: EncoderConfig, folder: Path) -> None:
 def with_classes(config: EncoderConfig, classes: Sequence[str]) -> EncoderConfig:
     """Return the config with the classes found in the data, if its rows are labelled."""
     labels = config.rows.text.labels
-    changes: dict[str, Any] = {} if labels is None else {labels.classes_field: tuple(classes)}
+    changes: dict[str, Any] = {} if labels is None else {"class_names": tuple(classes)}
     return replace(config, **changes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,6 +66,10 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     @abstractmethod
     def extra_cost(self, context: ContextT, planner: Planner) -> Cost:
         """Return the operations and the disk space of a run that the stages of its plan do not include."""
+
+    def _settle(self, change: Callable[[ConfigT], ConfigT]) -> None:
+        """Change the config, now that the text or a budget is known."""
+        self.given, self.config = change(self.given), change(self.config)
 
 
 def settings_in_words(config: FitConfig) -> str:

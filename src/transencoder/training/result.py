@@ -48,7 +48,6 @@ _OUTPUTS = (
     "report.html",
     "report.md",
     PLOTS,
-    "curves.png",  # written by earlier versions
     BAD_ROWS,
     BAD_EXTRA_ROWS,
     BAD_DOCUMENTS,

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from transencoder.devices import checked_device
-from transencoder.encoders import load_masked
+from transencoder.encoders import check_is_fast, load_masked
 from transencoder.errors import InputError
 from transencoder.scripts import WORD
 
@@ -54,11 +54,7 @@ class Filler:
         from sentence_transformers.util import get_device_name
 
         model, self.tokenizer = load_masked(folder)
-        if not self.tokenizer.is_fast:
-            raise InputError(
-                f"the tokenizer of {folder} does not say where its tokens stand in a text. Give a model with a "
-                "tokenizer.json"
-            )
+        check_is_fast(self.tokenizer, folder)
         self.device = torch.device(checked_device(device or get_device_name()))
         self.model = nn.Module.to(model, self.device)
         self._places: tuple[Tensor, Tensor] | None = None

@@ -136,12 +136,10 @@ class Spans(SpanRows):
         """
         from transformers import AutoTokenizer
 
+        from transencoder.encoders import check_is_fast
+
         tokenizer = AutoTokenizer.from_pretrained(self.folder)
-        if not tokenizer.is_fast:
-            raise InputError(
-                f"the tokenizer of {self.folder} does not say where its tokens stand in a text. Give a model with a "
-                "tokenizer.json"
-            )
+        check_is_fast(tokenizer, self.folder)
         return tokenizer
 
     def sample(self, n_tokens: int, random: np.random.Generator) -> list[tuple[int, int]]:
