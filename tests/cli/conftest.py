@@ -127,7 +127,7 @@ def training(monkeypatch, tmp_path):
         "metric": "spearman",
         "scores": {"start": {"stsb": 80.0}, "bi": {"stsb": 81.5}, "cross": {"stsb": 82.0}},
         "dev": None,
-        "data": {"pairs": {}, "dev": None, "tests": {"stsb": {}}},
+        "data": {"pairs": {}, "dev": None, "tests": {"stsb": {"metric": "spearman"}}},
         "config": {},
         "analysis": None,
         "stages": [],

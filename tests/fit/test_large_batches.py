@@ -123,4 +123,4 @@ def test_a_run_takes_them_and_their_stages_are_others(tiny_bi_encoder, tmp_path)
     config = SimCSE(
         sentences=texts, start=tiny_bi_encoder, projector=False, device="cpu", output=str(tmp_path), fit=fit
     )
-    assert train(config).result["config"]["fit"]["matryoshka_dims"] == (4,)
+    assert train(config).result["config"]["fit"]["matryoshka_dims"] == [4]

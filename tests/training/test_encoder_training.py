@@ -18,8 +18,8 @@ def test_the_projector_is_in_the_loss_and_not_in_the_model(tiny_start, monkeypat
     fit = student.KeepBest
 
     class Watch(fit):
-        def __init__(self, model, folder, loss=None):
-            super().__init__(model, folder, loss)
+        def __init__(self, model, folder, loss, **options):
+            super().__init__(model, folder, loss, **options)
             seen.append({name for name, _ in loss.named_parameters() if not name.startswith("model.")})
 
     monkeypatch.setattr(student, "KeepBest", Watch)
@@ -33,8 +33,8 @@ def test_another_seed_draws_another_projector(tiny_start, method, monkeypatch):
     drawn = []
 
     class Watch(KeepBest):
-        def __init__(self, model, folder, loss=None):
-            super().__init__(model, folder, loss)
+        def __init__(self, model, folder, loss, **options):
+            super().__init__(model, folder, loss, **options)
             drawn.append(loss.projector[0].weight.detach().clone())
 
     monkeypatch.setattr(student, "KeepBest", Watch)
