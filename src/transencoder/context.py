@@ -130,7 +130,7 @@ class Model:
     @property
     def reading(self) -> dict[str, Any]:
         """Settings that, besides its folder, decide how it reads texts, for a stage's key."""
-        return {"pooling": self.pooling} | self.prompts.outcome
+        return {"pooling": self.pooling} | self.prompts.key_settings
 
     @property
     def dev(self) -> float | None:
@@ -247,7 +247,7 @@ class Work:
 class Training(Stage[Work]):
     """Stage that trains a model, and saves it with the record of the fit."""
 
-    fit: FitConfig = setting(lambda fit: fit.outcome)
+    fit: FitConfig = setting(lambda fit: fit.key_settings)
     seed: int
     """Seed of the run."""
     precision: Precision

@@ -105,7 +105,7 @@ class Prompts:
     """Prompt before the second text; None: the same."""
 
     @property
-    def outcome(self) -> dict[str, Any]:
+    def key_settings(self) -> dict[str, Any]:
         """The prompts for a stage's key; empty if none is set, so that stages from before prompts keep their keys."""
         return {} if self == OWN_PROMPTS else {"prompts": asdict(self)}
 

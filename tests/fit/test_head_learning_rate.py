@@ -69,4 +69,4 @@ def test_where_there_is_no_head_it_is_refused():
 
 
 def test_stages_from_before_it_keep_their_keys():
-    assert "head_learning_rate" not in FitConfig().outcome
+    assert "head_learning_rate" not in FitConfig().key_settings

@@ -115,9 +115,9 @@ def test_what_cannot_be_is_refused_before_anything_is_read(fits, message):
 
 
 def test_a_run_takes_them_and_their_stages_are_others(tiny_bi_encoder, tmp_path):
-    plain = FitConfig().outcome
+    plain = FitConfig().key_settings
     assert not {"matryoshka_dims", "mini_batch_size"} & plain.keys(), "stages from before keep their keys"
-    assert FitConfig(matryoshka_dims=(4,)).outcome != plain != FitConfig(mini_batch_size=4).outcome
+    assert FitConfig(matryoshka_dims=(4,)).key_settings != plain != FitConfig(mini_batch_size=4).key_settings
     fit = replace(SimCSE.fit, batch_size=16, max_length=16, mini_batch_size=4, matryoshka_dims=(4,))
     texts = Dataset.from_dict({"text": [f"text number {number}" for number in range(32)]})
     config = SimCSE(

@@ -68,10 +68,10 @@ def test_a_stopped_fit_ends_with_the_same_bytes(form, fit_lora, monkeypatch):
 
 def test_it_is_a_setting_of_the_stage_where_it_is_given():
     def key(config):
-        return stage_key("x", config.outcome, [])
+        return stage_key("x", config.key_settings, [])
 
     plain = FitConfig(learning_rate=1e-3)
-    assert "lora_rank" not in plain.outcome
+    assert "lora_rank" not in plain.key_settings
     assert key(plain) != key(FitConfig(learning_rate=1e-3, lora_rank=8))
     assert PretrainingConfig(epochs=1).as_fit(FitConfig(**(CONFIG | LORA))).lora_rank is None
 

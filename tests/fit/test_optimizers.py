@@ -94,5 +94,5 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):
 def test_its_settings_decide_what_comes_out():
     with pytest.raises(InputError, match="adam_beta2"):
         FitConfig(adam_beta2=1.0)
-    assert FitConfig(optimizer="adamw_hf").outcome.keys() == FitConfig().outcome.keys() | {"optimizer"}
-    assert FitConfig(adam_epsilon=1e-6).outcome["adam_epsilon"] == 1e-6
+    assert FitConfig(optimizer="adamw_hf").key_settings.keys() == FitConfig().key_settings.keys() | {"optimizer"}
+    assert FitConfig(adam_epsilon=1e-6).key_settings["adam_epsilon"] == 1e-6

@@ -60,5 +60,5 @@ def test_the_standard_preset_then_chooses_by_a_criterion():
 
 
 def test_what_was_trained_before_keeps_its_key():
-    assert "patience_epochs" not in FitConfig().outcome
-    assert FitConfig(patience_epochs=2).outcome["patience_epochs"] == 2
+    assert "patience_epochs" not in FitConfig().key_settings
+    assert FitConfig(patience_epochs=2).key_settings["patience_epochs"] == 2

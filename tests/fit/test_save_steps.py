@@ -38,4 +38,4 @@ def test_what_is_made_at_the_end_has_none_on_the_way():
     for other in ({"lora_rank": 2}, {"trained_share": 0.5}):
         with pytest.raises(InputError, match="make the model at the end"):
             FitConfig(save_steps=10, **other)
-    assert FitConfig(save_steps=10).outcome == FitConfig().outcome
+    assert FitConfig(save_steps=10).key_settings == FitConfig().key_settings

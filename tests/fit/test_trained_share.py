@@ -47,8 +47,8 @@ def test_stopped_and_resumed_it_ends_with_the_same_weights(fit_tiny):
 
 
 def test_stages_from_before_it_keep_their_keys():
-    assert "trained_share" not in FitConfig().outcome
-    assert FitConfig(trained_share=0.5).outcome["trained_share"] == 0.5
+    assert "trained_share" not in FitConfig().key_settings
+    assert FitConfig(trained_share=0.5).key_settings["trained_share"] == 0.5
 
 
 def test_it_is_of_bi_encoders_and_not_of_adapters(fit_tiny):

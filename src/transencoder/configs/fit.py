@@ -118,7 +118,7 @@ class FitConfig(Config):
             yield f"cross.matryoshka_dims is {list(self.matryoshka_dims)}, and cross-encoders have no embeddings"
 
     @property
-    def outcome(self) -> dict[str, Any]:
+    def key_settings(self) -> dict[str, Any]:
         """Settings that determine the trained weights, for a stage's key: all but how often checkpoints are written.
 
         Fields of `_LATER` are included only if they differ from their defaults.

@@ -83,7 +83,7 @@ class Pretraining(Training):
     version = 2
     pairs: Rows = made_of()
     base: Model = made_of()
-    fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
+    fit: FitConfig = setting(lambda fit: fit.key_settings | {"eval_steps": None})
     mask_ratio: float
     both_orders: bool
 

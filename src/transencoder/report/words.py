@@ -47,7 +47,16 @@ _SHORT_METRICS = {"spearman": "Spearman", "roc_auc": "ROC AUC", "map": "MAP", "m
 _SHOWN_FINGERPRINT = 12
 
 _SHOWN_ELSEWHERE = {"output", "pairs", "sentences", "documents", "dev", "tests", "seed"}
-_NO_OUTCOME = {"reuse_from", "data_dir", "cache_dir", "token", "device", "attn_implementation", "workers", "report_to"}
+_WITHOUT_EFFECT = {
+    "reuse_from",
+    "data_dir",
+    "cache_dir",
+    "token",
+    "device",
+    "attn_implementation",
+    "workers",
+    "report_to",
+}
 """Settings that change no number."""
 
 _ACTS = re.compile(r"<(?=[A-Za-z/!?])|(?<=\])\(")
@@ -306,7 +315,7 @@ def changed_settings(result: Result) -> list[Change]:
 
 def _changes(values: Mapping[str, Any], settings: Mapping[str, Setting], prefix: str) -> Iterator[Change]:
     for name, setting in settings.items():
-        if name not in values or name in _NO_OUTCOME or (not prefix and name in _SHOWN_ELSEWHERE):
+        if name not in values or name in _WITHOUT_EFFECT or (not prefix and name in _SHOWN_ELSEWHERE):
             continue
         value = values[name]
         if setting.is_nested and value is not None:

@@ -344,7 +344,7 @@ class Run:
         for stage_cache in self._stage_caches:
             record = copy_finished(stage_cache / STAGES_NAME / folder.name, folder, key)
             if record is not None:
-                self.log("stage_borrowed", name=name, key=key, lender=str(stage_cache))
+                self.log("stage_borrowed", name=name, key=key, stage_cache=str(stage_cache))
                 return record
         return None
 

@@ -239,7 +239,7 @@ class Timing(Stage[Work]):
     rows: Rows = made_of()
     """The training text."""
     base: Model = made_of(reading=True)
-    fit: FitConfig = setting(lambda fit: fit.outcome)
+    fit: FitConfig = setting(lambda fit: fit.key_settings)
     precision: Precision
     seed: int
 

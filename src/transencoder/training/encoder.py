@@ -23,7 +23,7 @@ from transencoder.training.data import read_text_data
 from transencoder.training.lengths import Lengths
 from transencoder.training.neighbours import neighbours
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
-from transencoder.training.result import Outcome
+from transencoder.training.result import Measurements
 from transencoder.training.scoring import measured
 
 _N_MEASURED = 256
@@ -132,7 +132,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         record = context.make(stage)
         return trained_model(record, context.base), learned
 
-    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Model]]) -> Outcome:
+    def measure(self, context: EncoderContext, trained: tuple[Model, dict[int, Model]]) -> Measurements:
         """Score the base model and the student, and measure the student's size and speed."""
         model, teachers = trained
         fitted = model.fitted or {}
@@ -149,7 +149,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
             details["uniformity"] = fitted["uniformity"]
         if sizes is not None:
             details["sizes"] = sizes
-        return Outcome(
+        return Measurements(
             cycles=[{"bi": model}],
             best={"bi": model},
             dev=worth.dev,

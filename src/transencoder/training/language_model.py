@@ -22,7 +22,7 @@ from transencoder.runs import Cost, Executor, Planner, Stage, StageRecord, impli
 from transencoder.training.data import read_text_data
 from transencoder.training.parts import fetched
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
-from transencoder.training.result import Outcome
+from transencoder.training.result import Measurements
 from transencoder.training.scoring import measured
 
 _BLOCKS = "blocks.arrow"
@@ -100,7 +100,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
             )
         )
 
-    def measure(self, context: LanguageModelContext, trained: StageRecord) -> Outcome:
+    def measure(self, context: LanguageModelContext, trained: StageRecord) -> Measurements:
         """Score the base model and the trained model as bi-encoders with mean pooling."""
         found = trained.result
         model = replace(trained_model(trained, context.base), pooling="mean")
@@ -109,7 +109,7 @@ class LanguageModelPipeline(Pipeline[MLM, LanguageModelContext]):
         pretraining = {"steps": found["n_steps"], "losses": found["losses"]}
         if found["held_out"]:
             pretraining["held_out"] = found["held_out"]
-        return Outcome(
+        return Measurements(
             cycles=[{"mlm": model}],
             best={"mlm": model},
             dev=None,
@@ -182,7 +182,7 @@ class LanguageModel(Training):
 
     blocks: StageRecord = made_of()
     base: Model = made_of()
-    fit: FitConfig = setting(lambda fit: fit.outcome | {"eval_steps": None})
+    fit: FitConfig = setting(lambda fit: fit.key_settings | {"eval_steps": None})
     mask_ratio: float
     held_out: float
     """Share of the blocks that is held out from training."""

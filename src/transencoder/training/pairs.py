@@ -43,7 +43,7 @@ from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
-from transencoder.training.result import Outcome, best_records
+from transencoder.training.result import Measurements, best_records
 from transencoder.training.scoring import keep_sample
 
 logger = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         context = with_pretraining(context)
         return context, distil(context, self.config.cycles or 1)
 
-    def measure(self, context: CycleContext, trained: tuple[CycleContext, list[list[Model]]]) -> Outcome:
+    def measure(self, context: CycleContext, trained: tuple[CycleContext, list[list[Model]]]) -> Measurements:
         """Measure the models of each member and of the ensemble, and keep a sample of their scores."""
         context, cycles = trained
         chains = measured_chains(context, cycles)
@@ -129,7 +129,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             is_analysed = self.config.test_every_eval
             members = [member_record(each, is_analysed=is_analysed) for each in chains]
             details |= {"ensemble": ensemble, "member": kept + 1, "members": members}
-        return Outcome(
+        return Measurements(
             cycles=chain.cycles,
             best=chain.best,
             dev=chain.measured.dev,

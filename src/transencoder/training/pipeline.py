@@ -20,7 +20,7 @@ from transencoder.devices import checked_device, uses_bf16
 from transencoder.errors import InputError, plural
 from transencoder.runs import Cost, Executor, Planner
 from transencoder.settings import expanded
-from transencoder.training.result import Outcome
+from transencoder.training.result import Measurements
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 ContextT = TypeVar("ContextT", bound=Context[Any])
@@ -56,7 +56,7 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
         """Build the stages up to the trained models, which a plan shows, and return the models for `measure`."""
 
     @abstractmethod
-    def measure(self, context: ContextT, trained: Any) -> Outcome:
+    def measure(self, context: ContextT, trained: Any) -> Measurements:
         """Build the stages that measure the trained models."""
 
     @abstractmethod

@@ -57,8 +57,8 @@ _OUTPUTS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """Results of the stages of a run."""
+class Measurements:
+    """The models that the stages of a run made, and their metrics."""
 
     cycles: list[dict[Form, Model]]
     """Models of each cycle; methods without cycles have one."""
@@ -108,7 +108,7 @@ def result_of(
     run: Run,
     given: RunConfig,
     context: Context[Any],
-    outcome: Outcome,
+    measurements: Measurements,
     *,
     started: float,
     n_workers: int,
@@ -128,35 +128,35 @@ def result_of(
         "data": data.as_record(),
         "texts": texts,
         "metric": data.dev.metric if data.dev else (data.tests[0].metric if data.tests else "spearman"),
-        "cycles": cycle_records(outcome.cycles),
-        "best": best_records(outcome.best, ""),
-        "dev": outcome.dev,
-        "scores": outcome.scores,
-        "analysis": analysis_of(outcome.cycles) if given.test_every_eval else None,
+        "cycles": cycle_records(measurements.cycles),
+        "best": best_records(measurements.best, ""),
+        "dev": measurements.dev,
+        "scores": measurements.scores,
+        "analysis": analysis_of(measurements.cycles) if given.test_every_eval else None,
         "stages": run.stages,  # type: ignore[typeddict-item]
         "seconds": max(time.monotonic() - started, spent(run.stages, n_workers)),
-        "notes": outcome.notes,
+        "notes": measurements.notes,
     }
     if recipe is not None:
         result["recipe"] = recipe
-    return cast(Result, {**result, **outcome.details})
+    return cast(Result, {**result, **measurements.details})
 
 
-def finish(run: Run, result: Result, outcome: Outcome) -> None:
+def finish(run: Run, result: Result, measurements: Measurements) -> None:
     """Export the models, write the report and, last, result.json, which marks the run as complete."""
     run.set_outdated_result_aside()
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
-        for form, model in outcome.best.items():
+        for form, model in measurements.best.items():
             card = model_card(_of_model(result, form), form, model.card)
             _export(model, card, run.folder / FOLDERS[form])
-        for number, models in enumerate(outcome.members if "members" in result else (), 1):
+        for number, models in enumerate(measurements.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
                 card = model_card(_of_model(own, form, number), form, model.card)
                 _export(model, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
-        for number, (model, card) in outcome.teachers.items():
+        for number, (model, card) in measurements.teachers.items():
             _export(model, card, run.folder / TEACHERS / str(number))
         write_report(run.folder, cast(Result, plain(result)))
     run.finish(result)

@@ -166,10 +166,12 @@ def train(config: RunConfig | None = None, *, recipe: str | None = None, **setti
         planner = Planner()
         pipeline.train(replace(context, executor=planner, made={}))
         local.progress = progress.Run({key: stage.cost().operations for key, stage in planner.stages.items()})
-        outcome = pipeline.measure(context, pipeline.train(context))
+        measurements = pipeline.measure(context, pipeline.train(context))
         n_workers = pipeline.n_workers
-        result = result_of(run, pipeline.given, context, outcome, started=started, n_workers=n_workers, recipe=recipe)
-        finish(run, result, outcome)
+        result = result_of(
+            run, pipeline.given, context, measurements, started=started, n_workers=n_workers, recipe=recipe
+        )
+        finish(run, result, measurements)
     distributed.barrier()
     return Trained(result, Path(usable.output), usable.device)
 
