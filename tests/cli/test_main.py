@@ -19,7 +19,7 @@ from rich.table import Table
 from transencoder import progress
 from transencoder.cli import _parser, main, recipes, terminal
 from transencoder.cli.files import write_table
-from transencoder.cli.flags import plain_help
+from transencoder.cli.flags import flag_help, plain_help
 from transencoder.errors import InputError, RunError
 from transencoder.methods import METHODS
 from transencoder.settings import nested_settings, settings_of
@@ -70,7 +70,7 @@ def test_every_field_of_a_method_is_a_flag_with_its_docstring_as_help_and_its_de
     for name, setting in (nested_settings(METHODS[method]) | inner).items():
         assert f"--{name.replace('_', '-')}" in out
         assert setting.help
-        assert f"{plain_help(setting.help)} (" in out, name
+        assert flag_help(setting) in out, name
     assert "(default: auto)" in out
     assert "(required)" in out or method == "trans-encoder"
     assert not re.search(r"\bTable \d|[Rr]eleased code:", out)
@@ -93,6 +93,7 @@ def test_short_help_has_what_is_required_examples_and_the_flags_that_people_chan
         ("Tokens of a pair (Table 16: 64), or (long) more.", "Tokens of a pair, or (long) more."),
         ("Share of 0.5 (paper: 0.05).", "Share of 0.5."),
         ("Table 16's.", "Table 16's."),
+        ("Values of `standard`. Default: `paper`.", "Values of `standard`. Default: `paper`."),
     ],
 )
 def test_help_leaves_papers_to_the_docs(text, plain):

@@ -174,7 +174,7 @@ def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collec
 
 
 def _title(name: str, setting: Setting) -> str:
-    return f"{name}: {plain_help(setting.help).rstrip('.')}"
+    return f"{name}: {flag_help(setting).rstrip('.')}"
 
 
 def _filled(setting: Setting, inner: str, config: Any) -> Setting:
@@ -184,7 +184,9 @@ def _filled(setting: Setting, inner: str, config: Any) -> Setting:
     return replace(found, default=value) if found.default is None else found
 
 
-_REFERENCE = re.compile(r"\b([Pp]aper|Tables?|Figures?|[Ss]ections?|[Ee]quations?|[Aa]ppendix|[Rr]eleased code)\b")
+_REFERENCE = re.compile(
+    r"(?<!`)\b([Pp]aper|Tables?|Figures?|[Ss]ections?|[Ee]quations?|[Aa]ppendix|[Rr]eleased code)\b"
+)
 
 
 def plain_help(text: str) -> str:
@@ -192,6 +194,13 @@ def plain_help(text: str) -> str:
     brackets = re.sub(r" ?\([^()]*\)", lambda found: "" if _REFERENCE.search(found[0]) else found[0], text)
     sentences = re.split(r"(?<=\.) (?=[A-Z`])", brackets)
     return " ".join(each for each in sentences if not _REFERENCE.search(each)) or text
+
+
+def flag_help(setting: Setting) -> str:
+    """Return a setting's help as a flag shows it: a text about None is about the default, or about the word `none`."""
+    first, later = ("Default", "default") if setting.default in (None, ()) else ("`none`", "`none`")
+    text = re.sub(r"(^|\. )None: ", rf"\g<1>{first}: ", plain_help(setting.help))
+    return re.sub(r"; None: ", f"; {later}: ", text)
 
 
 class _ShortHelp(argparse.RawDescriptionHelpFormatter):
@@ -246,7 +255,7 @@ def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str
     name, setting = next(iter(settings.items()))
     flags = [flag_of(each) for each in settings]
     keywords: dict[str, Any] = {"action": _Given, "dest": _PREFIX + (list_name or name), "default": argparse.SUPPRESS}
-    keywords["help"] = f"{plain_help(setting.help)} ({_default(settings)})".replace("%", "%%")
+    keywords["help"] = (flag_help(setting) + _default(settings)).replace("%", "%%")
     if setting.kind is bool:
         group.add_argument(*flags, *(flag.replace("--", "--no-", 1) for flag in flags), nargs=0, **keywords)
         return
@@ -259,13 +268,14 @@ def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str
 
 
 def _default(settings: Mapping[str, Setting]) -> str:
-    """Describe the default of settings that share a help entry, or each default if they differ."""
+    """Describe the default of settings that share a help entry, or each default if they differ; nothing for none."""
     if next(iter(settings.values())).is_required:
-        return "required"
+        return " (required)"
     values = {name: "none" if each.default in (None, ()) else str(each.default) for name, each in settings.items()}
     if len(set(values.values())) > 1:
-        return "default: " + ", ".join(f"{name.partition('.')[0]} {value}" for name, value in values.items())
-    return f"default: {next(iter(values.values()))}"
+        return " (default: " + ", ".join(f"{name.partition('.')[0]} {value}" for name, value in values.items()) + ")"
+    (value,) = set(values.values())
+    return "" if value == "none" else f" (default: {value})"
 
 
 def _named(name: str, text: str) -> tuple[str, str]:

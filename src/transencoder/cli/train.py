@@ -25,7 +25,7 @@ from transencoder.settings import expanded, settings_of, with_texts
 logger = logging.getLogger(__name__)
 
 _DETAILS = """Settings come from the recipe, then --set, then flags: the later wins. `none` unsets one.
-A setting whose default is none is chosen when the run starts, as its help says."""
+A setting without a default is chosen when the run starts, as its help says."""
 
 _USUAL = (
     *("sentences", "pairs", "views", "columns", "teacher", "labelled", "dev", "tests", "output", "budget", "preset"),

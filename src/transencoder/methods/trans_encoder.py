@@ -73,8 +73,9 @@ class TransEncoder(configs.RunConfig):
     """Other models, or columns of scores, that label the pairs in addition to the members, in every cycle. Paper: none.
     """
     preset: Preset | None = None
-    """Source of the settings that are left out: `standard`, which did best on ten domains of 1,500 pairs with a base
-    model trained without labels (the report has its reasons), or `paper`, which is the same as None."""
+    """Source of the settings that are left out: `paper`, or `standard`, which did best on ten domains of 1,500 pairs
+    with a base model trained without labels (the report has its reasons). None: `paper`; `transencoder train` without
+    a method takes `standard`."""
     budget: str | None = configs.time_span()
     """Time that the run may take, such as `10m` or `1.5h`: it times a few steps, then chooses as many cycles, epochs
     and pairs as fit. Numbers that you give are kept. The report says what was left out."""
