@@ -14,7 +14,15 @@ from sklearn.linear_model import LogisticRegression
 
 from transencoder import evaluation, tokens
 from transencoder.errors import InputError
-from transencoder.evaluation import LabelledSet, average, evaluate, evaluate_classes, evaluate_tasks, measure
+from transencoder.evaluation import (
+    LabelledSet,
+    average,
+    evaluate,
+    evaluate_classes,
+    evaluate_tasks,
+    measure,
+    measure_with_scores,
+)
 from transencoder.scorers import BiScorer, MeanScorer
 from transencoder.tasks import TASKS, load
 from transencoder.tokens import TokenCache
@@ -186,6 +194,19 @@ def test_only_a_bi_encoder_has_embeddings(bi, caplog):
     assert evaluate_classes(scorer, data) == 100
     assert np.isnan(evaluate_classes(MeanScorer([scorer, scorer]), data))
     assert "a classifier is trained on embeddings" in caplog.text
+
+
+def test_a_metric_comes_with_the_scores_that_it_is_of(bi, tiny_pairs):
+    scorer, labelled = BiScorer(bi, precision="fp32"), LabelledSet(tiny_pairs, "spearman")
+    metric, scores = measure_with_scores(scorer, labelled)
+    assert metric == measure(scorer, labelled)
+    assert np.array_equal(scores, scorer.score(tiny_pairs.remove_columns("score")))
+    data = {
+        role: tiny_pairs.remove_columns("score").add_column("score", [0, 1] * (len(tiny_pairs) // 2))
+        for role in ("train", "dev", "test")
+    }
+    accuracy, scores = measure_with_scores(scorer, LabelledSet(data["test"], "accuracy", data))
+    assert 0 <= accuracy <= 100 and scores is None
 
 
 def test_minilm_reads_entailment(minilm, data_folder, monkeypatch):

@@ -44,7 +44,9 @@ def output_explained(output: str | PurePath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{output} cannot be written ({error.strerror}). Choose another --output.") from error
+        raise InputError(
+            f"{output} cannot be written ({error.strerror or reason_of(error)}). Choose another --output."
+        ) from error
 
 
 def visible(text: str) -> str:

@@ -51,10 +51,12 @@ def read_result(run_folder: str | Path) -> Result:
         record = read_checked_json(path)
     except DamagedError as error:
         raise RunError(f"{error}. Run the same command again: finished stages are reused") from error
-    absent = sorted(Result.__required_keys__ - set(record))
+    tests = record["data"]["tests"] if "data" in record else {}
+    absent = {f"data.tests.{name}.metric" for name, test in tests.items() if "metric" not in test}
+    absent |= (Result.__required_keys__ | {"intervals"}) - set(record)
     if absent:
         raise RunError(
-            f"{path} lacks {', '.join(absent)}; it was not written by this version: run the same command again"
+            f"{path} lacks {', '.join(sorted(absent))}; it was not written by this version: run the same command again"
         )
     return cast(Result, record)
 

@@ -301,3 +301,22 @@ def _filled(text: str, name: str) -> str:
         return found
 
     return os.path.expanduser(_VARIABLE.sub(variable, text))
+
+
+_REFERENCE = re.compile(
+    r"(?<!`)\b([Pp]apers?|et al|Tables?|Figures?|[Ss]ections?|[Ee]quations?|[Aa]ppendix|[Rr]eleased code)\b"
+)
+
+
+def plain_help(text: str) -> str:
+    """Return a setting's help without brackets and sentences about papers and their code, which belong in the docs."""
+    brackets = re.sub(r" ?\([^()]*\)", lambda found: "" if _REFERENCE.search(found[0]) else found[0], text)
+    sentences = re.split(r"(?<=\.) (?=[A-Z`])", brackets)
+    return " ".join(each for each in sentences if not _REFERENCE.search(each)) or text
+
+
+def help_of(setting: Setting) -> str:
+    """Return a setting's help for people: what is said of None is said of the default, or of the word `none`."""
+    first, later = ("Default", "default") if setting.default in (None, ()) else ("`none`", "`none`")
+    text = re.sub(r"(^|\. )None: ", rf"\g<1>{first}: ", plain_help(setting.help))
+    return re.sub(r"; None: ", f"; {later}: ", text)

@@ -76,8 +76,8 @@ class Parts:
         rows_hash: Function that returns a hash of the content of a slice of rows; None: `maker` identifies the rows.
         remedy: End of an error message about a shard's part; `{shard}` stands for the shard.
         shard_rows: Maximum number of rows in a shard, unless existing parts set the number of shards.
-        fewest: Number that the number of shards is then a multiple of. With the default it does not depend on the
-            number of processes, so the results have the same bytes.
+        fewest: Number that the number of shards is then a multiple of, unless shards would have fewer than 256 rows.
+            With the default it does not depend on the number of processes, so the results have the same bytes.
         computed_in: Property that may differ between machines, such as `bf16`. Parts that differ in it are joined, with
             a warning.
     """

@@ -51,6 +51,18 @@ def tasks(monkeypatch):
     return SimpleNamespace(gold=gold, asked=asked)
 
 
+def test_where_a_classifier_is_measured_an_ensemble_has_no_score(measured, loaded, tasks, monkeypatch):
+    monkeypatch.setattr(
+        "transencoder.evaluation.load_classes",
+        lambda *_, **__: dict.fromkeys(("test",), Dataset.from_dict({"score": [0]})),
+    )
+    monkeypatch.setattr("transencoder.evaluation.evaluate_classes", lambda *_: 60.0)
+    record = measured("long", "short", "--ensemble", "--tasks", "sicke", "sts12")
+    assert record["each"]["long"]["scores"] == {"sicke": 60.0, "sts12": pytest.approx(100.0)}
+    assert record["scores"]["sicke"] is None and record["scores"]["sts12"] is not None
+    assert record["intervals"].keys() == {"sts12"}
+
+
 def test_tasks_are_measured_and_their_average(done, measured, loaded, tasks):
     tasks.gold["stsb"] = [2.0, 2.0, 2.0]
     record = measured("long", "short", "--ensemble", "--tasks", "sts12", "stsb", "--data-dir", "d")
@@ -145,7 +157,14 @@ def test_both_models_of_a_run_are_measured(measured, refused, pairs, monkeypatch
         patch.setattr("transencoder.cli.scoring._load_teacher", lambda name, *_: Teacher(name=name, scorer=teacher))
         assert measured("run", "--pairs", pairs)["models"] == ["run/bi-encoder", "run/cross-encoder"]
     refused("it has run/bi-encoder and run/cross-encoder: give one of these", "score", "run", "--pairs", pairs)
-    refused("an ensemble (--ensemble, --weights) is of several", "evaluate", "minilm", "--ensemble", "--pairs", pairs)
+    refused(
+        "an ensemble (--ensemble, --weights) needs two models or more; there is only minilm",
+        "evaluate",
+        "minilm",
+        "--ensemble",
+        "--pairs",
+        pairs,
+    )
 
 
 @pytest.mark.parametrize("sign", "=+-@\t")

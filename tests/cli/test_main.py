@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,10 +20,9 @@ from rich.table import Table
 from transencoder import progress
 from transencoder.cli import _parser, main, recipes, terminal
 from transencoder.cli.files import write_table
-from transencoder.cli.flags import flag_help, plain_help
 from transencoder.errors import InputError, RunError
 from transencoder.methods import METHODS
-from transencoder.settings import nested_settings, settings_of
+from transencoder.settings import help_of, nested_settings, plain_help, settings_of
 
 HEAVY = "torch sentence_transformers transformers datasets pyarrow pandas scipy sklearn matplotlib faiss bm25s".split()
 
@@ -70,7 +70,7 @@ def test_every_field_of_a_method_is_a_flag_with_its_docstring_as_help_and_its_de
     for name, setting in (nested_settings(METHODS[method]) | inner).items():
         assert f"--{name.replace('_', '-')}" in out
         assert setting.help
-        assert flag_help(setting) in out, name
+        assert help_of(setting) in out, name
     assert "(default: auto)" in out
     assert "(required)" in out or method == "trans-encoder"
     assert not re.search(r"\bTable \d|[Rr]eleased code:", out)
@@ -93,11 +93,32 @@ def test_short_help_has_what_is_required_examples_and_the_flags_that_people_chan
         ("Tokens of a pair (Table 16: 64), or (long) more.", "Tokens of a pair, or (long) more."),
         ("Share of 0.5 (paper: 0.05).", "Share of 0.5."),
         ("Table 16's.", "Table 16's."),
+        ("Peak rate (papers). Papers: 1. Cut (GradCache, Gao et al., 2021).", "Peak rate. Cut."),
         ("Values of `standard`. Default: `paper`.", "Values of `standard`. Default: `paper`."),
     ],
 )
 def test_help_leaves_papers_to_the_docs(text, plain):
     assert plain_help(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("default", "help_text", "shown"),
+    [
+        (None, "Rate; None: own.", "Rate; default: own."),
+        (None, "None: the own rate. Else this.", "Default: the own rate. Else this."),
+        ((), "Names. None: all.", "Names. Default: all."),
+        ("mean", "Pooling. None: own; None: ours.", "Pooling. `none`: own; `none`: ours."),
+    ],
+)
+def test_help_says_default_where_python_says_none(default, help_text, shown):
+    setting = next(iter(settings_of(METHODS["simcse"]).values()))
+    assert help_of(replace(setting, default=default, help=help_text)) == shown
+
+
+def test_every_default_stands_in_the_help_as_it_is_typed(done):
+    everything = done("train", "--help-all")
+    assert "(default: 0.0 1.0)" in everything and "(default: 2021)" in everything
+    assert "default: none)" not in everything and "(default: ()" not in everything
 
 
 def test_completion_is_of_all_commands(run, monkeypatch):

@@ -94,7 +94,7 @@ def test_flags_after_a_start_belong_to_it(done, training):
         (f"{BASE} --recipe nowhere", "nowhere is neither a file nor a recipe"),
         (
             f"{BASE} --patience-cycles 1 --bi.selection last --cross.selection last",
-            "patience_cycles needs what to choose by",
+            "patience_cycles needs a way to choose checkpoints",
         ),
         (f"{BASE} --set bi.epoch=3", "bi.epoch: there is no such setting; the nearest is bi.epochs"),
     ],

@@ -1,12 +1,14 @@
 """Trainings that stop once their best checkpoint is so many epochs old."""
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.fit.fitting import Stopped, same, scripted, stopping
-from transencoder import FitConfig, SimCSE, TransEncoder
+from transencoder import MLM, DvBERT, FitConfig, SimCSE, TransEncoder, train
 from transencoder.errors import InputError
 
 AFTER_ITS_BEST = [5, 9, 1, 1, 1, 1]
@@ -17,6 +19,7 @@ def test_it_stops_and_keeps_what_the_whole_training_keeps(form, fit_tiny):
     whole, fitted_whole = fit_tiny(form, dev=scripted(AFTER_ITS_BEST), folder="whole")
     stopped, fitted = fit_tiny(form, dev=scripted(AFTER_ITS_BEST), patience_epochs=1)
     assert (fitted.n_steps, fitted_whole.n_steps) == (8, 12)
+    assert (fitted.n_planned, fitted_whole.n_planned) == (12, None)
     assert (fitted.best, fitted.best_step) == (fitted_whole.best, fitted_whole.best_step) == (9, 4)
     assert fitted.curve == fitted_whole.curve[:4]
     assert same(stopped.state_dict(), whole.state_dict())
@@ -45,18 +48,45 @@ def test_killed_at_its_last_evaluation_it_ends_the_same(form, fit_tiny, tmp_path
 
 
 def test_it_needs_what_to_choose_by():
-    with pytest.raises(InputError, match=r"fit\.patience_epochs is 2.*give dev too"):
+    with pytest.raises(InputError, match=r"fit\.patience_epochs is 2, .*; give dev, or leave it out \(--fit"):
         SimCSE(start="minilm", sentences="s.txt", output="o", fit=replace(SimCSE.fit, patience_epochs=2))
     for form in ("bi", "cross"):
         fit = {form: FitConfig(patience_epochs=2, selection="last")}
-        with pytest.raises(InputError, match=rf"{form}\.patience_epochs needs what to choose by"):
+        with pytest.raises(
+            InputError,
+            match=rf"{form}\.patience_epochs is 2, and nothing chooses among checkpoints; give dev, or another",
+        ):
             TransEncoder(pairs="p.tsv", output="o", **fit)
         TransEncoder(pairs="p.tsv", output="o", dev="stsb", **{form: FitConfig(patience_epochs=2)})
+    cross = replace(DvBERT.cross, patience_epochs=2)
+    labelled = {"start": "minilm", "labelled": "l.tsv", "output": "o", "teacher": ("bert",), "cross": cross}
+    for more in ({}, {"dev": "stsb"}, {"label_kind": "scores"}):
+        with pytest.raises(InputError, match=r"cross\.patience_epochs is 2, .* give dev and labels that are scores"):
+            DvBERT(**labelled, **more)
+    DvBERT(**labelled, dev="stsb", label_kind="scores")
+    with pytest.raises(InputError, match=r"fit\.patience_epochs is 2, and it is of encoders"):
+        MLM(sentences="s.txt", from_scratch=True, output="o", fit=replace(MLM.fit, patience_epochs=2))
 
 
-def test_the_standard_preset_then_chooses_by_a_criterion():
-    config = TransEncoder(pairs="p.tsv", output="o", preset="standard", bi=FitConfig(patience_epochs=2))
-    assert config.prepared(1).bi.selection == "auto"
+def test_fewer_pairs_than_can_be_held_out_are_refused(tiny_bi_encoder, tiny_pairs, tmp_path):
+    pairs = tiny_pairs.select(range(64)).remove_columns("score")
+    with pytest.raises(InputError, match=r"bi\.patience_epochs needs evaluations.* of 64 pairs, fewer than 500"):
+        train(TransEncoder(pairs=pairs, start=tiny_bi_encoder, output=str(tmp_path), bi=FitConfig(patience_epochs=1)))
+
+
+def test_the_report_says_that_a_training_ended_early(tiny_start):
+    fit = replace(SimCSE.fit, batch_size=8, epochs=9, eval_steps=1, learning_rate=0.0, patience_epochs=1)
+    result = train(tiny_start("simcse", fit=fit)).result
+    (note,) = [each for each in result["notes"] if "ended early" in each]
+    assert re.search(r"bi-encoder at step (\d+) of (\d+)\.$", note)
+    assert note in (Path(result["config"]["output"]) / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("patient", "other"), [("bi", "cross"), ("cross", "bi")])
+def test_in_the_standard_preset_a_criterion_then_chooses_for_that_form_alone(patient, other):
+    fits = {patient: FitConfig(patience_epochs=2)}
+    config = TransEncoder(pairs="p.tsv", output="o", preset="standard", same_form=False, **fits).prepared(1)
+    assert (getattr(config, patient).selection, getattr(config, other).selection) == ("auto", "last")
 
 
 def test_what_was_trained_before_keeps_its_key():

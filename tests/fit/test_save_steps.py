@@ -36,6 +36,6 @@ def test_they_lie_in_the_run_beside_its_stages(tiny_start):
 
 def test_what_is_made_at_the_end_has_none_on_the_way():
     for other in ({"lora_rank": 2}, {"trained_share": 0.5}):
-        with pytest.raises(InputError, match="make the model at the end"):
+        with pytest.raises(InputError, match="finish the model only at the end"):
             FitConfig(save_steps=10, **other)
     assert FitConfig(save_steps=10).key_settings == FitConfig().key_settings

@@ -70,7 +70,7 @@ REFUSED = {
         ({"start_weight": float("nan")}, "start_weight is nan"),
         ({"cycles": 0}, "cycles is 0; it must be at least 1"),
         ({"patience_cycles": 0, "dev": "stsb"}, "patience_cycles is 0"),
-        ({"patience_cycles": 1, "bi": LAST, "cross": LAST}, "patience_cycles needs what to choose by"),
+        ({"patience_cycles": 1, "bi": LAST, "cross": LAST}, "patience_cycles needs a way to choose checkpoints"),
         ({"test_every_eval": True}, "test_every_eval needs tests, score_tests true, and dev"),
         ({"test_every_eval": True, "dev": "stsb"}, "test_every_eval needs tests"),
         (

@@ -152,8 +152,13 @@ def test_both_ways_are_two_lines(page):
 
 def test_where_a_runs_data_are_not_the_papers_its_numbers_are_marked(page, result, tmp_path):
     pairs = result["data"]["pairs"] | {"missing_rows": 13358}
-    drawn = {"source": "glue/qqp (validation[1000:], 10000 rows drawn with seed 0)", "rows": 9, "fingerprint": "f"}
-    own = {"source": "glue/qqp (test)", "rows": 9, "fingerprint": "f"}
+    drawn = {
+        "source": "glue/qqp (validation[1000:], 10000 rows drawn with seed 0)",
+        "rows": 9,
+        "fingerprint": "f",
+        "metric": "spearman",
+    }
+    own = {"source": "glue/qqp (test)", "rows": 9, "fingerprint": "f", "metric": "spearman"}
     data = {"pairs": pairs, "dev": None, "tests": {"a": drawn, "b": own}}
     claim = '[[claim]]\nwhere = "Figure 5"\nrow = "few"\nrecipe = "m/x"\nsays = "worse"\ntest = "b"\n'
     found = {"start": scores(50.2, 60.2), "bi": scores(60.0, 70.0), "cross": scores(60.0, 70.0)}

@@ -47,7 +47,8 @@ class Evaluate(Config):
     score_column: str | None = None
     """name of the gold score in --pairs (default: score)"""
     metric: Literal["spearman", "roc_auc", "map", "mrr_at_10", "ndcg_at_10", "recall_at_10"] | None = None
-    """metric; map and later ones rank pairs that share a first sentence (default: spearman, for --tasks their own)"""
+    """metric; all but spearman and roc_auc rank the pairs that share a first sentence (default: spearman, for --tasks
+    their own)"""
     ensemble: bool = False
     """measure the mean of the models' scores too"""
     weights: tuple[float, ...] = option(())
@@ -78,7 +79,7 @@ class Evaluate(Config):
         distributed.start()
         models = tuple(each for name in self.scoring.models for each in _of_run(name))
         if self.has_ensemble and len(models) < 2:
-            raise InputError(f"an ensemble (--ensemble, --weights) is of several models; {models[0]} is one")
+            raise InputError(f"an ensemble (--ensemble, --weights) needs two models or more; there is only {models[0]}")
         weights = checked_weights(self.weights, len(models)) if self.has_ensemble else []
         rows = _measured(replace(self, scoring=replace(self.scoring, models=models)), _labelled_sets(self), weights)
         if self.json:

@@ -6,7 +6,6 @@ flags are listed among the others. `train` uses a method's config in the same wa
 """
 
 import argparse
-import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, replace
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 
 from transencoder.errors import InputError
 from transencoder.recipes import store, value_from_text
-from transencoder.settings import Setting, nested_settings, settings_of
+from transencoder.settings import Setting, help_of, nested_settings, settings_of
 
 Options = TypeVar("Options")
 Commands = Any
@@ -174,7 +173,7 @@ def add_config_flags(parser: argparse.ArgumentParser, config: Any, usual: Collec
 
 
 def _title(name: str, setting: Setting) -> str:
-    return f"{name}: {flag_help(setting).rstrip('.')}"
+    return f"{name}: {help_of(setting).rstrip('.')}"
 
 
 def _filled(setting: Setting, inner: str, config: Any) -> Setting:
@@ -182,25 +181,6 @@ def _filled(setting: Setting, inner: str, config: Any) -> Setting:
     found = setting.inner[inner]
     value = getattr(getattr(config, setting.name), inner)
     return replace(found, default=value) if found.default is None else found
-
-
-_REFERENCE = re.compile(
-    r"(?<!`)\b([Pp]aper|Tables?|Figures?|[Ss]ections?|[Ee]quations?|[Aa]ppendix|[Rr]eleased code)\b"
-)
-
-
-def plain_help(text: str) -> str:
-    """Return a setting's help without brackets and sentences about papers and their code, which belong in the docs."""
-    brackets = re.sub(r" ?\([^()]*\)", lambda found: "" if _REFERENCE.search(found[0]) else found[0], text)
-    sentences = re.split(r"(?<=\.) (?=[A-Z`])", brackets)
-    return " ".join(each for each in sentences if not _REFERENCE.search(each)) or text
-
-
-def flag_help(setting: Setting) -> str:
-    """Return a setting's help as a flag shows it: a text about None is about the default, or about the word `none`."""
-    first, later = ("Default", "default") if setting.default in (None, ()) else ("`none`", "`none`")
-    text = re.sub(r"(^|\. )None: ", rf"\g<1>{first}: ", plain_help(setting.help))
-    return re.sub(r"; None: ", f"; {later}: ", text)
 
 
 class _ShortHelp(argparse.RawDescriptionHelpFormatter):
@@ -255,7 +235,7 @@ def _add_config_flag(group: Any, settings: Mapping[str, Setting], list_name: str
     name, setting = next(iter(settings.items()))
     flags = [flag_of(each) for each in settings]
     keywords: dict[str, Any] = {"action": _Given, "dest": _PREFIX + (list_name or name), "default": argparse.SUPPRESS}
-    keywords["help"] = (flag_help(setting) + _default(settings)).replace("%", "%%")
+    keywords["help"] = (help_of(setting) + _default(settings)).replace("%", "%%")
     if setting.kind is bool:
         group.add_argument(*flags, *(flag.replace("--", "--no-", 1) for flag in flags), nargs=0, **keywords)
         return
@@ -271,11 +251,17 @@ def _default(settings: Mapping[str, Setting]) -> str:
     """Describe the default of settings that share a help entry, or each default if they differ; nothing for none."""
     if next(iter(settings.values())).is_required:
         return " (required)"
-    values = {name: "none" if each.default in (None, ()) else str(each.default) for name, each in settings.items()}
+    values = {name: _in_words(each.default) for name, each in settings.items()}
     if len(set(values.values())) > 1:
         return " (default: " + ", ".join(f"{name.partition('.')[0]} {value}" for name, value in values.items()) + ")"
     (value,) = set(values.values())
     return "" if value == "none" else f" (default: {value})"
+
+
+def _in_words(default: Any) -> str:
+    if default in (None, ()):
+        return "none"
+    return " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _named(name: str, text: str) -> tuple[str, str]:

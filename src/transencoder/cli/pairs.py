@@ -65,11 +65,11 @@ class Starting:
     document_prompt: str | None = option(None, metavar="TEXT")
     """text put before every document instead (default: the same)"""
     max_length: int | None = option(None, metavar="TOKENS")
-    """tokens after which texts are cut; training cuts after 32 (default: its own)"""
+    """tokens after which texts are cut; the paper trains with 32 (default: its own)"""
     device: str | None = None
     """device, such as cpu or cuda:0 (default: the best one available)"""
     precision: Precision = "auto"
-    """precision of the computation; auto: bf16 where the hardware supports it"""
+    """number format; auto takes bf16 where the hardware supports it"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +114,13 @@ class Mine(Config):
             yield "--bad-rows-file is for one file, and --documents is another."
 
     def __call__(self) -> None:
-        from transencoder import distributed, mining
+        from transencoder import distributed, encoders, mining
         from transencoder.report.words import mining_text
 
         distributed.start()
         mining.check_numbers(self.n_pairs, self.max_pairs_per_sentence)
         rows, column = self.rows, self.document_column
+        encoders.fetch(self.start, form="bi", revision=self.starting.revision, **rows.hub)  # before long texts are read
         mined = mining.mine(
             _texts(self.sentences, self.column, rows, self.output),
             self.start,

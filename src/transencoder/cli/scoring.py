@@ -35,7 +35,7 @@ class Models(Config):
     """Options for the models that score, and how they score."""
 
     models: tuple[str, ...] = argument("MODEL")
-    """folder, run, hub id, or minilm; of several, `score` and `label` take the mean"""
+    """folder, run, hub id, or minilm; `evaluate` measures each of several, `score` and `label` take their mean"""
     revision: str | None = None
     """hub revision of the models"""
     device: str | None = None
@@ -43,7 +43,7 @@ class Models(Config):
     attn_implementation: str | None = option(None, metavar="NAME")
     """implementation of attention: sdpa, eager, flash_attention_2 (default: the model's own)"""
     precision: Precision = "auto"
-    """precision of the computation; auto: bf16 where the hardware supports it"""
+    """number format; auto takes bf16 where the hardware supports it"""
     max_length: int | None = option(None, metavar="TOKENS")
     """tokens after which texts are cut (default: the model's own)"""
     pooling: Pooling | None = None
@@ -94,7 +94,9 @@ class Sharding(Config):
         if self.shard is None:
             return None
         if distributed.world_size() > 1:
-            raise InputError("--shard is one process's; under torchrun leave it out, and each computes some")
+            raise InputError(
+                "--shard is for a single process; under torchrun leave it out: the processes share the work"
+            )
         return Shard(*map(int, self.shard.split("/")))
 
 

@@ -138,7 +138,7 @@ class Searching:
     """Options for searching an index."""
 
     rerank: str | None = option(None, metavar="CROSS")
-    """cross-encoder that re-ranks the documents found: folder, run, hub id"""
+    """cross-encoder that re-ranks the documents found: folder, run, or hub id"""
     candidates: int = 100
     """number of documents per query to re-rank"""
     model: str | None = option(None, metavar="BI")

@@ -20,7 +20,7 @@ from transencoder.errors import InputError
 from transencoder.in_memory import check_file
 from transencoder.methods import METHODS, TransEncoder
 from transencoder.models import MINILM
-from transencoder.settings import expanded, settings_of, with_texts
+from transencoder.settings import expanded, plain_help, settings_of, with_texts
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def add_methods(methods: flags.Commands) -> None:
 
 def summary(config_class: type) -> str:
     """Return a one-line summary of a method."""
-    return flags.plain_help(str(config_class.__doc__).partition("\n")[0])
+    return plain_help(str(config_class.__doc__).partition("\n")[0])
 
 
 def with_method(typed: Sequence[str]) -> list[str]:

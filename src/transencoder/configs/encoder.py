@@ -75,8 +75,7 @@ class EncoderConfig(RunConfig, ABC):
                 f"fit has no {' and no '.join(empty)}; give fit=dataclasses.replace({method.__name__}.fit, ...), which "
                 "keeps the method's own values"
             )
-        if self.fit.patience_epochs is not None and self.dev is None:
-            yield f"fit.patience_epochs is {self.fit.patience_epochs}, and nothing chooses a checkpoint; give dev too"
+        yield from self.fit.of_patience("fit", is_chosen=self.dev is not None)
         if self.fit.dropout == 0.0 and self.rows.need_dropout:
             yield "fit.dropout is 0, and then both views of a sentence are the same; leave it out"
 

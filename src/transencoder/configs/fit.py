@@ -58,8 +58,8 @@ class FitConfig(Config):
     """Number of steps between dev evaluations; one more follows at the end of each epoch. Paper, section 4: 200."""
     patience_epochs: int | None = ranges.at_least(1, None)
     """Number of epochs without a better checkpoint after which training stops, if dev or a criterion chooses the
-    checkpoint. The checkpoint is nearly always the one that the whole training would have kept. None: train to the end
-    (papers). Released code: SCT and ConGen 7, CKD 3."""
+    checkpoint. A bi-encoder then nearly always keeps the checkpoint that the whole training would have kept; a
+    cross-encoder gets better until its end. None: train to the end (papers). Released code: SCT and ConGen 7, CKD 3."""
     checkpoint_steps: int | None = ranges.at_least(1, None)
     """Number of steps between the checkpoints that a run resumes from; None: one per minute, or fewer if they would
     take more than a fiftieth of the time (under torchrun this is checked at every tenth step)."""
@@ -99,19 +99,27 @@ class FitConfig(Config):
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
         if self.save_steps is not None and (self.lora_rank is not None or self.trained_share < 1.0):
             yield (
-                f"save_steps is {self.save_steps}, and lora_rank and trained_share make the model at the end; give one "
-                "of them"
+                f"save_steps is {self.save_steps}, and lora_rank and trained_share finish the model only at the end of "
+                "training; leave one of them out"
             )
         if any(each < 1 for each in self.matryoshka_dims) or len({*self.matryoshka_dims}) < len(self.matryoshka_dims):
             yield f"matryoshka_dims is {list(self.matryoshka_dims)}; each must be at least 1, and given once"
         if self.trained_share < 1.0 and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
+    def of_patience(self, name: str, *, is_chosen: bool, remedy: str = "dev") -> Contradictions:
+        """Yield an error message if `name`, this fit, waits for better checkpoints and nothing tells which are."""
+        if self.patience_epochs is not None and not is_chosen:
+            yield (
+                f"{name}.patience_epochs is {self.patience_epochs}, and nothing chooses among checkpoints; give "
+                f"{remedy}, or leave it out (--{name}.patience-epochs none)"
+            )
+
     def of_bi_encoders(self) -> Contradictions:
         """Yield an error message for each bi-encoder setting that is given here, in `cross`, for cross-encoders."""
         if self.mini_batch_size is not None:
             yield (
-                f"cross.mini_batch_size is {self.mini_batch_size}, and pairs of a cross-encoder's batch do not meet; "
+                f"cross.mini_batch_size is {self.mini_batch_size}, and a cross-encoder scores each pair alone; "
                 "give cross.gradient_accumulation_steps instead"
             )
         if self.matryoshka_dims:
@@ -119,8 +127,9 @@ class FitConfig(Config):
 
     @property
     def key_settings(self) -> dict[str, Any]:
-        """Settings that determine the trained weights, for a stage's key: all but how often checkpoints are written.
+        """Settings that determine the trained weights, for a stage's key: not how often checkpoints are written.
 
+        Fields that are None are left out, and `selection`, which the key contains as the criterion it resolves to.
         Fields of `_LATER` are included only if they differ from their defaults.
         """
         found = {

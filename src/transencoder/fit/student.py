@@ -59,6 +59,8 @@ class Fitted:
     """Total number of optimiser steps."""
     seconds: float
     """Wall time of the fit in this process, evaluations included; interrupted attempts before it do not count."""
+    n_planned: int | None = None
+    """Number of steps of the whole training, if `patience_epochs` ended it early; None: it ran to its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +135,15 @@ def fit(
     if adapters is not None:
         adapters.merge_and_unload().requires_grad_(True)  # a plain encoder again, all of it trainable
     student.eval()
-    return Fitted(keep.best, keep.best_step or n_steps, keep.curve, keep.others, n_steps, time.monotonic() - started)
+    return Fitted(
+        keep.best,
+        keep.best_step or n_steps,
+        keep.curve,
+        keep.others,
+        n_steps,
+        time.monotonic() - started,
+        trainer.state.max_steps if n_steps < trainer.state.max_steps else None,
+    )
 
 
 def _trainer(

@@ -73,6 +73,8 @@ class DvBERT(configs.EncoderConfig):
         """Yield an error message for each contradiction between fields."""
         yield from super().contradictions()
         yield from self.cross.of_bi_encoders()
+        is_chosen = self.dev is not None and self.label_kind == "scores"
+        yield from self.cross.of_patience("cross", is_chosen=is_chosen, remedy="dev and labels that are scores")
         if len(self.columns) == 1:
             yield f"columns names {len(self.columns)} column; labelled pairs have two of text"
         if self.label_kind == "scores" and self.class_names:

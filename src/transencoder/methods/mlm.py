@@ -66,7 +66,8 @@ class MLM(configs.SentenceFields, configs.RunConfig):
             yield "a language model keeps its last weights, and dev would choose nothing; give it as a test"
         if self.fit.lora_rank is not None:
             yield "fit.lora_rank is given, and a language model trains all its weights: leave it out"
-        for name in ("head_learning_rate", "trained_share", "save_steps", "mini_batch_size", "matryoshka_dims"):
+        of_encoders = ("head_learning_rate", "trained_share", "save_steps", "mini_batch_size", "matryoshka_dims")
+        for name in (*of_encoders, "patience_epochs"):
             if getattr(self.fit, name) != getattr(configs.FitConfig, name):
                 yield f"fit.{name} is {getattr(self.fit, name)}, and it is of encoders; leave it out"
         if (self.fit.max_length or 0) < _SHORTEST_BLOCK:

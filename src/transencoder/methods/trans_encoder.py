@@ -66,7 +66,7 @@ class TransEncoder(configs.RunConfig):
     """Lowest and highest gold score in a labelled file, which are mapped to 0 and 1: `0 5` for STS."""
     members: tuple[configs.Member, ...] = ()
     """Pretrained models that take part: one means self-distillation; several learn from the mean of all (section 2.4).
-    None: `minilm`, all-MiniLM-L6-v2."""
+    Default: `minilm`, all-MiniLM-L6-v2."""
     start: InitVar[str | None] = None
     """Base model of the only member, for Python, instead of `members`."""
     teachers: tuple[configs.OtherTeacher, ...] = ()
@@ -231,9 +231,11 @@ class TransEncoder(configs.RunConfig):
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
             return self.max_length is None and self.bi.max_length is None and self.cross.max_length is None
-        patience = (self.patience_cycles, self.bi.patience_epochs, self.cross.patience_epochs)
-        needs_choice = self.dev is not None or self.test_every_eval or any(patience)
-        if needs_choice and name in ("selection", "record_criteria"):
+        patient = [each for each in ("bi", "cross") if getattr(self, each).patience_epochs is not None]
+        needs_choice = self.dev is not None or self.test_every_eval or self.patience_cycles is not None
+        if (name == "selection" and (needs_choice or form in patient)) or (
+            name == "record_criteria" and (needs_choice or patient)
+        ):
             return False
         return getattr(getattr(self, form) if form else self, name) in (None, "auto")
 
@@ -361,10 +363,10 @@ class TransEncoder(configs.RunConfig):
             )
         has_choice = self.dev is not None or not self.bi.selection == self.cross.selection == "last"
         if self.patience_cycles is not None and not has_choice:
-            yield "patience_cycles needs what to choose by; give dev, or another selection than last"
+            yield "patience_cycles needs a way to choose checkpoints; give dev, or another selection than last"
         for form, fit in (("bi", self.bi), ("cross", self.cross)):
-            if fit.patience_epochs is not None and self.dev is None and fit.selection == "last":
-                yield f"{form}.patience_epochs needs what to choose by; give dev, or another selection than last"
+            is_chosen = self.dev is not None or fit.selection != "last"
+            yield from fit.of_patience(form, is_chosen=is_chosen, remedy="dev, or another selection than last")
 
     def _of_budget(self) -> configs.Contradictions:
         if self.budget is None:

@@ -187,11 +187,11 @@ def mine(
     check_numbers(n_pairs, max_pairs_per_sentence)
     if document_prompt is not None and documents is None:
         raise InputError(f"document_prompt is {document_prompt!r}, and there are no documents; give documents too")
+    prompts, on = Prompts(prompt, document_prompt), None if device is None else checked_device(device)
+    folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     where: dict[str, Any] = {"token": token, "cache_folder": cache_folder, "data_folder": data_folder}
     first = reading.read_sentences(sentences, **where)
     second = None if documents is None else reading.read_sentences(documents, **where)
-    prompts, on = Prompts(prompt, document_prompt), None if device is None else checked_device(device)
-    folder = fetch(start, form="bi", revision=revision, token=token, cache_folder=cache_folder)
     warn_of_unused_prompts(folder, start, prompts)
     model = load_bi(folder, max_length=max_length, pooling=pooling, device=on)
     with distributed.shared_folder(reading.cache_folder_for_rows(cache_folder)) as scratch:

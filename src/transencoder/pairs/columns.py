@@ -124,10 +124,12 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str, numbers: Col
     chosen = (*texts, *([score] if score else []))
     _require(chosen, names, name)
     unused = [column for column in names if column not in chosen]
-    logger.info(
+    expected = (*wanted.result, *wanted.score_names[:1])[: len(chosen)]
+    logger.log(
+        logging.DEBUG if chosen == expected and not unused else logging.INFO,  # then there was nothing to choose
         "%s: %s read from %s; %s",
         name,
-        ", ".join((*wanted.result, *wanted.score_names[:1])[: len(chosen)]),
+        ", ".join(expected),
         ", ".join(_shown(column) for column in chosen),
         f"not used: {', '.join(map(_shown, unused[:20]))}{', ...' * (len(unused) > 20)}"
         if unused

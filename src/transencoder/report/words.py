@@ -21,7 +21,7 @@ from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, HELD_ROWS, DataRecord, Interval, MiningRecord, Result
 from transencoder.report.figures import SHAPES
 from transencoder.runs import atomic_write_bytes
-from transencoder.settings import Setting, settings_of
+from transencoder.settings import Setting, help_of, settings_of
 
 NONE = "none"
 """Text shown for a setting that is not set."""
@@ -324,7 +324,7 @@ def _changes(values: Mapping[str, Any], settings: Mapping[str, Setting], prefix:
                 place = f"{name}[{position}]" if len(tables) > 1 else name
                 yield from _changes(table, setting.inner, f"{prefix}{place}.")
         elif in_full(value) != in_full(setting.default):
-            yield Change(f"{prefix}{name}", in_full(value), in_full(setting.default), setting.help)
+            yield Change(f"{prefix}{name}", in_full(value), in_full(setting.default), help_of(setting))
 
 
 def settings_line(result: Result) -> str:

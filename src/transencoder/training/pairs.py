@@ -169,7 +169,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.insert(0, mining.description)
         lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
         if config.weight_tokens is None:
-            lines.append("tokens are weighted where the base model looks as if no labels trained it: the run will see")
+            lines.append("tokens are weighted if the base model looks as if no labels trained it; the run finds out")
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
@@ -282,16 +282,21 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
     """Return the criterion that chooses each form's checkpoints without labels; empty with dev or for few pairs.
 
     Raises:
-        InputError: The tests are to be scored at each evaluation, but there are no evaluations.
+        InputError: The tests are to be scored at each evaluation, or patience counts from the best of them, and there
+            are no evaluations.
     """
     n_pairs = len(data.training)
     criteria: dict[Form, Criterion | None] = {}
     if data.dev is None and n_pairs >= LEAST_PAIRS:
         criteria = {"bi": criterion_of("bi", config.bi.selection)}
         criteria |= {} if config.same_form else {"cross": criterion_of("cross", config.cross.selection)}
-    if config.test_every_eval and data.dev is None and not criteria:
+    patient = [
+        f"{form}.patience_epochs" for form in ("bi", "cross") if getattr(config, form).patience_epochs is not None
+    ]
+    asking = ["test_every_eval"] if config.test_every_eval else patient
+    if asking and data.dev is None and not criteria:
         raise InputError(
-            f"test_every_eval needs evaluations, and without dev there are none: of {n_pairs} pairs, fewer "
+            f"{asking[0]} needs evaluations, and without dev there are none: of {n_pairs} pairs, fewer "
             f"than {LEAST_PAIRS}, none can be held out to choose by. Give dev or more pairs, or leave it out"
         )
     return criteria

@@ -135,7 +135,7 @@ def result_of(
         "analysis": analysis_of(measurements.cycles) if given.test_every_eval else None,
         "stages": run.stages,  # type: ignore[typeddict-item]
         "seconds": max(time.monotonic() - started, spent(run.stages, n_workers)),
-        "notes": measurements.notes,
+        "notes": [*measurements.notes, *_ended_early(measurements.cycles)],
     }
     if recipe is not None:
         result["recipe"] = recipe
@@ -234,6 +234,17 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     values: dict[str, Any] = {each.name: getattr(config, each.name) for each in dataclasses.fields(config)}
     held = {name: f"{len(value)} {HELD_ROWS}" for name, value in values.items() if isinstance(value, Dataset)}
     return cast(dict[str, Any], plain(values | held | {"token": None}))
+
+
+def _ended_early(cycles: list[dict[Form, Model]]) -> list[str]:
+    """Return a note on the trainings that `patience_epochs` ended before their last step."""
+    fits = {model.name: model.fitted or {} for models in cycles for model in models.values()}
+    ended = [
+        f"{name} at step {fit['n_steps']} of {fit['n_planned']}" for name, fit in fits.items() if fit.get("n_planned")
+    ]
+    if not ended:
+        return []
+    return [f"The best checkpoint was as old as patience_epochs allows, so training ended early: {', '.join(ended)}."]
 
 
 def _export(model: Model, card: str, target: Path) -> None:
