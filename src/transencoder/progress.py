@@ -51,7 +51,7 @@ def blocks(description: str, total: int, size: int) -> Iterator[slice]:
 
 
 class Run:
-    """A run of several stages; the present stage and the time left are shown with all work inside it.
+    """A run of several stages; the present stage and the time of later stages are shown with all work inside it.
 
     Args:
         costs: Cost of each stage that will be requested, by its key, in any unit.
@@ -60,32 +60,30 @@ class Run:
     def __init__(self, costs: Mapping[str, float]) -> None:
         self._ahead = dict(costs)
         self._n_stages = len(costs)
-        self._computed = self._seconds = self._begun = 0.0
-        self._name = ""
+        self._computed = self._seconds = 0.0
+        self._key = self._name = ""
 
     @contextmanager
     def stage(self, key: str, name: str) -> Iterator[None]:
-        """Make a stage the present one; one that takes no time was reused, and does not count for the time left."""
+        """Make a stage the present one; one that takes no time was reused, and does not count for the expected time."""
         number = self._n_stages - len(self._ahead) + 1
         self._name = f"stage {number} of {self._n_stages}, {name}" if key in self._ahead else name
-        self._begun = time.monotonic()
+        self._key, begun = key, time.monotonic()
         token = _run.set(self)
         try:
             yield
         finally:
             _run.reset(token)
-        seconds, cost = time.monotonic() - self._begun, self._ahead.pop(key, 0.0)
+        seconds, cost = time.monotonic() - begun, self._ahead.pop(key, 0.0)
         if seconds > _SECONDS_OF_REUSE:
             self._computed, self._seconds = self._computed + cost, self._seconds + seconds
 
     def __str__(self) -> str:
-        """Return the present stage and, once stages have been computed, the time left of the whole run, if any."""
-        if not self._computed:
+        """Return the present stage and, once stages have been computed, the expected time of the stages after it."""
+        later = sum(cost for key, cost in self._ahead.items() if key != self._key)
+        if not (self._computed and later):
             return self._name
-        expected = self._seconds * sum(self._ahead.values()) / self._computed
-        left = expected - (time.monotonic() - self._begun)
-        # not above 0 where the stage takes longer than expected
-        return f"{self._name}; {duration(left)} of the run left" if left > 0 else self._name
+        return f"{self._name}; later stages {duration(self._seconds * later / self._computed)}"
 
 
 def placed(description: str) -> str:

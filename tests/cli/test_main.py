@@ -315,7 +315,7 @@ def test_texts_are_exact_in_files_and_act_on_no_terminal(is_terminal, shown, run
     assert data == text == shown and out.count(SHOWN) == 2 + 2 * is_terminal and err.count(SHOWN) == 2
 
 
-def test_a_line_says_stage_loss_and_the_time_left_of_the_run(caplog, monkeypatch):
+def test_a_line_says_stage_loss_and_the_time_of_later_stages(caplog, monkeypatch):
     monkeypatch.setattr("transencoder.progress._SECONDS_BETWEEN_LINES", 0.0)
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr("transencoder.progress.time.monotonic", lambda: float(next(clock)))
@@ -327,8 +327,9 @@ def test_a_line_says_stage_loss_and_the_time_left_of_the_run(caplog, monkeypatch
         progress.tell("loss 0.25")
         advance(1)
         progress.tell("")
-    said = "train; stage 2 of 3, cycle-1/cross-encoder; 20.0 s of the run left; loss 0.25: 1 of 4, about"
-    assert said in caplog.text
+        assert "train; stage 2 of 3, cycle-1/cross-encoder; later stages 30.0 s; loss 0.25: 1 of 4, about" in caplog.text
+    with run.stage("c", "cycle-1/bi-encoder"):
+        assert str(run) == "stage 3 of 3, cycle-1/bi-encoder", "no stage is later than the last"
 
 
 def test_bars_show_the_time_left_and_vanish():
