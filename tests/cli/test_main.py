@@ -327,7 +327,9 @@ def test_a_line_says_stage_loss_and_the_time_of_later_stages(caplog, monkeypatch
         progress.tell("loss 0.25")
         advance(1)
         progress.tell("")
-        assert "train; stage 2 of 3, cycle-1/cross-encoder; later stages 30.0 s; loss 0.25: 1 of 4, about" in caplog.text
+        assert (
+            "train; stage 2 of 3, cycle-1/cross-encoder; later stages 30.0 s; loss 0.25: 1 of 4, about" in caplog.text
+        )
     with run.stage("c", "cycle-1/bi-encoder"):
         assert str(run) == "stage 3 of 3, cycle-1/bi-encoder", "no stage is later than the last"
 

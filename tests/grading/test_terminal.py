@@ -72,7 +72,7 @@ def test_pairs_are_graded_taken_back_skipped_and_gone_on_with(typed, finished_ru
     assert rows == [(*pairs[0], "5"), (*pairs[1], "4")]
     assert "taken back: 3" in shown
     assert "1 of 12, about" in shown
-    assert "2 of 12 pairs are graded; the same command goes on" in shown
+    assert "2 of 12 pairs are graded; the same command goes on" in shown and "--n-pairs 12\r" in shown
     code, shown, rows = typed(*"0123450124", "u", "3", "q")  # 10 more; the skipped pair comes again
     assert code == 0, shown
     assert [row[:2] for row in rows] == pairs

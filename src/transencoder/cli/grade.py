@@ -74,7 +74,8 @@ class Grade(Config):
             show(f"{len(pairs) - n_left} of {len(pairs)} pairs are graded; the same command goes on.")
         if len(set(sheet.grades.values())) > 1:
             self._judge(scored, sheet)
-            self._show_next(sheet, config, can_grade_more=not n_left and len(every_pair) > len(pairs))
+            n_next = self.n_pairs if n_left else 2 * self.n_pairs
+            self._show_next(sheet, config, n_next=n_next if n_left or len(every_pair) > len(pairs) else None)
 
     def _export(self, path: str, pairs: Sequence[Pair], scale: Scale) -> None:
         from transencoder import grading
@@ -134,15 +135,15 @@ class Grade(Config):
         )
         show(judged.verdict)
 
-    def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, can_grade_more: bool) -> None:
+    def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, n_next: int | None) -> None:
         graded = str(sheet.output)
         recipe = shlex.quote(str(Path(self.folder) / "recipe.toml"))
         again = f"transencoder recipes run {recipe} --output NEW_FOLDER --set"
         chosen = "train again, with these grades choosing the checkpoints"
         scale = " --set score_range=0,5" if max(sheet.scale.grades) > 1 else ""
         commands = {}
-        if can_grade_more:
-            commands["grade more"] = f"{self._command} --n-pairs {2 * self.n_pairs}"
+        if n_next is not None:
+            commands["grade more"] = f"{self._command} --n-pairs {n_next}"
         if any(isinstance(value, str) and value.endswith(HELD_ROWS) for value in config.values()):
             commands[f"{chosen}, in Python"] = f"train(..., dev={graded!r})"
         else:
