@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.training.reading import read_data
 from transencoder import FitConfig, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.scorers import BiScorer, CrossScorer
-from transencoder.training.data import read_pairs_data
 
 STS = (0.0, 5.0)
 
@@ -31,9 +31,9 @@ def texts(rows):
 
 
 def test_labelled_pairs_follow_the_others_and_none_is_there_twice(tiny_method, tiny_pairs, gold_file):
-    unlabelled = read_pairs_data(tiny_method(), None)
+    unlabelled = read_data(tiny_method())
     labelled = gold_file([*range(10), *range(190, 200)])
-    data = read_pairs_data(tiny_method(labelled=labelled, score_range=STS), None)
+    data = read_data(tiny_method(labelled=labelled, score_range=STS))
     assert unlabelled.gold is None
     assert texts(data.training) == [
         *texts(unlabelled.training)[10:],
@@ -51,7 +51,7 @@ def test_a_pair_turned_round_is_the_same_where_the_order_means_nothing(tiny_meth
     path = tmp_path / "turned.tsv"
     path.write_text(f"sentence1\tsentence2\tscore\n{second}\t{first}\t0.5\n")
     rows = {
-        is_symmetric: len(read_pairs_data(tiny_method(labelled=str(path), is_symmetric=is_symmetric), None).training)
+        is_symmetric: len(read_data(tiny_method(labelled=str(path), is_symmetric=is_symmetric)).training)
         for is_symmetric in (True, False)
     }
     assert rows == {True: 96, False: 97}
@@ -59,10 +59,7 @@ def test_a_pair_turned_round_is_the_same_where_the_order_means_nothing(tiny_meth
 
 def test_so_many_are_drawn_with_the_seed(tiny_method, gold_file):
     labelled = gold_file(range(150, 200))
-    drawn = [
-        read_pairs_data(tiny_method(labelled=labelled, score_range=STS, n_labelled=8, seed=seed), None)
-        for seed in (1, 1, 2)
-    ]
+    drawn = [read_data(tiny_method(labelled=labelled, score_range=STS, n_labelled=8, seed=seed)) for seed in (1, 1, 2)]
     assert [int(np.isfinite(data.gold.scores).sum()) for data in drawn] == [8, 8, 8]
     assert drawn[0].gold.key == drawn[1].gold.key != drawn[2].gold.key
     assert drawn[0].record["labelled"]["drawn_from"] == 50
@@ -70,16 +67,14 @@ def test_so_many_are_drawn_with_the_seed(tiny_method, gold_file):
 
 def test_a_tests_pairs_are_not_learned(tiny_method, tiny_files, gold_file, caplog):
     tests = {"tests": (str(tiny_files / "test.tsv"),), "score_range": STS}
-    data = read_pairs_data(
-        tiny_method(labelled=gold_file(range(135, 145)), **tests), None
-    )  # the tests begin with row 140
+    data = read_data(tiny_method(labelled=gold_file(range(135, 145)), **tests), None)  # the tests begin with row 140
     assert np.isfinite(data.gold.scores).sum() == 5
     assert (data.record["labelled"]["rows"], data.record["labelled"]["test_rows"]) == (5, 5)
     assert "5 labelled pairs of a test set left out of what is learned" in caplog.text
     inductive = tiny_method(labelled=gold_file(range(135, 145)), exclude_test_sentences=True, **tests)
-    assert 0 < np.isfinite(read_pairs_data(inductive, None).gold.scores).sum() <= 5
+    assert 0 < np.isfinite(read_data(inductive).gold.scores).sum() <= 5
     with pytest.raises(InputError, match="every labelled pair of .* is one of a test set"):
-        read_pairs_data(tiny_method(labelled=gold_file(range(150, 160)), **tests), None)
+        read_data(tiny_method(labelled=gold_file(range(150, 160)), **tests))
 
 
 @pytest.mark.parametrize(
@@ -98,30 +93,30 @@ def test_what_is_no_gold_is_refused(line, changes, message, tiny_method, tmp_pat
     (tmp_path / "gold.tsv").write_text(line)
     config = tiny_method(labelled=str(tmp_path / "gold.tsv"), **changes)
     with pytest.raises(InputError, match=message):
-        read_pairs_data(config, None)
+        read_data(config)
 
 
 def test_bad_labelled_rows_can_be_left_out(tiny_method, tmp_path):
     (tmp_path / "gold.tsv").write_text("sentence1\tsentence2\tscore\nbalo\tdalo\t1\nbalo\tbama\t-1\n")
     config = tiny_method(labelled=str(tmp_path / "gold.tsv"), skip_bad_rows=True)
-    record = read_pairs_data(config, tmp_path).record
+    record = read_data(config, tmp_path).record
     assert (record["labelled"]["rows"], record["labelled"]["bad_rows"]) == (1, 1)
     assert "gold.tsv:3" in (tmp_path / "bad-labelled-rows.tsv").read_text()
 
 
 def test_a_hub_id_gives_its_train_split(tiny_method, data_folder):
-    gold = read_pairs_data(
+    gold = read_data(
         tiny_method(labelled="mteb/stsbenchmark-sts", score_range=STS, data_dir=str(data_folder)), None
     ).gold
     assert np.isfinite(gold.scores).sum() > 5700
 
 
 def test_tasks_give_their_train_split_from_0_to_1(tiny_method, data_folder):
-    data = read_pairs_data(tiny_method(labelled="stsb", data_dir=str(data_folder)), None)
+    data = read_data(tiny_method(labelled="stsb", data_dir=str(data_folder)))
     gold = data.gold.scores[np.isfinite(data.gold.scores)]
     assert (len(gold), gold.min(), gold.max()) == (5749, 0.0, 1.0)
     with pytest.raises(InputError, match="labelled is snli, whose labels are classes"):
-        read_pairs_data(tiny_method(labelled="snli", data_dir=str(data_folder)), None)
+        read_data(tiny_method(labelled="snli", data_dir=str(data_folder)))
 
 
 def test_gold_is_learned(tiny_method, tiny_pairs, gold_file):

@@ -12,7 +12,7 @@ from transencoder.report.words import data_line
 from transencoder.runs import stage_seed
 from transencoder.training import mined as mined_module
 from transencoder.training import plan
-from transencoder.training.data import read_pairs_data
+from transencoder.training.data import PairsReader
 
 FAST = FitConfig(learning_rate=1e-3, batch_size=32, epochs=1, eval_steps=50, checkpoint_steps=50)
 
@@ -108,39 +108,30 @@ def test_the_mined_pairs_are_what_is_labelled(run):
 
 
 def test_test_sentences_are_left_out_before_mining(config, tiny_pairs, sentences_file, tmp_path):
-    seen = []
     test = tmp_path / "held.tsv"
     rows = tiny_pairs.select(range(10))
     rows.to_csv(test, sep="\t", index=False)
-
-    def mine(sentences, documents):
-        seen.extend(set(each["text"]) for each in (sentences, documents) if each is not None)
-        return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
-
-    given = {"tests": (str(test),), "exclude_test_sentences": True}
-    data = read_pairs_data(config(**given), None, mine)
     held = {*rows["sentence1"], *rows["sentence2"]}
-    assert seen and not seen[0] & held
-    n_excluded = data.record["excluded_rows"]
-    assert n_excluded >= 20 and not data.record["transductive"]
     documents = tmp_path / "documents.txt"
     documents.write_text(sentences_file.read_text() + "tamo kama\n")
-    data = read_pairs_data(config(**given, documents=str(documents), is_symmetric=False), None, mine)
-    assert len(seen) == 3 and "tamo kama" in seen[2] and not seen[2] & held
-    assert data.record["excluded_rows"] == 2 * n_excluded
+    given = {"tests": (str(test),), "exclude_test_sentences": True, "documents": str(documents)}
+    reader = PairsReader(config(**given, is_symmetric=False), None)
+    sentences, documents = reader.text(), reader.documents()
+    for text in (sentences, documents):
+        assert len(text.rows) and not set(text.rows["text"]) & held and not text.record["transductive"]
+    assert "tamo kama" in documents.rows["text"]
+    n_excluded = sentences.record["excluded_rows"]
+    assert n_excluded >= 20 and sentences.left_out_with(documents)["excluded_rows"] == 2 * n_excluded
 
 
-def test_so_many_sentences_are_drawn_and_mined(config, tiny_pairs):
-    seen = []
-
-    def mine(sentences, _):
-        seen.append(sentences["text"][:])
-        return tiny_pairs.select(range(20, 30)).select_columns(["sentence1", "sentence2"]), None
-
+def test_so_many_sentences_are_drawn_and_mined(config):
+    drawn = []
     for seed in (1, 1, 2):
-        data = read_pairs_data(config(n_sentences=50, seed=seed), None, mine)
-        assert data.record["drawn_from"] == 120
-    assert list(map(len, seen)) == [50, 50, 50] and seen[0] == seen[1] != seen[2]
+        reader = PairsReader(config(n_sentences=50, seed=seed), None)
+        text = reader.drawn(reader.text())
+        assert text.record["drawn_from"] == 120
+        drawn.append(text.rows["text"][:])
+    assert list(map(len, drawn)) == [50, 50, 50] and drawn[0] == drawn[1] != drawn[2]
     assert "from 50 sentences" in str(plan(config(n_sentences=50)))
 
 
@@ -155,7 +146,7 @@ def test_preset_standard_makes_a_bi_encoder_alone_at_any_length(max_length, conf
     """Was: `--max-length 64` set a length of the cross-encoder too, which then counted as asked for."""
     found = plan(config(preset="standard", cross=FitConfig(), max_length=max_length))
     assert found.config.same_form and not any("cross-encoder" in name for name in found.stages)
-    assert any(line.startswith("tokens are weighted where the base model looks") for line in found.lines)
+    assert any(line.startswith("tokens are weighted if the base model looks") for line in found.lines)
 
 
 def test_a_line_of_mined_pairs_says_so(run):
@@ -199,7 +190,7 @@ def test_sentences_and_documents_are_paired_as_mine_pairs_them(paired, sentences
     )
     assert pairs[:] == own.pairs[:]
     record = trained.result["data"]["pairs"]
-    assert record["mined"]["documents"]["rows"] == record["documents"]["rows"] == 40
+    assert record["mined"]["documents"]["rows"] == record["documents"]["rows"] == 40 and record["excluded_rows"] == 0
     assert f"120 sentences of `{'/'.join(sentences_file.parts[-2:])}` and the 40 documents of `" in data_line(record)
     assert trained.bi_encoder.prompts["document"] == "dima: "
 
@@ -222,14 +213,8 @@ def test_other_documents_and_prompts_are_mined_anew(changed, paired, documents_f
 def test_each_file_has_its_own_column(config, tmp_path):
     file = tmp_path / "documents.jsonl"
     file.write_text("".join(json.dumps({"id": "x", "body": f"{i} kama"}) + "\n" for i in range(30)))
-    seen = []
-
-    def mine(sentences, documents):
-        seen.append(documents["text"][0])
-        return _paired(documents, documents), None
-
-    read_pairs_data(config(documents=str(file), document_column="body", is_symmetric=False), None, mine)
-    assert seen == ["0 kama"]
+    reader = PairsReader(config(documents=str(file), document_column="body", is_symmetric=False), None)
+    assert reader.documents().rows["text"][0] == "0 kama"
 
 
 def test_bad_documents_are_set_aside_and_both_files_are_counted(config, documents_file, tmp_path):
@@ -238,13 +223,10 @@ def test_bad_documents_are_set_aside_and_both_files_are_counted(config, document
         file.write_text("".join(f'{{"text": "{file.stem} {i}"}}\n' for i in range(30)) + '{"text": 3}\n')
     names = {name: str(file) for name, file in files.items()}
     given = config(**names, is_symmetric=False, skip_bad_rows=True)
-    data = read_pairs_data(given, tmp_path, lambda first, second: (_paired(first, second), None))
-    assert (data.record["bad_rows"], data.record["documents"]["bad_rows"]) == (2, 1)
+    reader = PairsReader(given, tmp_path)
+    sentences, documents = reader.text(), reader.documents()
+    assert (sentences.left_out_with(documents)["bad_rows"], documents.record["bad_rows"]) == (2, 1)
     assert (tmp_path / "bad-rows.tsv").exists() and "documents.jsonl" in (tmp_path / "bad-documents.tsv").read_text()
-
-
-def _paired(first, second):
-    return Dataset.from_dict({"sentence1": first["text"][:], "sentence2": second["text"][:]})
 
 
 def test_a_plan_counts_documents(config, documents_file):

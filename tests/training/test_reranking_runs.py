@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from tests.training.reading import read_data
 from transencoder import BiScorer, SimCSE, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.recipes import find_recipe, load_recipe
 from transencoder.report.card import model_card
 from transencoder.tasks import load
-from transencoder.training.data import read_pairs_data
 
 
 def test_a_run_chooses_by_map_and_tells_its_metrics_apart(
@@ -93,11 +93,11 @@ def test_its_candidates_are_test_sentences_that_can_be_left_out(tiny_method, tin
     path = tmp_path / "pairs.tsv"
     path.write_text(f"sentence1\tsentence2\n{pairs[0]['sentence2']}\tbalo\nlelo\t{pairs[0]['sentence1']}\nlelo\tbalo\n")
     config = {"pairs": str(path), "dev": None, "tests": ("askubuntu",), "data_dir": str(tiny_reranking)}
-    assert read_pairs_data(tiny_method(**config), None).record["transductive"]
-    apart = read_pairs_data(tiny_method(**config, exclude_test_sentences=True), None)
+    assert read_data(tiny_method(**config)).record["transductive"]
+    apart = read_data(tiny_method(**config, exclude_test_sentences=True))
     assert (apart.training["sentence1"][:], apart.record["excluded_rows"]) == (["lelo"], 2)
 
 
 def test_its_pairs_are_not_for_training(tiny_method, tiny_reranking):
     with pytest.raises(InputError, match="askubuntu: for evaluation only"):
-        read_pairs_data(tiny_method(pairs="askubuntu", data_dir=str(tiny_reranking)), None)
+        read_data(tiny_method(pairs="askubuntu", data_dir=str(tiny_reranking)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,48 +16,80 @@ from transencoder.errors import InputError
 from transencoder.evaluation import agreement
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.pairs import read_pairs, read_sentences
-from transencoder.records import MiningRecord
 from transencoder.runs import stage_seed
 from transencoder.scripts import split_words
 from transencoder.training.gold import read_labelled_rows, read_scores, with_gold
 from transencoder.training.text import TrainingText, data_record, reading, source_name, where
-
-Limit = Callable[[Dataset], int | None]
-"""Function of the training text that returns how many rows to draw if the config does not say; None: all."""
-Miner = Callable[[Dataset, Dataset | None], tuple[Dataset, MiningRecord | None]]
-"""Function of the sentences (`text`) and, if they are paired with documents, the documents. It returns the mined pairs
-and how they were mined; None: a plan, in which only the number of the pairs is right."""
 
 BAD_ROWS = "bad-rows.tsv"
 """File in the run folder for the bad rows of the training text, if they are skipped."""
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
 
 
-def read_pairs_data(
-    config: TransEncoder, run_folder: Path | None, mine: Miner | None = None, limit: Limit = lambda _: None
-) -> Data:
-    """Read and check the data sets of a config that trains on pairs; mine the pairs if it has sentences.
+class PairsReader:
+    """Reader of the data sets of a config that trains on pairs, or on pairs mined from its sentences.
+
+    Args:
+        config: Config to read for.
+        run_folder: Folder that skipped bad rows are written to; None: they are not written.
 
     Raises:
-        InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
+        InputError: The dev set or a test cannot be read, has bad rows, or has no scores to measure models by. The
+            methods raise it for the training text.
     """
-    _check_order(config)
-    dev, tests = _labelled_sets(config)
-    reader = _Reader(config, tests, run_folder)
-    if config.pairs is None:
-        text = _mined(reader, config, mine, limit)
-    else:
-        text = _drawn(_pairs(reader, config, config.pairs), config, config.n_pairs, "n_pairs", limit)
-    if config.extra_pairs is not None:
-        extra = _pairs(reader, config, config.extra_pairs, BAD_EXTRA_ROWS)
-        text = _together(text, _drawn(extra, config, config.n_extra_pairs, "n_extra_pairs"))
-    gold: GivenScores | None = None
-    if config.labelled is not None:
-        labelled = reader.learnable(read_scores(config, reader.bad_rows(BAD_LABELLED)), config.n_labelled)
-        text, gold = with_gold(text, labelled, both_orders=config.is_symmetric)
-    if tests and not config.exclude_test_sentences:
-        text = text.compared_with(tests)
-    return Data(text.rows, text.record, "pairs", dev, tests if config.score_tests else [], gold)
+
+    def __init__(self, config: TransEncoder, run_folder: Path | None) -> None:
+        _check_order(config)
+        self._config = config
+        self._dev, self._tests = _labelled_sets(config)
+        self._reader = _Reader(config, self._tests, run_folder)
+
+    def text(self) -> TrainingText:
+        """Read all pairs, or all sentences to mine pairs from."""
+        config = self._config
+        if config.sentences is None:
+            assert config.pairs is not None
+            return self._pairs(config.pairs)
+        return self._apart(self._reader.texts(config.sentences, next(iter(config.columns), None)))
+
+    def documents(self) -> TrainingText | None:
+        """Read the documents that sentences are to be paired with; None: there are none."""
+        config = self._config
+        if config.documents is None:
+            return None
+        return self._apart(self._reader.texts(config.documents, config.document_column, BAD_DOCUMENTS))
+
+    def drawn(self, text: TrainingText, most: int | None = None) -> TrainingText:
+        """Draw as many rows of the text as the config says, or else at most `most`; None: all."""
+        field = "n_pairs" if self._config.sentences is None else "n_sentences"
+        n_rows: int | None = getattr(self._config, field)
+        if n_rows is None and most is not None and most < len(text.rows):
+            n_rows = most
+        return self._rows_of(text, n_rows, field)
+
+    def data(self, text: TrainingText) -> Data:
+        """Return the data sets of a run on these pairs, with the config's extra and labelled pairs added."""
+        config = self._config
+        if config.extra_pairs is not None:
+            extra = self._pairs(config.extra_pairs, BAD_EXTRA_ROWS)
+            text = _together(text, self._rows_of(extra, config.n_extra_pairs, "n_extra_pairs"))
+        gold: GivenScores | None = None
+        if config.labelled is not None:
+            labelled = read_scores(config, self._reader.bad_rows(BAD_LABELLED))
+            labelled = self._reader.learnable(labelled, config.n_labelled)
+            text, gold = with_gold(text, labelled, both_orders=config.is_symmetric)
+        if self._tests and not config.exclude_test_sentences:
+            text = text.compared_with(self._tests)
+        return Data(text.rows, text.record, "pairs", self._dev, self._tests if config.score_tests else [], gold)
+
+    def _pairs(self, source: str | Dataset, bad_rows: str = BAD_ROWS) -> TrainingText:
+        return self._apart(self._reader.pairs(source, self._config.columns, bad_rows))
+
+    def _apart(self, text: TrainingText) -> TrainingText:
+        return self._reader.apart(text, self._tests)
+
+    def _rows_of(self, text: TrainingText, n_rows: int | None, field: str) -> TrainingText:
+        return text.drawn(n_rows, field, stage_seed(self._config.seed, field))
 
 
 def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> Data:
@@ -162,34 +193,6 @@ class _Reader:
             )
 
 
-def _pairs(reader: _Reader, config: TransEncoder, source: str | Dataset, bad_rows: str = BAD_ROWS) -> TrainingText:
-    return reader.apart(reader.pairs(source, config.columns, bad_rows), reader.tests)
-
-
-def _drawn(
-    text: TrainingText, config: TransEncoder, n_rows: int | None, field: str, limit: Limit = lambda _: None
-) -> TrainingText:
-    """Draw `n_rows` rows (the value of `field`) or, if that is None, at most as many as `limit` returns."""
-    most = limit(text.rows)
-    if n_rows is None and most is not None and most < len(text.rows):
-        n_rows = most
-    return text.drawn(n_rows, field, stage_seed(config.seed, field))
-
-
-def _mined(reader: _Reader, config: TransEncoder, mine: Miner | None, limit: Limit) -> TrainingText:
-    """Return the pairs mined from a config's sentences, or from its sentences and documents."""
-    assert config.sentences is not None and mine is not None
-    sentences = reader.apart(reader.texts(config.sentences, next(iter(config.columns), None)), reader.tests)
-    sentences = _drawn(sentences, config, config.n_sentences, "n_sentences", limit)
-    text, documents = sentences, None
-    if config.documents is not None:
-        documents = reader.texts(config.documents, config.document_column, BAD_DOCUMENTS)
-        documents = reader.apart(documents, reader.tests)
-        text = text.noted(documents=documents.record, **_sums(sentences, documents))
-    pairs, mined = mine(sentences.rows, None if documents is None else documents.rows)
-    return text.replaced(pairs) if mined is None else text.replaced(pairs, mined=mined)
-
-
 def _labelled_rows(reader: _Reader, wanted: Text, labels: LabelledRows) -> TrainingText:
     reader.check_exclusion()
     labelled = read_labelled_rows(reader.config, wanted, labels, reader.bad_rows())
@@ -201,11 +204,7 @@ def _together(text: TrainingText, extra: TrainingText) -> TrainingText:
     """Concatenate two texts: counts of left-out rows are summed, and the record of `extra` is kept whole."""
     is_transductive = any(each.record.get("transductive", False) for each in (text, extra))
     rows = concatenate_datasets([text.rows, extra.rows])
-    return text.replaced(rows, extra=extra.record, **_sums(text, extra), transductive=is_transductive)
-
-
-def _sums(text: TrainingText, other: TrainingText) -> dict[str, int]:
-    return {name: n_rows + other.left_out[name] for name, n_rows in text.left_out.items()}
+    return text.replaced(rows, extra=extra.record, **text.left_out_with(extra), transductive=is_transductive)
 
 
 def _check_order(config: TransEncoder) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,12 @@ from transencoder.fit import check_lora
 from transencoder.methods.trans_encoder import TransEncoder
 from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
-from transencoder.records import ChoiceRecord, MiningRecord, SelectionRecord
+from transencoder.records import ChoiceRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner
 from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
 from transencoder.training.budget import Budget
 from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
-from transencoder.training.data import read_pairs_data
+from transencoder.training.data import PairsReader
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
 from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of, warn_of_untaught
@@ -45,6 +44,7 @@ from transencoder.training.other_teachers import fetch_teachers, names_of, teach
 from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Measurements, best_records
 from transencoder.training.scoring import keep_sample
+from transencoder.training.text import TrainingText
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +80,12 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def open(self, executor: Executor, run_folder: Path | None) -> CycleContext:
         """Read the data, mine pairs if sentences are given, and decide what chooses checkpoints."""
-        mine = None if self.config.sentences is None else partial(self._mined, executor)
-        data = read_pairs_data(self.config, run_folder, mine, partial(self._limit, executor))
+        reader = PairsReader(self.config, run_folder)
+        whole = reader.text()
+        text = reader.drawn(whole, self._limit(executor, whole.rows))
+        if self.config.sentences is not None:
+            text = self._mined(executor, text, reader.documents())
+        data = reader.data(text)
         if self.config.sentences is None:
             self._read_lengths(data.training)
         config = self.config
@@ -238,16 +242,16 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self._settle(lambda config: replace(config, **rows))
         return fits.amount.n_pairs
 
-    def _mined(
-        self, executor: Executor, sentences: Dataset, documents: Dataset | None
-    ) -> tuple[Dataset, MiningRecord | None]:
-        """Return pairs mined from sentences, and how they were mined; in a plan, as many empty pairs, and None."""
-        texts = [each for each in (sentences, documents) if each is not None]
+    def _mined(self, executor: Executor, text: TrainingText, documents: TrainingText | None) -> TrainingText:
+        """Return the pairs mined from sentences, or from sentences and documents; in a plan, as many empty pairs."""
+        texts = [text.rows] if documents is None else [text.rows, documents.rows]
+        if documents is not None:
+            text = text.noted(documents=documents.record, **text.left_out_with(documents))
         self._read_lengths(*texts)
         n_pairs = self.config.n_pairs
         if self.budget is not None:
-            of_these, of_all = (n_pairs or default_n_pairs(n) for n in (len(sentences), self.n_undrawn))
-            n_pairs = self._fit_in(self.budget, of_these, of_all, len(sentences))
+            of_these, of_all = (n_pairs or default_n_pairs(n) for n in (len(texts[0]), self.n_undrawn))
+            n_pairs = self._fit_in(self.budget, of_these, of_all, len(texts[0]))
         stage = Mining(
             name=MINING,
             texts=tuple(Rows(each, fingerprint(each)) for each in texts),
@@ -259,8 +263,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         )
         (record,) = executor.make([stage])
         if isinstance(executor, Planner):
-            return Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")}), None
-        return Dataset.from_file(str(record.folder / record.result["file"])), record.result["record"]
+            return text.replaced(
+                Dataset.from_dict({name: [""] * stage.n_wanted for name in ("sentence1", "sentence2")})
+            )
+        pairs = Dataset.from_file(str(record.folder / record.result["file"]))
+        return text.replaced(pairs, mined=record.result["record"])
 
 
 def _shortest(models: Iterable[Model]) -> int | None:

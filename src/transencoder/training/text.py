@@ -45,6 +45,10 @@ class TrainingText:
         """Number of rows that were left out, by reason."""
         return {name: self.record.get(name, 0) for name in _LEFT_OUT}
 
+    def left_out_with(self, other: TrainingText) -> dict[str, int]:
+        """Return the number of rows that were left out of this text and of another, by reason."""
+        return {name: n_rows + other.left_out[name] for name, n_rows in self.left_out.items()}
+
     def replaced(self, rows: Dataset, **more: Any) -> TrainingText:
         """Return other rows of the same source, with more entries in their record."""
         return TrainingText(rows, self.record | data_record(self.record["source"], rows) | more)  # type: ignore[arg-type]
