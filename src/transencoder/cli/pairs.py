@@ -258,7 +258,7 @@ class Views(Config):
         from transencoder import views
         from transencoder.pairs.store import cache_folder_for_rows
 
-        found: dict[str, views.Comparison] = {}
+        found: dict[str, views.ViewComparison] = {}
         with scratch_folder(cache_folder_for_rows(self.rows.cache_folder)) as folder:
             scorers = _scorers(self, folder)
             for name, pairs in _given_pairs(self) if self.pairs else _made_pairs(self, folder):
@@ -346,7 +346,7 @@ def _scorers(options: Views, folder: Path) -> dict[str, scorers.Scorer]:
     }
 
 
-def _table(found: dict[str, views.Comparison], options: Views) -> Table:
+def _table(found: dict[str, views.ViewComparison], options: Views) -> Table:
     table = Table(caption=None if options.pairs else f"against {options.first or 'as-is'}")
     table.add_column("views")
     for title in ("edit distance", *(f"cosine, {name}" for name in options.comparing.model)):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, TypeVar
 from transencoder.configs.fit import FitConfig
 from transencoder.configs.ranges import Contradictions, Pooling, at_least, filled, source
 from transencoder.configs.run import (
-    Cost,
+    EmbeddingTeacher,
     Given,
     Helper,
+    MethodCost,
     Pipeline,
     RunConfig,
     SecondView,
-    Teacher,
     Text,
     TrainingRows,
     ViewKind,
@@ -108,7 +108,7 @@ class EncoderConfig(RunConfig, ABC):
         """Build the loss for a student from the given teacher and helpers, with any modules that it trains itself."""
 
     @property
-    def distillation(self) -> Teacher | None:
+    def distillation(self) -> EmbeddingTeacher | None:
         """The teacher whose embeddings of the rows are the labels of the loss; None by default."""
         return None
 
@@ -122,9 +122,9 @@ class EncoderConfig(RunConfig, ABC):
         """The models that the loss needs besides the student; none by default."""
         return ()
 
-    def cost(self, width: int, dimension: int | None) -> Cost:
+    def cost(self, width: int, dimension: int | None) -> MethodCost:
         """Return the cost beyond training one encoder, from the embedding widths of the student and of a teacher."""
-        return Cost()
+        return MethodCost()
 
     def prepared(self, n_parameters: int) -> Self:
         """Return the config with the paper's values for a student of this size, if they depend on the size.
@@ -257,9 +257,9 @@ class TeacherFields:
     the teacher's width; in `training` only; `auto`: in training if the widths differ, else none."""
 
     @property
-    def distillation(self) -> Teacher:
+    def distillation(self) -> EmbeddingTeacher:
         """The teacher, with the projection to its width."""
-        return Teacher(
+        return EmbeddingTeacher(
             model=self.teacher,
             pooling=self.teacher_pooling,
             projection="kept" if self.projection == "kept" else "training",
@@ -310,7 +310,7 @@ def width_of(student: SentenceTransformer) -> int:
     return width
 
 
-def training_projector(teacher: Teacher, student: SentenceTransformer, given: Given) -> nn.Module | None:
+def training_projector(teacher: EmbeddingTeacher, student: SentenceTransformer, given: Given) -> nn.Module | None:
     """Build the projection from the student's width to the teacher's that is used in training only; None if unused."""
     from torch import nn
 

@@ -247,7 +247,7 @@ class TrainingRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Teacher:
+class EmbeddingTeacher:
     """A bi-encoder whose embeddings of the rows are the labels of the loss."""
 
     model: str
@@ -295,7 +295,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class MethodCost:
     """Cost of a method beyond training one encoder, for plans."""
 
     relative: float = 1.0

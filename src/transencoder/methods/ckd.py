@@ -52,10 +52,10 @@ class CKD(configs.SentenceStudent):
     )
     """Training settings of the encoder."""
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the cost of the queue: each vector takes part in one product, and in another for the gradient."""
         queued = self.queue_size * (dimension or 0)
-        return configs.Cost(loss_operations=4 * queued * (2 if self.is_paired else 1), loss_state=queued)
+        return configs.MethodCost(loss_operations=4 * queued * (2 if self.is_paired else 1), loss_state=queued)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Build InfoNCE over the queue."""

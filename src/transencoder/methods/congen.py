@@ -56,7 +56,7 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
     """Training settings of the encoder."""
 
     @property
-    def distillation(self) -> configs.Teacher:
+    def distillation(self) -> configs.EmbeddingTeacher:
         """The teacher, whose embeddings of rows that are left out of training fill the queue."""
         return replace(super().distillation, has_tanh=True, n_queued=self.queue_size or 0)
 
@@ -64,10 +64,10 @@ class ConGen(configs.TeacherFields, configs.ViewEncoder):
         """Return the config with the released values for the model nearest in size."""
         return configs.fill_by_size(self, _RELEASED, n_parameters)
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the cost of the queue: each vector takes part in two products for p and two for q."""
         queued = (self.queue_size or 0) * (dimension or 0)
-        return configs.Cost(loss_operations=2 * 8 * queued, loss_state=queued)
+        return configs.MethodCost(loss_operations=2 * 8 * queued, loss_state=queued)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Build the divergence from the teacher's similarities to the queue."""

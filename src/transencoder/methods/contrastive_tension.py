@@ -80,9 +80,9 @@ class ContrastiveTension(configs.SentenceEncoder):
 
         return (InBatchContrastiveTensionLoss if self.negatives == "in_batch" else ContrastiveTensionLoss)(student)
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the cost of both copies; in a step, each copy encodes one sentence of each pair."""
-        return configs.Cost(n_encoders=2)
+        return configs.MethodCost(n_encoders=2)
 
     def candidates(self, loss: nn.Module) -> tuple[SentenceTransformer, ...]:
         """Return the second copy, which is kept if it scores better on dev."""

@@ -75,9 +75,9 @@ class DCLR(configs.SentenceEncoder):
         """Whether the base model must have a pooler of its own."""
         return self.on_pooler or super().needs_pooler
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the student's cost, and a sixth of it for the forward pass of one view through the frozen model."""
-        return configs.Cost(relative=1 + 1 / 6)
+        return configs.MethodCost(relative=1 + 1 / 6)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Build weighted InfoNCE with noise."""

@@ -51,9 +51,9 @@ class DiffCSE(configs.SentenceEncoder):
         """The generator."""
         return (configs.Helper(field="generator", form="masked"),)
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the student's cost, the same for the discriminator, and a third for a generator of the same size."""
-        return configs.Cost(relative=2 + 1 / 3, n_encoders=2)
+        return configs.MethodCost(relative=2 + 1 / 3, n_encoders=2)
 
     def loss(self, student: SentenceTransformer, given: configs.Given) -> nn.Module:
         """Build InfoNCE and replaced-token detection, through the projector.

@@ -160,12 +160,12 @@ class SCT(configs.ViewEncoder):
         return replace(super().rows, need_dropout=is_same and self.learns_from_itself)
 
     @property
-    def distillation(self) -> configs.Teacher | None:
+    def distillation(self) -> configs.EmbeddingTeacher | None:
         """The teacher; in the second step the student keeps the projection to its width."""
         if self.teacher is None:
             return None
         projection: Literal["kept", "training"] = "kept" if self.two_step else "training"
-        return configs.Teacher(
+        return configs.EmbeddingTeacher(
             model=self.teacher, pooling=self.teacher_pooling, projection=projection, has_tanh=self.two_step
         )
 
@@ -180,7 +180,7 @@ class SCT(configs.ViewEncoder):
             return replace(filled, fit=fit, own_loss=False, projector=False)  # so that the run's record is true
         return replace(filled, fit=fit)
 
-    def cost(self, width: int, dimension: int | None) -> configs.Cost:
+    def cost(self, width: int, dimension: int | None) -> configs.MethodCost:
         """Return the cost of the queues and of the MLPs.
 
         Each vector of a queue takes part in two products for p and two for q. A checkpoint has three values for each
@@ -191,7 +191,7 @@ class SCT(configs.ViewEncoder):
         queued = (self.queue_size or 0) * (sum(widths) - (dimension or 0) * (1.0 - n_queues))
         has_mlps = self.projector and not self.two_step
         in_mlps = sum(self.expansion * width * (5 * width + each) for each in widths) if has_mlps else 0
-        return configs.Cost(
+        return configs.MethodCost(
             loss_operations=2 * (8 * queued + 6 * in_mlps),
             loss_state=(1 if self.one_queue else 2) * queued + 3 * in_mlps,
         )

@@ -86,7 +86,7 @@ class EncoderPipeline(Pipeline[EncoderConfig, EncoderContext]):
         if self.config.reads_whole_texts:
             lengths = Lengths.of(self.folder, rows)
             self._settle(lambda config: lengths.settle(config, limit, limit))
-            self.cut = lengths.cut(self.config.fit.max_length)
+            self.note_on_cuts = lengths.note_on_cuts(self.config.fit.max_length)
 
     def train(self, context: EncoderContext) -> tuple[Model, dict[int, Model]]:
         """Build the pairs, the teachers' labels and the training; also return the teachers that were trained."""

@@ -71,7 +71,7 @@ class Lengths:
             return config
         return config.with_lengths(*(min(each, limit or each) for each, limit in zip(self.whole, limits, strict=True)))
 
-    def cut(self, n_tokens: int | None) -> str:
+    def note_on_cuts(self, n_tokens: int | None) -> str:
         """Return a sentence with the share of texts that training does not read to their end; warn if it is large."""
         share = 0.0 if n_tokens is None else float((self.texts > n_tokens).mean())
         said = f"{100 * share:.0f} % of the texts are longer than the {n_tokens} tokens that training reads of a text"

@@ -190,7 +190,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
 
     def _read_lengths(self, *rows: Dataset) -> None:
         """Measure how much of each text is read, and set `max_length` if it is `auto`."""
-        self.cut = self._settle_lengths(*rows).cut(self.config.bi.max_length)
+        self.note_on_cuts = self._settle_lengths(*rows).note_on_cuts(self.config.bi.max_length)
 
     def _settle_lengths(self, *rows: Dataset) -> Lengths:
         lengths = Lengths.of(self.members[0].bi.folder, *rows)

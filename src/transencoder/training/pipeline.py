@@ -37,7 +37,7 @@ class Pipeline(ABC, Generic[ConfigT, ContextT]):
     """Config in the run folder's recipe: `given`, without the choices that are made after the run has begun."""
     n_workers: int = 1
     """Number of processes that train."""
-    cut: str = ""
+    note_on_cuts: str = ""
     """Sentence with the share of texts that training does not read to their end; set once the data are read."""
 
     @abstractmethod

@@ -195,7 +195,7 @@ def plan(config: RunConfig | None = None, *, known: Collection[str] = (), **sett
     usable = pipeline.config
     pipeline.train(context)
     cost = planner.cost + pipeline.extra_cost(context, planner)
-    lines = [*pipeline.lines(context, planner), *filter(None, [pipeline.cut])]
+    lines = [*pipeline.lines(context, planner), *filter(None, [pipeline.note_on_cuts])]
     if n_known := len(planner.stages.keys() & set(known)):
         lines.append(f"{plural(n_known, 'stage')} of {len(planner.stages)} taken from the runs above")
     return Plan(

@@ -5,13 +5,13 @@ row, not on how the rows are cut into chunks or spread over processes. If two ch
 likely, its output may change with the batch; but several processes form the same batches as a single one.
 """
 
-from transencoder.views.pairs import Comparison, Contrasts, PairMaker, Spans, TwoViews, compare
+from transencoder.views.pairs import Contrasts, PairMaker, Spans, TwoViews, ViewComparison, compare
 from transencoder.views.texts import MaskedWords, Randoms, SpanMask, Synonyms, View, WordDeletion, as_is, read_synonyms
 from transencoder.views.translation import BackTranslation, GivenTranslations, Translator, read_translations
 
 __all__ = [
     "BackTranslation",
-    "Comparison",
+    "ViewComparison",
     "Contrasts",
     "GivenTranslations",
     "MaskedWords",

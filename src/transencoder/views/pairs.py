@@ -265,7 +265,7 @@ def _make(views: tuple[View, View], seed: int, texts: list[str], start: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class ViewComparison:
     """Comparison of the two texts of pairs."""
 
     n_pairs: int
@@ -277,7 +277,7 @@ class Comparison:
     """Mean score of the pairs by each scorer; for a bi-encoder the cosine, -1 to 1."""
 
 
-def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> Comparison:
+def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> ViewComparison:
     """Compare the two texts of each pair.
 
     SCT wants views that are far apart in characters and close in meaning. Memory does not grow with the texts.
@@ -293,7 +293,7 @@ def compare(pairs: Dataset, scorers: "Mapping[str, Scorer]") -> Comparison:
         total += sum(distances)
         total_of_squares += sum(distance**2 for distance in distances)
     variance = (total_of_squares * len(pairs) - total**2) / len(pairs) ** 2
-    return Comparison(
+    return ViewComparison(
         n_pairs=len(pairs),
         edit_distance=total / len(pairs),
         edit_distance_std=math.sqrt(max(0.0, variance)),
