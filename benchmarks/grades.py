@@ -20,11 +20,11 @@ from scipy.stats import zscore
 
 from transencoder import load_scorer
 from transencoder.encoders import truncate
+from transencoder.evidence import Sample
 from transencoder.grading.choice import disagreement, drawn
 from transencoder.metrics import METRICS, metric_draws, row_intervals
 from transencoder.models import MINILM, resolve_model
 from transencoder.report.words import markdown_table
-from transencoder.results import Sample
 
 RESULT = Path(__file__).parent / "results" / "grades.md"
 N_GRADES, N_DRAWS = 100, 12

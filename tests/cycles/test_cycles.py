@@ -20,8 +20,8 @@ from transencoder.context import Data, Model
 from transencoder.cycles import ContextMember, CycleContext, distil
 from transencoder.encoders import gives_logits, load_cross
 from transencoder.errors import InputError
+from transencoder.evidence import Evidence
 from transencoder.fit import Fitted
-from transencoder.results import Evidence
 from transencoder.token_scores import TokenScorer
 from transencoder.training import plan
 

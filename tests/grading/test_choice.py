@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from transencoder.errors import RunError
+from transencoder.evidence import Evidence, Sample
 from transencoder.grading import ScoredPairs, choose
 from transencoder.grading.choice import disagreement
-from transencoder.results import Evidence, Sample, read_result
+from transencoder.results import read_result
 
 
 def sample_of(texts, **scores):
@@ -54,7 +55,7 @@ def test_the_same_pair_is_asked_once():
 
 @pytest.mark.parametrize("sample", [None, sample_of([("a", "b")], start=[1])])
 def test_a_run_without_scored_pairs_is_refused(sample, finished_run, monkeypatch):
-    monkeypatch.setattr("transencoder.results.Evidence.sample", lambda _: sample)
+    monkeypatch.setattr("transencoder.evidence.Evidence.sample", lambda _: sample)
     with pytest.raises(RunError, match="keeps no scores of pairs"):
         ScoredPairs.of_run(finished_run)
 

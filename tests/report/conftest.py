@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.pairs import text_statistics
-from transencoder.results import Evidence, drawn_intervals
 from transencoder.runs.files import sync_files, write_checked_json
 
 STARTS = {"sts12": 70.0, "stsb": 80.0}

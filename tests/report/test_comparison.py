@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from transencoder.errors import InputError, RunError
+from transencoder.evidence import Evidence
 from transencoder.report.comparison import results_page, score_tables, write_comparison
-from transencoder.results import Evidence, read_result
+from transencoder.results import read_result
 from transencoder.runs.files import read_checked_json, write_checked_json
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from transencoder.errors import RunError
-from transencoder.results import Evidence, drawn_intervals, draws_of, read_result
+from transencoder.evidence import Evidence, drawn_intervals, draws_of
+from transencoder.results import read_result
 from transencoder.runs.files import read_checked_json, sync_files, write_checked_json
 
 

@@ -12,9 +12,10 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from tests.rounding import model_rounding
 from transencoder import FitConfig, Member
 from transencoder.evaluation import evaluate
+from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.metrics import spearman
 from transencoder.pairs import read_pairs
-from transencoder.results import Evidence, drawn_intervals, read_result
+from transencoder.results import read_result
 from transencoder.scorers import BiScorer, CrossScorer
 from transencoder.training import scoring as keeping
 from transencoder.training import train

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from transencoder.errors import RunError
+from transencoder.evidence import Evidence, Sample
 from transencoder.records import Result
-from transencoder.results import Evidence, Sample, read_result
+from transencoder.results import read_result
 from transencoder.runs import stage_seed
 
 Pair = tuple[str, str]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from transencoder import progress, results
 from transencoder.errors import InputError, RunError, number, output_explained, shown_source
+from transencoder.evidence import Evidence, draws_of
 from transencoder.metrics import N_RESAMPLES, interval
 from transencoder.records import DEV, FORM_TITLES, DataRecord, Interval, Result
 from transencoder.report import words
@@ -19,7 +20,7 @@ from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of
 from transencoder.report.scores import footnotes_of
 from transencoder.report.verdict import notes_of
-from transencoder.results import Evidence, TableRow
+from transencoder.results import TableRow
 from transencoder.runs import read_log
 
 logger = logging.getLogger(__name__)
@@ -176,7 +177,7 @@ def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, 
     found = np.full((len(runs), N_RESAMPLES), np.nan)
     kept = [i for i, run in enumerate(runs) if is_same[i] and run.scores(model, test) is not None]
     is_comparable = kept[:1] == [0] and len(kept) > 1
-    drawn = results.draws_of([(runs[i], model) for i in kept], test, metric) if is_comparable else None
+    drawn = draws_of([(runs[i], model) for i in kept], test, metric) if is_comparable else None
     if drawn is not None:
         found[kept[1:]] = drawn[1:] - drawn[0]
     return found

@@ -7,11 +7,12 @@ from typing import TypeGuard, TypeVar
 import numpy as np
 
 from transencoder.configs import Form
+from transencoder.evidence import StudentLabels
 from transencoder.records import FORM_TITLES, FormCycle, IntervalRecord, MiningRecord, Result, TextStatistics
 from transencoder.report.figures import SEVERAL, Axis, Line, Mark, Plot, Points, Rule, Steps, Whiskers, short
 from transencoder.report.scores import ScoreRow
 from transencoder.report.words import short_metric
-from transencoder.results import StudentLabels, has_cycles, tests_by_metric
+from transencoder.results import has_cycles, tests_by_metric
 
 Value = TypeVar("Value")
 

@@ -10,12 +10,12 @@ from scipy.stats import rankdata
 from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
+from transencoder.evidence import Evidence, Sample, StudentLabels
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
 from transencoder.report.figures import Plot, write_plots
 from transencoder.report.verdict import notes_of, use_of, verdict_of
-from transencoder.results import Evidence, Sample, StudentLabels
 
 _N_SHOWN = 60
 """Number of pairs shown on which the models disagree."""

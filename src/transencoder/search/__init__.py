@@ -3,8 +3,9 @@
 from transencoder.search.build import build_index, embed_shard, embedding_parts
 from transencoder.search.duplicates import Duplicates, Threshold, find_duplicates
 from transencoder.search.embedder import Embedder, load_embedder
-from transencoder.search.index import Hit, Relevance, SearchIndex, measure, open_index, relevance_of
+from transencoder.search.index import Hit, SearchIndex, open_index
 from transencoder.search.record import Record
+from transencoder.search.relevance import Relevance, measure, relevance_of
 from transencoder.search.vectors import VectorPrecision
 
 __all__ = [

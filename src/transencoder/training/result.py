@@ -20,11 +20,12 @@ from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.errors import shown_source
+from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.files import whole_folder
 from transencoder.records import HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
-from transencoder.results import Evidence, drawn_intervals, of_member
+from transencoder.results import of_member
 from transencoder.runs import Run
 from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
