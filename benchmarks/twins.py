@@ -46,6 +46,9 @@ def kept_with(runs: Iterable[Path], file: Path) -> Record:
     record: Record = json.loads(file.read_text()) if file.exists() else {}
     for folder in runs:
         result = read_result(folder)
+        commit = result["environment"].get("commit")
+        if commit is None or "-dirty" in commit:
+            raise SystemExit(f"{folder} comes from {commit or 'no commit'}: run it again from a clean commit")
         recipe, _, varied = result["recipe"].partition(" ")
         record.setdefault(recipe, {})[varied.replace("--vary ", "")] = row(result)
     file.parent.mkdir(parents=True, exist_ok=True)

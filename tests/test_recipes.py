@@ -334,6 +334,44 @@ TABLE_17 = {
 }
 
 
+BERT_ADAM = {"fit.optimizer": "bert_adam", "fit.adam_epsilon": "1e-06"}
+POOLED = {"complement_pooling": "pooler", "on_pooler": "true", "loss_form": "elementwise"}
+OWN_ROWS = [
+    name
+    for name in list_recipes()
+    if name.startswith(
+        tuple(f"{method}/{model}" for method in ("simcse", "diffcse", "dclr") for model in ("bert", "rob"))
+    )
+    or name.startswith(("sct/bert", "congen/bert", "ckd/bert"))
+]
+
+
+@pytest.mark.parametrize("name", OWN_ROWS)
+def test_rows_of_other_papers_have_what_their_released_codes_have(name):
+    """Test length, early stopping, and what `--parity` adds (docs/papers.md)."""
+    config, parity = load_recipe(find_recipe(name)), read_recipe(find_recipe(name)).parity
+    method, _, row = name.partition("/")
+    if method in ("simcse", "diffcse", "dclr"):
+        assert (config.fit.max_length, config.test_length) == (32, 512)
+    if method == "simcse":
+        assert parity == {}
+    elif method == "diffcse":
+        assert parity == {"counts_padding": "true"}
+    elif method == "dclr":
+        assert parity == {key: value for key, value in POOLED.items() if "roberta" not in row or key != "on_pooler"}
+        size = "large" if "roberta-large" in row else "base"
+        assert f"{'roberta' if 'roberta' in row else 'bert'}-{size}" in config.complement, "base for BERT-large too"
+        assert config.projector == ("large" not in row)
+    elif method == "ckd":
+        assert config.fit.patience_epochs == 3
+        assert parity == {"teacher_pooling": "pooler"} | ({} if "after-sct" in row else {"pooling": "pooler"})
+    elif method == "congen" or "two-step" in row:
+        assert (config.fit.epochs, config.fit.patience_epochs, parity) == (20, 7, BERT_ADAM)
+    else:
+        assert (config.fit.epochs, config.fit.patience_epochs) == (10, None), "as the paper says"
+        assert parity == BERT_ADAM | {"fit.epochs": "20", "fit.patience_epochs": "7"}
+
+
 SIMCSE_ROWS = [f"simcse-{model}-{size}" for model in ("bert", "roberta") for size in ("base", "large")]
 
 
@@ -349,7 +387,7 @@ def test_the_papers_rows_have_the_models_of_table_17_and_the_settings_of_table_1
         assert TABLE_17[member.start.partition("@")[0]] == member.cross_start
         assert is_large == ("large" in member.start)
         assert member.pooling == ("mean" if "CT" in member.start or "declutr" in member.start else "cls")
-    unreleased = ("loss-", "same-form", "pairs", "alternating")
+    unreleased = ("loss-", "same-form", "alternating")
     parity = {"label_policy": "raw", "cross_test_length": "512"}
     for form in ("bi", "cross"):
         parity |= {f"{form}.optimizer": "adamw_hf", f"{form}.adam_epsilon": "1e-06", f"{form}.bucket_batches": "1"}

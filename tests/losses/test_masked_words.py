@@ -219,6 +219,12 @@ def test_the_detections_gradient_is_that_of_finite_differences(check_gradient):
     )
 
 
+def test_the_projector_begins_with_berts_weights():
+    """Released code: N(0, 0.02), which torch's own start of this width exceeds."""
+    weights = [parameter for parameter in batch_norm_projector(256).parameters() if parameter.ndim == 2]
+    assert [weight.std().item() for weight in weights] == pytest.approx([0.02, 0.02], rel=0.02)
+
+
 def test_without_weight_it_is_info_nce(make):
     loss = make(weight=0.0)
     assert loss(read(loss)).item() == pytest.approx(InfoNCELoss(loss.model)(read(loss)).item(), rel=1e-5)
@@ -240,7 +246,7 @@ def test_all_but_the_first_token_is_edited_and_text_alone_masked(make):
     with torch.no_grad():
         choices = loss.generator(input_ids=read_by_generator[0], attention_mask=mask).logits.argmax(-1)
     assert torch.equal(edited[:, 0], ids[:, 0])
-    assert torch.equal(edited[:, 1:], choices[:, 1:])
+    assert torch.equal(edited[:, 1:], torch.where(mask[:, 1:] == 1, choices[:, 1:], 0))
     torch.manual_seed(0)
     first = loss._edit(ids, mask)
     torch.manual_seed(0)
@@ -283,12 +289,13 @@ def test_the_embedding_stands_in_the_discriminators_first_place(make):
 
 
 def test_padding_counts_only_on_request(make):
-    """The value is that of all tokens' logits, averaged over the text's tokens or over padding too."""
+    """The value is that of all tokens' logits, averaged over the text's tokens or over padding too, never replaced."""
     for counts_padding in (False, True):
         loss = make(counts_padding=counts_padding)
         logits = []
         loss.head.register_forward_hook(lambda _, __, output, logits=logits: logits.append(output))
         features = dict(loss.model.preprocess(TEXTS))
+        features["input_ids"][features["attention_mask"] == 0] = 1  # RoBERTa's padding
         torch.manual_seed(0)
         with torch.no_grad():
             found = loss._detect(dict(features), torch.ones(3, 32)).item()
@@ -297,7 +304,7 @@ def test_padding_counts_only_on_request(make):
         mask = features["attention_mask"].bool().numpy()
         assert not mask.all(), "there is padding"
         counts = np.ones_like(mask) if counts_padding else mask
-        is_replaced = (edited != features["input_ids"]).numpy()
+        is_replaced = (edited != features["input_ids"]).numpy() & mask
         assert found == pytest.approx(slow_detection(logits[0].double().numpy(), is_replaced, counts), rel=1e-4)
 
 

@@ -39,6 +39,14 @@ def test_congens_empty_settings_are_the_released_ones_for_the_size(n_parameters,
     assert own.distillation.n_queued == 512
 
 
+def test_ckd_begins_as_the_released_code(bi):
+    """An empty queue, no weight decay, and a second beta of 0.98."""
+    config = CKD(sentences="s.txt", queue_size=8, **FIELDS)
+    queue = config.loss(bi, Given(dimension=bi.get_embedding_dimension())).queue
+    assert queue.n_filled.item() == 0
+    assert (config.fit.weight_decay, config.fit.adam_beta2) == (0.0, 0.98)
+
+
 def test_nothing_is_trained_on_what_fills_the_queue(tiny_start, monkeypatch, wide_teacher):
     """The queue is at first the teacher's embeddings of rows of their own."""
     made, seen, forward, init = [], set(), ConGenLoss.forward, ConGenLoss.__init__

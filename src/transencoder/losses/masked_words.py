@@ -152,7 +152,7 @@ def replaced_token_detection(
 ) -> Float[Tensor, ""]:
     """Return the mean cross-entropy of detecting replaced tokens, over the tokens in `counts` (DiffCSE, equation 2).
 
-    The released code includes padding: give `counts` all true for that.
+    The released code includes padding, as not replaced: give `counts` all true for that.
 
     Args:
         logits: Logits of "as it was" and "replaced".
@@ -194,7 +194,8 @@ class DiffCSELoss(Loss):
         weight: Weight of the detection loss; DiffCSE: 0.005.
         mask_ratio: Share of the tokens that the generator must predict; DiffCSE: BERT 0.3, RoBERTa 0.2.
         projector: Module between embeddings and loss, used in training only; DiffCSE: `batch_norm_projector`.
-        counts_padding: Whether the mean of the detection loss includes padding, as in the released code.
+        counts_padding: Whether the mean of the detection loss includes padding, as tokens that were not replaced
+            (released code).
     """
 
     shown = ("temperature", "weight", "mask_ratio", "counts_padding")
@@ -248,11 +249,11 @@ class DiffCSELoss(Loss):
         finally:
             hook.remove()
         counts = torch.ones_like(mask, dtype=torch.bool) if self.counts_padding else mask.bool()
-        return replaced_token_detection(self.head(states), edited != ids, counts)
+        return replaced_token_detection(self.head(states), (edited != ids) & mask.bool(), counts)
 
     @torch.no_grad()
     def _edit(self, ids: Int[Tensor, "batch tokens"], mask: Int[Tensor, "batch tokens"]) -> Tensor:
-        """Replace all tokens but the first by the generator's most likely ones (released code)."""
+        """Replace all tokens but the first by the generator's most likely ones, and padding by 0 (released code)."""
         masked, _, _ = mask_tokens(
             ids,
             mask,
@@ -263,4 +264,4 @@ class DiffCSELoss(Loss):
         )
         self.generator.train(self.training)
         guesses = self.generator(input_ids=masked, attention_mask=mask).logits.argmax(-1)
-        return torch.cat([ids[:, :1], guesses[:, 1:]], dim=1)
+        return torch.cat([ids[:, :1], guesses[:, 1:]], dim=1) * mask

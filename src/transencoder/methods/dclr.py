@@ -40,7 +40,7 @@ class DCLR(configs.SentenceEncoder):
     """Temperature of the softmax over cosines, above 0 (paper)."""
     threshold: float = configs.between(-1, 1, 0.9, "it is a cosine, from -1 to 1")
     """Cosine in `complement` above which a negative counts as too similar to the sentence and is left out. Released
-    code: BERT 0.9, RoBERTa 0.85."""
+    code: BERT 0.9, RoBERTa 0.85, for pooler outputs."""
     noise_ratio: float = configs.finite_from_zero(1.0)
     """Number of noise vectors for each sentence of the batch; 0: none. Released code: BERT-base 1, RoBERTa-base 2.5,
     BERT-large 3, RoBERTa-large 5."""
