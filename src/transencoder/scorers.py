@@ -20,6 +20,7 @@ from transencoder.devices import autocast, give_back_freed_memory
 from transencoder.encoders import gives_logits
 from transencoder.errors import InputError
 from transencoder.files import scratch_folder
+from transencoder.first_token import first_token_alone
 from transencoder.losses.features import unpadded
 from transencoder.models import Prompts, default_prompt
 from transencoder.tokens import Encoder, TokenCache, Tokens, allocate
@@ -100,6 +101,7 @@ class _Computed:
             with (
                 torch.inference_mode(),
                 autocast(self.model.device, self.precision),
+                first_token_alone(self.model),
                 fast_inference(self.model, self.model.device),
                 progress.task(description, len(tokens)) as advance,
             ):

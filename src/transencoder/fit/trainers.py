@@ -27,11 +27,12 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
-from transencoder.cpu import fast_training
+from transencoder.cpu import clip_gradients, fast_training
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.encoders import save
 from transencoder.errors import InputError
 from transencoder.files import whole_folder
+from transencoder.first_token import first_token_alone
 from transencoder.fit.optimizers import OwnOptimizer
 from transencoder.losses import Annealing
 from transencoder.models import default_prompt
@@ -74,6 +75,7 @@ class Session:
 class _Ours(OwnOptimizer):
     """Changes to both trainers: they take our batches and token features as they are, and write no model card."""
 
+    args: Any
     batches: LengthBucketSampler
     model: Any
     loss: Any
@@ -97,6 +99,8 @@ class _Ours(OwnOptimizer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clip the gradients of the loss's own parameters together with the model's."""
+        if self.args.device.type == "cpu":
+            return clip_gradients(self.loss, self.args.max_grad_norm)
         return super()._clip_grad_norm(self.loss)  # type: ignore[misc]
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
@@ -188,7 +192,11 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
         logger.info("going on from step %s", checkpoint.name.rpartition("-")[2])
     keep.restore(checkpoint)
     trained = keep.model if keep.loss is None else keep.loss
-    with fast_training(trained, trainer.args.device), quick_products(trainer.args.bf16):
+    with (
+        first_token_alone(keep.model),
+        fast_training(trained, trainer.args.device),
+        quick_products(trainer.args.bf16),
+    ):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
