@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from transencoder import cpu
-from transencoder.cpu import clip_gradients, dropped, fast_inference, fast_training
+from transencoder.cpu import dropped, fast_inference, fast_training
 from transencoder.scorers import BiScorer, CrossScorer
 
 
@@ -48,25 +48,6 @@ def test_the_gradient_has_the_same_zeros():
     found.sum().backward()
     assert torch.equal(values.grad == 0, found == 0)
     assert torch.allclose(found, values * values.grad)
-
-
-@pytest.mark.parametrize("largest", [0.5, 100.0])
-def test_gradients_are_clipped_as_by_torch(largest):
-    def module():
-        torch.manual_seed(0)
-        made = nn.Sequential(nn.Linear(30, 20), nn.Linear(20, 1), nn.Linear(3, 3))
-        made[:2](torch.randn(64, 30)).square().sum().backward()  # the last layer has no gradient
-        made[0].weight.grad = made[0].weight.grad.T.contiguous().T
-        return made
-
-    ours, torchs = module(), module()
-    assert clip_gradients(ours, largest).item() == pytest.approx(
-        nn.utils.clip_grad_norm_(torchs.parameters(), largest).item(), rel=1e-5
-    )
-    for one, other in zip(ours.parameters(), torchs.parameters(), strict=True):
-        assert (one.grad is None) == (other.grad is None)
-        if one.grad is not None:
-            torch.testing.assert_close(one.grad, other.grad)
 
 
 def test_the_seed_decides():

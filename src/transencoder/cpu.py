@@ -70,19 +70,6 @@ def fast_inference(module: nn.Module, device: torch.device) -> Iterator[None]:
         _in_use.release()
 
 
-def clip_gradients(module: nn.Module, largest: float) -> Tensor:
-    """Scale a module's gradients so that their joint norm is at most `largest`, and return the norm before.
-
-    On a CPU this takes a third of the time of torch's own: products are summed faster than squares, and gradients
-    whose norm is small enough are not multiplied by 1.
-    """
-    gradients = [each.grad for each in module.parameters() if each.grad is not None]
-    norm = torch.stack([torch.dot(each.reshape(-1), each.reshape(-1)) for each in gradients]).sum().sqrt()
-    if norm > largest:
-        torch._foreach_mul_(gradients, largest / (norm + 1e-6))
-    return norm
-
-
 def transformers_in(module: nn.Module) -> list[PreTrainedModel]:
     """Return the transformers in a module, except those inside other transformers."""
     if isinstance(module, PreTrainedModel):

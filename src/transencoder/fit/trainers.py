@@ -27,7 +27,7 @@ from transencoder import distributed, progress
 from transencoder.batching import LengthBucketSampler
 from transencoder.checkpoints import KeepBest, newest_checkpoint
 from transencoder.configs import FitConfig, Precision
-from transencoder.cpu import clip_gradients, fast_training
+from transencoder.cpu import fast_training
 from transencoder.devices import quick_products, uses_bf16
 from transencoder.encoders import save
 from transencoder.errors import InputError
@@ -75,7 +75,6 @@ class Session:
 class _Ours(OwnOptimizer):
     """Changes to both trainers: they take our batches and token features as they are, and write no model card."""
 
-    args: Any
     batches: LengthBucketSampler
     model: Any
     loss: Any
@@ -99,8 +98,6 @@ class _Ours(OwnOptimizer):
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
         """Clip the gradients of the loss's own parameters together with the model's."""
-        if self.args.device.type == "cpu":
-            return clip_gradients(self.loss, self.args.max_grad_norm)
         return super()._clip_grad_norm(self.loss)  # type: ignore[misc]
 
     def collect_features(self, inputs: dict[str, Any]) -> tuple[list[dict[str, Any]], Any]:
