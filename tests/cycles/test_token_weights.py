@@ -57,7 +57,7 @@ def test_the_next_cycle_learns_from_the_weighted_model(tiny_method):
     assert labels[0] != labels[1]
 
 
-@pytest.mark.parametrize(("uniformity", "is_weighted"), [(1.9, True), (3.1, True), (3.4, False)])
+@pytest.mark.parametrize(("uniformity", "is_weighted"), [(1.9, True), (3.1, True), (3.2, False)])
 def test_preset_standard_weights_where_the_base_model_looks_unlabelled(
     uniformity, is_weighted, tiny_method, monkeypatch
 ):

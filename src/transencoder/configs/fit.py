@@ -82,9 +82,11 @@ class FitConfig(Config):
     need a higher learning rate, about 2e-4. None: all weights are trained (paper). Needs the package peft."""
     lora_alpha: float | None = None
     """Scale of the LoRA update, relative to the rank; None: twice the rank."""
-    trained_share: float = ranges.between(0.0, 1.0, 1.0, "it is a share, 0 to 1")
+    trained_share: float | None = ranges.between(0.0, 1.0, None, "it is a share, 0 to 1")
     """Share of the weight change from training, 0 to 1, that is added to a bi-encoder's base weights when it is
-    evaluated and saved (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5, it loses less on other text. Papers: 1."""
+    evaluated and saved (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5, it loses less on other text. None: 1 (papers);
+    in Trans-Encoder's preset `standard` 0.5 if the base model is its only teacher and looks trained with labels, and
+    the pairs hold paraphrases."""
     bucket_batches: int = ranges.at_least(1, 64)
     """Number of batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"
@@ -97,14 +99,14 @@ class FitConfig(Config):
         is_scale = self.lora_alpha is None or (self.lora_rank and 0.0 < self.lora_alpha < float("inf"))
         if not is_scale:
             yield f"lora_alpha is {self.lora_alpha}; it must be above 0 and finite, with a lora_rank"
-        if self.save_steps is not None and (self.lora_rank is not None or self.trained_share < 1.0):
+        if self.save_steps is not None and (self.lora_rank is not None or self.keeps_part):
             yield (
                 f"save_steps is {self.save_steps}, and lora_rank and trained_share finish the model only at the end of "
                 "training; leave one of them out"
             )
         if any(each < 1 for each in self.matryoshka_dims) or len({*self.matryoshka_dims}) < len(self.matryoshka_dims):
             yield f"matryoshka_dims is {list(self.matryoshka_dims)}; each must be at least 1, and given once"
-        if self.trained_share < 1.0 and self.lora_rank is not None:
+        if self.keeps_part and self.lora_rank is not None:
             yield f"trained_share is {self.trained_share}, and lora_rank scales what is trained too; give one of them"
 
     def of_patience(self, name: str, *, is_chosen: bool, remedy: str = "dev") -> Contradictions:
@@ -124,6 +126,11 @@ class FitConfig(Config):
             )
         if self.matryoshka_dims:
             yield f"cross.matryoshka_dims is {list(self.matryoshka_dims)}, and cross-encoders have no embeddings"
+
+    @property
+    def keeps_part(self) -> bool:
+        """Whether weights between the base model's and the trained ones are kept."""
+        return self.trained_share is not None and self.trained_share < 1.0
 
     @property
     def key_settings(self) -> dict[str, Any]:

@@ -112,7 +112,8 @@ def fit(
     started = time.monotonic()
     student.max_seq_length = config.max_length
     set_dropout(student, config.dropout)
-    mix = None if config.trained_share == 1.0 else _Mix(student, config.trained_share)
+    share = config.trained_share
+    mix = None if share is None or share == 1.0 else _Mix(student, share)
     adapters = None if config.lora_rank is None else _add_adapters(student, config, session.seed)
     if config.gradient_checkpointing:
         student.gradient_checkpointing_enable()

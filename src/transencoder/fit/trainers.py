@@ -44,7 +44,7 @@ _STUDENT = "student.safetensors"
 
 _OPTIONAL = (
     *("dropout", "lora_rank", "lora_alpha", "head_learning_rate"),
-    *("mini_batch_size", "save_steps", "checkpoint_steps", "patience_epochs"),
+    *("mini_batch_size", "save_steps", "checkpoint_steps", "patience_epochs", "trained_share"),
 )
 """Fields of a fit's config that may be None."""
 

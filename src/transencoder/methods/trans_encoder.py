@@ -227,6 +227,13 @@ class TransEncoder(configs.RunConfig):
             chosen += BESIDE_TEACHERS
         return tuple(each for each in {each.setting: each for each in chosen}.values() if self._is_open(each.setting))
 
+    @property
+    def may_keep_half(self) -> bool:
+        """Whether the run decides, by its base model, if it keeps half of the training (`bi.trained_share`)."""
+        teaches_itself = self.same_form and len(self.members) == 1 and not self.teachers and self.labelled is None
+        is_open = self.bi.trained_share is None and self.bi.lora_rank is None and self.bi.save_steps is None
+        return self.preset == "standard" and bool(teaches_itself) and is_open
+
     def _is_open(self, setting: str) -> bool:
         form, _, name = setting.rpartition(".")
         if setting == "max_length":
@@ -312,7 +319,7 @@ class TransEncoder(configs.RunConfig):
                 "has no head; give cross.head_learning_rate alone"
             )
         yield from self.cross.of_bi_encoders()
-        if self.cross.trained_share < 1.0:
+        if self.cross.keeps_part:
             yield (
                 f"cross.trained_share is {self.cross.trained_share}, and a cross-encoder's head starts from random "
                 "weights; give bi.trained_share alone"

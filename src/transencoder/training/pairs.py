@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 
 from transencoder.configs import Criterion, Form, Member
-from transencoder.configs.choices import WEIGHTED_BECAUSE
+from transencoder.configs.choices import HALF, WEIGHTED, Choice
 from transencoder.context import Data, Model, Rows
 from transencoder.cycles import (
     CycleContext,
@@ -37,7 +37,14 @@ from transencoder.training.chains import Chain, best_chain, ensemble_of, measure
 from transencoder.training.data import PairsReader
 from transencoder.training.executors import n_workers
 from transencoder.training.lengths import Lengths
-from transencoder.training.members import can_be_weighted, fetch_bases, looks_unlabelled, members_of, warn_of_untaught
+from transencoder.training.members import (
+    can_be_weighted,
+    fetch_bases,
+    knows_the_text,
+    looks_unlabelled,
+    members_of,
+    warn_of_untaught,
+)
 from transencoder.training.mined import MINING, Mining
 from transencoder.training.neighbours import neighbours
 from transencoder.training.other_teachers import fetch_teachers, names_of, teachers_of
@@ -66,9 +73,9 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         folders = fetch_bases(usable)
         n_parameters = max(count_parameters(folder) for both in folders for folder in both)
         self.given, self.config = given.prepared(n_parameters), usable.prepared(n_parameters)
-        self.choices: list[ChoiceRecord] = [
-            {"setting": each.setting, "value": each.value, "because": each.because} for each in given.choices
-        ]
+        self.choices: list[ChoiceRecord] = []
+        for each in given.choices:
+            self._choose(each)
         self.members = members_of(self.config, folders)
         if self.config.bi.lora_rank or self.config.cross.lora_rank:
             check_lora()
@@ -107,7 +114,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             held_out=hold_out(data.training, gold) if is_held_out else None,
             criteria=criteria,
         )
-        return self._with_weights(context)
+        return self._fitted_to_bases(context)
 
     def train(self, context: CycleContext) -> tuple[CycleContext, list[list[Model]]]:
         """Run the cycles."""
@@ -174,6 +181,10 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
         if config.weight_tokens is None:
             lines.append("tokens are weighted if the base model looks as if no labels trained it; the run finds out")
+        if config.may_keep_half:
+            lines.append(
+                "half of the training is kept if the pairs hold paraphrases and labels seem to have trained it"
+            )
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
@@ -198,12 +209,20 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self._settle(lambda config: lengths.settle(config, *limits))
         return lengths
 
-    def _with_weights(self, context: CycleContext) -> CycleContext:
-        """Decide which members' bi-encoders are kept with weighted tokens."""
+    def _fitted_to_bases(self, context: CycleContext) -> CycleContext:
+        """Decide by the base models which bi-encoders have weighted tokens, and if half of a training is kept."""
         wanted = [self.config.weight_tokens] * len(context.members)
-        if wanted[0] is None:
-            records = base_criteria(context, context.members)
-            wanted = [record is not None and looks_unlabelled(record.result) for record in records]
+        if self.config.may_keep_half or wanted[0] is None:
+            criteria = [{} if record is None else record.result for record in base_criteria(context, context.members)]
+            if self.config.may_keep_half and knows_the_text(criteria[0]):
+                self._choose(HALF)
+                self._settle(lambda config: replace(config, bi=replace(config.bi, trained_share=HALF.value)))
+            if wanted[0] is None:
+                wanted = [looks_unlabelled(each) for each in criteria]
+        return self._with_weights(replace(context, config=self.config), wanted)
+
+    def _with_weights(self, context: CycleContext, wanted: list[bool | None]) -> CycleContext:
+        """Have the wanted members' bi-encoders kept with weighted tokens."""
         weighted = [
             bool(each) and can_be_weighted(member.bi) for each, member in zip(wanted, context.members, strict=True)
         ]
@@ -214,11 +233,14 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
                 "or give another base model"
             )
         if self.config.weight_tokens is None and any(weighted):
-            self.choices.append({"setting": "weight_tokens", "value": True, "because": WEIGHTED_BECAUSE})
+            self._choose(WEIGHTED)
             if all(weighted):
                 self._settle(lambda config: replace(config, weight_tokens=True))
         members = [replace(member, weight_tokens=each) for member, each in zip(context.members, weighted, strict=True)]
         return replace(context, members=tuple(members))
+
+    def _choose(self, choice: Choice) -> None:
+        self.choices.append({"setting": choice.setting, "value": choice.value, "because": choice.because})
 
     def _limit(self, executor: Executor, rows: Dataset) -> int | None:
         """Return how many pairs or sentences the budget has time for; None: all."""
