@@ -138,7 +138,7 @@ def test_every_evaluation_records_them_on_pairs_that_nothing_is_trained_on(tiny_
         assert all(values.keys() == expected for _, values in cycle["criteria"])
         assert cycle["dev"] == max(value for _, value in cycle["curve"]), "nothing is chosen by criteria"
     assert recorded.result["criteria"].keys() == {"start", "bi", "cross"}
-    assert recorded.result["criteria"]["start"].keys() == OF_EMBEDDINGS | {"view_preference", "near_paraphrases"}
+    assert recorded.result["criteria"]["start"].keys() == OF_EMBEDDINGS | {"view_preference"}
     last = recorded.result["cycles"][recorded.result["best"]["bi"]["cycle"] - 1]["bi"]
     assert recorded.result["criteria"]["bi"] in [values for _, values in last["criteria"]]
 
@@ -320,14 +320,3 @@ def test_a_weak_start_is_said_where_dev_chooses_too(tiny_method, caplog, monkeyp
     assert "start: The base model looks weak on these texts" in caplog.text
     assert "held_out_rows" not in result["data"]["pairs"] and set(result["criteria"]) == {"start"}
     assert any("base model looks weak" in note for note in notes_of(result))
-
-
-def test_near_paraphrases_are_the_share_of_pairs_with_a_high_score(tiny_bi_encoder):
-    same, other = ("a cat sat on the mat", "a cat sat on the mat"), ("a cat sat on the mat", "prices rose again in may")
-    pairs = Dataset.from_list(
-        [dict(zip(("sentence1", "sentence2"), each, strict=True)) for each in [same, other] * 200]
-    )
-    held_out = hold_out(pairs)
-    scorer = BiScorer(SentenceTransformer(tiny_bi_encoder, device="cpu"))
-    scores = scorer.score(held_out.pairs)
-    assert held_out.near_paraphrases(scorer) == np.mean(scores >= 0.85) > 0

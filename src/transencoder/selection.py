@@ -23,9 +23,6 @@ LEAST_PAIRS = 500
 _MOST, _SHARE = 1000, 10
 """Maximum number of held-out pairs, and number of training pairs per held-out pair."""
 
-_NEAR = 0.85
-"""Cosine from which two texts count as near paraphrases."""
-
 _SEED = 20_211
 """Seed of the choice of held-out pairs. It is the same in every run, so that runs with other seeds can be compared."""
 
@@ -86,11 +83,6 @@ class HeldOut:
     """Rows in which a first sentence occurs for the first time, int64."""
 
     @property
-    def pairs(self) -> Dataset:
-        """The held-out pairs, without views."""
-        return self.texts.select_columns(["sentence1", "sentence2"])
-
-    @property
     def about(self) -> dict[str, float]:
         """Numbers that, with the training pairs, determine the held-out pairs and their views."""
         return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
@@ -106,7 +98,7 @@ class HeldOut:
             `view_preference`; for bi-encoders also the criteria of embeddings; and for each origin of references its
             agreement, such as `teacher_agreement`: Spearman's rank correlation times 100, or the mean of several.
         """
-        scores = scorer.score(self.pairs)
+        scores = scorer.score(self.texts.select_columns(["sentence1", "sentence2"]))
         with_views = self.texts.select_columns(["sentence1", "sentence3"]).rename_column("sentence3", "sentence2")
         found = {"view_preference": view_preference(scorer.score(with_views), scores)}
         if isinstance(scorer, BiScorer):
@@ -123,10 +115,6 @@ class HeldOut:
             f"{name}_agreement": float(np.mean([spearman(each, scores) for each in theirs]))
             for name, theirs in references.items()
         }
-
-    def near_paraphrases(self, scorer: Scorer) -> float:
-        """Return the share of pairs, 0 to 1, whose score makes them near paraphrases."""
-        return float(np.mean(scorer.score(self.pairs) >= _NEAR))
 
 
 def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:

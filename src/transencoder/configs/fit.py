@@ -85,8 +85,7 @@ class FitConfig(Config):
     trained_share: float | None = ranges.between(0.0, 1.0, None, "it is a share, 0 to 1")
     """Share of the weight change from training, 0 to 1, that is added to a bi-encoder's base weights when it is
     evaluated and saved (WiSE-FT, Wortsman et al., CVPR 2022). With 0.5, it loses less on other text. None: 1 (papers);
-    in Trans-Encoder's preset `standard` 0.5 if the base model is its only teacher and looks trained with labels, and
-    the pairs hold paraphrases."""
+    in Trans-Encoder's preset `standard` 0.5 if the base model looks trained with labels and is the only teacher."""
     bucket_batches: int = ranges.at_least(1, 64)
     """Number of batches in a shuffled window that is sorted by length; 1 switches length bucketing off."""
     selection: Selection = "auto"

@@ -58,9 +58,8 @@ _BI_EQUATIONS: dict[BiLoss, losses.Equation] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Criteria(Stage[Work]):
-    """Criteria of a base model and its share of near paraphrases, computed on held-out pairs without labels."""
+    """Criteria of a base model, computed on held-out pairs without labels."""
 
-    version = 2
     pairs: Rows = made_of()
     model: Model = made_of(reading=True)
     held_out: HeldOut = setting(lambda held_out: held_out.about)
@@ -70,7 +69,7 @@ class Criteria(Stage[Work]):
     def compute(self, work: Work) -> dict[str, float]:
         """Score the held-out pairs."""
         scorer = work.scorer_of(self.model, self.max_length, self.precision)
-        return self.held_out.criteria(scorer, {}) | {"near_paraphrases": self.held_out.near_paraphrases(scorer)}
+        return self.held_out.criteria(scorer, {})
 
     def write(self, work: Work, computed: dict[str, float]) -> dict[str, Any]:
         """Return the criteria."""

@@ -22,10 +22,6 @@ _LESS_EVEN = -3.15
 """Uniformity above which a base model looks as if it was trained without labels. On the pairs of ten domains, two such
 models had -1.9 to -3.1, and all-MiniLM-L6-v2 had -3.4 to -3.8 (LOG.md, 2026-11-25); on film reviews it had -3.2."""
 
-_HOLDS_PARAPHRASES = 0.04
-"""Share of near paraphrases from which training pairs count as holding some. Where they do, the labels rank the closest
-pairs no better than the base model does: five such texts lost, five others gained (LOG.md, 2026-11-27)."""
-
 _TEACHES_TO_COMPARE = 40_000
 """Number of pairs, each order counted, after which a cross-encoder of three layers had learned to compare two texts;
 after 25,000 it had not (LOG.md, 2026-11-25)."""
@@ -104,16 +100,6 @@ def looks_unlabelled(criteria: Mapping[str, float | None]) -> bool | None:
     """
     evenness = criteria.get("uniformity")
     return None if evenness is None else -evenness > _LESS_EVEN
-
-
-def knows_the_text(criteria: Mapping[str, float | None]) -> bool:
-    """Return whether a base model that labels trained meets texts of the kind that such labels are about.
-
-    Args:
-        criteria: Its criteria and its share of near paraphrases, computed on held-out pairs without labels.
-    """
-    paraphrases = criteria.get("near_paraphrases")
-    return looks_unlabelled(criteria) is False and paraphrases is not None and paraphrases >= _HOLDS_PARAPHRASES
 
 
 @contextmanager

@@ -40,7 +40,6 @@ from transencoder.training.lengths import Lengths
 from transencoder.training.members import (
     can_be_weighted,
     fetch_bases,
-    knows_the_text,
     looks_unlabelled,
     members_of,
     warn_of_untaught,
@@ -182,9 +181,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if config.weight_tokens is None:
             lines.append("tokens are weighted if the base model looks as if no labels trained it; the run finds out")
         if config.may_keep_half:
-            lines.append(
-                "half of the training is kept if the pairs hold paraphrases and labels seem to have trained it"
-            )
+            lines.append("half of the training is kept if it looks as if labels trained it")
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
@@ -214,7 +211,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         wanted = [self.config.weight_tokens] * len(context.members)
         if self.config.may_keep_half or wanted[0] is None:
             criteria = [{} if record is None else record.result for record in base_criteria(context, context.members)]
-            if self.config.may_keep_half and knows_the_text(criteria[0]):
+            if self.config.may_keep_half and looks_unlabelled(criteria[0]) is False:
                 self._choose(HALF)
                 self._settle(lambda config: replace(config, bi=replace(config.bi, trained_share=HALF.value)))
             if wanted[0] is None:
