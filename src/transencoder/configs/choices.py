@@ -65,8 +65,8 @@ WEIGHTED = Choice(
 HALF = Choice(
     "bi.trained_share",
     0.5,
-    "labels seem to have trained the base model: half of the training then kept more of what it knew (on ten domains "
-    "the worst one lost 1.1 points, not 3.0), and gained as much on pairs by chance of twelve texts",
+    "labels seem to have trained the base model, and half of the training then keeps more of what it knew: on the "
+    "tests of ten domains the worst one lost 1.2 points, not 3.0",
 )
 STANDARD_WITH_CROSS = (
     Choice("cycles", 1, "later cycles added no more than another seed does"),
