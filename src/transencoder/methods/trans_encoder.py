@@ -230,9 +230,9 @@ class TransEncoder(configs.RunConfig):
     @property
     def may_keep_half(self) -> bool:
         """Whether the run decides, by its base model, if it keeps half of the training (`bi.trained_share`)."""
-        teaches_itself = self.same_form and len(self.members) == 1 and not self.teachers and self.labelled is None
+        has_other_teachers = not self.same_form or len(self.members) > 1 or self.teachers or self.labelled is not None
         is_open = self.bi.trained_share is None and self.bi.lora_rank is None and self.bi.save_steps is None
-        return self.preset == "standard" and bool(teaches_itself) and is_open
+        return self.preset == "standard" and is_open and not has_other_teachers
 
     def _is_open(self, setting: str) -> bool:
         form, _, name = setting.rpartition(".")

@@ -181,7 +181,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         if config.weight_tokens is None:
             lines.append("tokens are weighted if the base model looks as if no labels trained it; the run finds out")
         if config.may_keep_half:
-            lines.append("half of the training is kept if it looks as if labels trained it")
+            lines.append("half of the training is kept if labels seem to have trained the base model")
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
