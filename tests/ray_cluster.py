@@ -18,15 +18,20 @@ from transencoder.shards import Parts, Shard
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes of one CPU each, of which the second is added by the test that takes it away; the driver is attached."""
+    """A node of one CPU, with the driver attached.
+
+    The last test adds a second node and takes it away; Ray would go on waiting for it in a test behind that one.
+    """
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
-    ray.init(address=found.address, log_to_driver=False, runtime_env={"env_vars": {"PYTHONPATH": path}})
-    yield found
-    ray.shutdown()
-    found.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", path)  # which the nodes inherit; a runtime_env would take an agent and new workers
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        ray.init(address=found.address, log_to_driver=False)
+        yield found
+        ray.shutdown()
+        found.shutdown()
 
 
 def parts_in(folder, n_rows=12):
@@ -55,28 +60,6 @@ def refusing_maker():
 
 def broken_maker():
     return os.kill(os.getpid(), 9)
-
-
-def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):
-    before = {each["NodeID"] for each in ray.nodes()}
-    node = cluster.add_node(num_cpus=1)
-    cluster.wait_for_nodes()
-    (added,) = {each["NodeID"] for each in ray.nodes()} - before
-    n_made: list[Shard] = []
-    parts, own = parts_in(tmp_path / "parts"), on_ray._Actors.wait_for_one
-
-    def wait_for_one(self):
-        made = own(self)
-        n_made.extend([made] if made else [])
-        if len(n_made) == 4 and node in cluster.worker_nodes:
-            cluster.remove_node(node, allow_graceful=False)
-        return made
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(on_ray._Actors, "wait_for_one", wait_for_one)
-        on_ray.make_all(parts, hanging_maker, tmp_path / "parts", added)
-    assert "Ray lost an actor" in caplog.text
-    np.testing.assert_array_equal(parts.join()["row"], range(12))
 
 
 def test_endless_losses_end(cluster, tmp_path, monkeypatch):
@@ -114,3 +97,25 @@ def test_calls_start_when_they_may_and_their_results_are_in_order(cluster, tmp_p
     assert found == [(name, str(tmp_path)) for name in "abc"]
     with pytest.raises(InputError, match="^there is no such model$"):
         on_ray.call_all(refusing_maker, [()], lambda number: False)  # it starts: nothing else is to be waited for
+
+
+def test_a_lost_node_costs_its_shard_alone(cluster, tmp_path, caplog):
+    before = {each["NodeID"] for each in ray.nodes()}
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    (added,) = {each["NodeID"] for each in ray.nodes()} - before
+    n_made: list[Shard] = []
+    parts, own = parts_in(tmp_path / "parts"), on_ray._Actors.wait_for_one
+
+    def wait_for_one(self):
+        made = own(self)
+        n_made.extend([made] if made else [])
+        if len(n_made) == 4 and node in cluster.worker_nodes:
+            cluster.remove_node(node, allow_graceful=False)
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_ray._Actors, "wait_for_one", wait_for_one)
+        on_ray.make_all(parts, hanging_maker, tmp_path / "parts", added)
+    assert "Ray lost an actor" in caplog.text
+    np.testing.assert_array_equal(parts.join()["row"], range(12))
