@@ -28,19 +28,17 @@ from transencoder.selection import LEAST_PAIRS
 
 logger = logging.getLogger(__name__)
 
-_FIRST_STEPS, _MORE_STEPS = 2, 8
+_FIRST_STEPS, _MORE_STEPS = 2, 16
 """Steps that are timed. The first training runs the first number, the second training the sum of both; subtracting the
 two times leaves the time of the second number of steps."""
-_RESERVE_SECONDS, _RESERVE_SHARE = 20.0, 0.07
-"""Seconds and share of a budget that are reserved for other work than training: reading, mining, comparing, report."""
+_RESERVE_SECONDS, _RESERVE_SHARE = 15.0, 0.03
+"""Seconds and share of a budget that are reserved for other work than training: reading, comparing, report."""
 _EMBEDDING_SHARE = 0.2
 """Share of a budget for the embeddings that pairs are mined with."""
 _SCORING = 1 / 3
 """Time to score a pair, as a share of the time to train on it: scoring has no backward pass."""
-_EVALUATING = 0.05
-"""Time of an evaluation, as a share of the time of an epoch: it scores a tenth of the pairs, and a view of each."""
-_KEPT_PAIRS = 0.8
-"""Smallest share of the pairs to keep before a cycle or an epoch is dropped. Dropping up to a fifth of the pairs first
+_KEPT_PAIRS = 2 / 3
+"""Smallest share of the pairs to keep before a cycle or an epoch is dropped. Dropping up to a third of the pairs first
 leaves less of the budget unused."""
 _FEWEST_EPOCHS = 2
 """Smallest number of epochs that the budget may choose; below that, pairs are dropped instead."""
@@ -103,7 +101,7 @@ class Budget:
     def fitted(self, config: TransEncoder, n_pairs: int, whole: int, n_texts: int = 0) -> Fits:
         """Choose how much to train: everything, else fewer cycles, then fewer epochs, then fewer pairs.
 
-        At each step, dropping up to a fifth of the pairs comes first if that is enough.
+        At each step, dropping up to a third of the pairs comes first if that is enough.
 
         Args:
             config: Config with every field filled in.
@@ -152,7 +150,10 @@ class Budget:
             yield self._amount(full, n_pairs, least, epochs)
 
     def _amount(self, full: TransEncoder, n_pairs: int, cycles: int, epochs: Mapping[Form, int]) -> Amount:
-        """Return an amount with the seconds that its labelling and training take, one member after the other."""
+        """Return an amount with the seconds that its labelling and training take, one member after the other.
+
+        Pairs that are held out count as trained on, which makes up for the evaluations.
+        """
         amount, seconds, n_orders = Amount(n_pairs, cycles, epochs, 0.0), 0.0, 2 if full.is_symmetric else 1
         config = amount.settle(full)
         n_cycles = cycles / len(full.members) if full.alternate_members else cycles
@@ -160,7 +161,7 @@ class Budget:
             member = config.members[number]
             passes = float(config.fit_of(member, form).epochs or 1)
             orders = n_orders if form == "cross" else 1
-            seconds += pace * n_pairs * n_cycles * (passes * (orders + _EVALUATING) + _SCORING)
+            seconds += pace * n_pairs * n_cycles * (passes * orders + _SCORING)
             if form == "cross":
                 seconds += pace * n_pairs * orders * config.pretraining_of(member).epochs
         return replace(amount, seconds=seconds)
