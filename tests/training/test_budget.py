@@ -60,7 +60,9 @@ def test_cycles_go_first_and_epochs_next_and_up_to_a_third_of_the_pairs_before_e
     amount, fits = fitted(given(), n_pairs)
     assert (amount.n_pairs, amount.cycles, amount.epochs) == expected
     assert seconds_of(amount) == pytest.approx(amount.seconds) and amount.seconds <= 567
-    assert ("cycles" in fits.less) == (amount.cycles < 3) and fits.because.startswith(f"budget 10m; all {n_pairs:,} pairs in 3 cycles")
+    assert ("cycles" in fits.less) == (amount.cycles < 3) and fits.because.startswith(
+        f"budget 10m; all {n_pairs:,} pairs in 3 cycles"
+    )
 
 
 def test_pairs_go_last(given):

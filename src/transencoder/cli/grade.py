@@ -101,7 +101,7 @@ class Grade(Config):
         """Open the file of grades, or start a new one."""
         from transencoder import grading
 
-        output = Path(self.output or Path(self.folder) / ("dev.csv" if has_marks else "dev.tsv"))
+        output = Path(self.output or Path(self.folder) / (grading.GRADED_WITH_MARKS if has_marks else grading.GRADED))
         check_output(str(output), (".tsv", ".csv"))
         if output.suffix == ".tsv" and _have_marks(pairs):
             raise InputError(f"--output is {str(output)!r}, and a text holds a tab or a line end; give a .csv")
@@ -122,7 +122,9 @@ class Grade(Config):
 
     def _judge(self, scored: ScoredPairs, sheet: Sheet) -> None:
         from transencoder import grading
+        from transencoder.report.run_report import write_report
         from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
+        from transencoder.report.verdict import verdict_of
 
         judged = grading.judge(scored, sheet.grades, sheet.scale)
         titles = {"start": "base model"} | {str(form): title for form, title in FORM_TITLES.items()}
@@ -130,10 +132,10 @@ class Grade(Config):
         row = Row(name=GRADES, metric=sheet.scale.metric, n_pairs=len(sheet.grades), scores=scores, draws=judged.draws)
         show(table_of_several([row]))
         show(f"{BRACKETS}; {GAIN_BRACKETS}.")
-        show(
-            "The pairs were drawn where the models disagree: differences are three to four times as large as elsewhere."
-        )
-        show(judged.verdict)
+        show(grading.HOW_DRAWN)
+        show(verdict_of(judged.result))
+        if grading.with_grades(scored.folder, scored.result) is not scored.result:
+            show(f"The report has it too: {write_report(self.folder)}")
 
     def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, n_next: int | None) -> None:
         graded = str(sheet.output)
