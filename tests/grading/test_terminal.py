@@ -19,6 +19,7 @@ from transencoder.cli import main
 from transencoder.cli.grading_sheet import Sheet
 from transencoder.errors import InputError
 from transencoder.grading import SCALES, ScoredPairs, choose
+from transencoder.runs.files import read_checked_json, write_checked_json
 
 
 def graded(path):
@@ -166,6 +167,30 @@ def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, 
     assert "1 grade of pairs that this run does not keep" in " ".join(capsys.readouterr().out.split())
     assert graded(run / "dev.tsv")[0] == ("old", "pair", "3")
     assert len(graded(run / "dev.tsv")) == 13
+
+
+@pytest.mark.parametrize("dev", [None, {"start": 50.0, "bi": 60.0, "cross": 40.0}])
+def test_the_report_says_what_the_grades_say_if_nothing_else_does(dev, finished_run, tmp_path, capsys):
+    pairs = choose(ScoredPairs.of_run(finished_run))[:12]
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    record = read_checked_json(run / "result.json") | {"dev": dev}
+    write_checked_json(run / "result.json", record)
+    rows = [("sentence1", "sentence2", "score"), *((*pair, i % 2) for i, pair in enumerate(pairs))]
+    with (tmp_path / "graded.csv").open("w") as file:
+        csv.writer(file).writerows(rows)
+    before = (run / "report.html").read_text(encoding="utf-8")
+    import_it = ["grade", str(run), "--n-pairs", "12", "--scale", "binary", "--import", str(tmp_path / "graded.csv")]
+    assert main([*import_it, "--output", str(tmp_path / "elsewhere.tsv")]) == 0
+    assert (run / "report.html").read_text(encoding="utf-8") == before
+    assert main(import_it) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    if dev is not None:
+        assert page == before and "report says it too" not in capsys.readouterr().out
+        return
+    assert "report says it too" in capsys.readouterr().out
+    assert "on your grades the base model has" in page and "is unknown without labels" not in page
+    assert "drawn where the models disagree" in page and "12 rows of <code><bdi>your grades" in page
+    assert "roc_auc" in page, "measured as in the terminal"
 
 
 def test_the_next_commands_run_after_a_run_of_preset_standard(tiny_method, tmp_path, capsys):

@@ -101,7 +101,7 @@ class Grade(Config):
         """Open the file of grades, or start a new one."""
         from transencoder import grading
 
-        output = Path(self.output or Path(self.folder) / (grading.GRADED_WITH_MARKS if has_marks else grading.GRADED))
+        output = Path(self.output or Path(self.folder) / ("dev.csv" if has_marks else "dev.tsv"))
         check_output(str(output), (".tsv", ".csv"))
         if output.suffix == ".tsv" and _have_marks(pairs):
             raise InputError(f"--output is {str(output)!r}, and a text holds a tab or a line end; give a .csv")
@@ -124,7 +124,6 @@ class Grade(Config):
         from transencoder import grading
         from transencoder.report.run_report import write_report
         from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
-        from transencoder.report.verdict import verdict_of
 
         judged = grading.judge(scored, sheet.grades, sheet.scale)
         titles = {"start": "base model"} | {str(form): title for form, title in FORM_TITLES.items()}
@@ -133,9 +132,10 @@ class Grade(Config):
         show(table_of_several([row]))
         show(f"{BRACKETS}; {GAIN_BRACKETS}.")
         show(grading.HOW_DRAWN)
-        show(verdict_of(judged.result))
-        if grading.with_grades(scored.folder, scored.result) is not scored.result:
-            show(f"The report has it too: {write_report(self.folder)}")
+        show(judged.verdict)
+        is_measured = scored.result["dev"] or scored.result["data"]["tests"]
+        if not is_measured and sheet.output.parent == scored.folder:
+            show(f"The report says it too: {write_report(scored.folder, judged.result)}")
 
     def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, n_next: int | None) -> None:
         graded = str(sheet.output)

@@ -1,20 +1,10 @@
 """Grading of a run's pairs by a person: choice of pairs, files of other tools, and metrics of models by the grades."""
 
 from transencoder.grading.choice import Pair, ScoredPairs, choose
-from transencoder.grading.judgement import (
-    GRADED,
-    GRADED_WITH_MARKS,
-    HOW_DRAWN,
-    Judgement,
-    check_known,
-    judge,
-    with_grades,
-)
+from transencoder.grading.judgement import HOW_DRAWN, Judgement, check_known, judge
 from transencoder.grading.tools import SCALES, Scale, Tool, grades_from, interface_for, tasks_for
 
 __all__ = [
-    "GRADED",
-    "GRADED_WITH_MARKS",
     "HOW_DRAWN",
     "SCALES",
     "Judgement",
@@ -28,5 +18,4 @@ __all__ = [
     "interface_for",
     "judge",
     "tasks_for",
-    "with_grades",
 ]

@@ -29,18 +29,14 @@ class ScoredPairs:
     """The pairs, with the scores of the base model and of each trained model."""
 
     @classmethod
-    def of_run(cls, folder: str | Path, result: Result | None = None) -> Self:
+    def of_run(cls, folder: str | Path) -> Self:
         """Read the scored pairs of a run.
-
-        Args:
-            folder: Folder of the run.
-            result: The run's record; None: it is read from result.json.
 
         Raises:
             RunError: The run is not finished, or keeps no scores of pairs.
         """
         folder = Path(folder)
-        result = result or read_result(folder)
+        result = read_result(folder)
         sample = Evidence(folder, result).sample()
         if sample is None or len(sample.scores) < 2 or not len(sample.rows):
             raise RunError(

@@ -1,27 +1,22 @@
 """Measurement of a run's models by a person's grades of its pairs."""
 
-import logging
+import math
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
 from datasets import Dataset
 
-from transencoder.errors import InputError, RunError, plural, shorten
+from transencoder.errors import InputError, plural, shorten
 from transencoder.grading.choice import Pair, ScoredPairs
-from transencoder.grading.tools import SCALES, Scale, grades_from
+from transencoder.grading.tools import Scale
 from transencoder.metrics import METRICS, Draws, metric_draws, row_intervals
 from transencoder.pairs import fingerprint
 from transencoder.records import GRADES, Result
+from transencoder.report.verdict import verdict_of
 from transencoder.results import forms_of
-
-logger = logging.getLogger(__name__)
-
-GRADED, GRADED_WITH_MARKS = "dev.tsv", "dev.csv"
-"""Names of the file of grades in a run folder. The second is used if a text has a tab or a line break."""
 
 HOW_DRAWN = "The pairs were drawn where the models disagree: differences are three to four times as large as elsewhere."
 
@@ -36,6 +31,11 @@ class Judgement:
     """Metric times 100 of `start` and of each form."""
     draws: Draws | None
     """Metrics of the base model and of each form on resamples, (models, samples); None where they are undefined."""
+
+    @property
+    def verdict(self) -> str:
+        """Advice in one sentence on whether to use the models."""
+        return verdict_of(self.result)
 
 
 def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
@@ -71,7 +71,7 @@ def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Ju
     result = dict(run) | {
         "metric": scale.metric,
         "dev": None,
-        "scores": {model: {GRADES: value} for model, value in measured.items()},
+        "scores": {model: {GRADES: None if math.isnan(value) else value} for model, value in measured.items()},
         "data": run["data"] | {"dev": None, "tests": {GRADES: test}},
         "intervals": {} if draws is None else {GRADES: row_intervals(draws, models)},
         "notes": [HOW_DRAWN, *run["notes"]],
@@ -91,22 +91,3 @@ def check_known(scored: ScoredPairs, graded: Iterable[Pair]) -> None:
             f"{plural(len(unknown), 'graded pair')}, such as {shorten(unknown[0])}, not among those of "
             f"{scored.folder}; measure its models on them with `{evaluate}`"
         )
-
-
-def with_grades(folder: Path, result: Result) -> Result:
-    """Return the record of a run that had no dev set and no tests with the grades in its folder, if any, as its test.
-
-    Every other record is returned as it is: graded pairs are ones on which the models disagree, so that their metrics
-    and those of a test cannot be averaged. A file of grades that cannot be used is named in a warning.
-    """
-    path = next((each for name in (GRADED, GRADED_WITH_MARKS) if (each := folder / name).is_file()), None)
-    if path is None or result["dev"] or result["data"]["tests"]:
-        return result
-    scale = SCALES[result["config"].get("task_kind", "graded")]
-    try:
-        scored, grades = ScoredPairs.of_run(folder, result), grades_from(path, scale)
-        unknown = {*scored.unknown(grades)}
-        return judge(scored, {pair: grade for pair, grade in grades.items() if pair not in unknown}, scale).result
-    except (InputError, RunError) as error:
-        logger.warning("the report leaves out the grades in %s: %s", path, error)
-        return result

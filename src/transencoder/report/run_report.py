@@ -11,7 +11,6 @@ from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
 from transencoder.evidence import Evidence, Sample, StudentLabels
-from transencoder.grading import with_grades
 from transencoder.progress import duration
 from transencoder.records import FORM_TITLES, IN_A_CYCLE, PLOTS, Result
 from transencoder.report import plots, scores, words
@@ -28,8 +27,6 @@ Values = dict[str, Any]
 def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
     """Write report.html, report.md and the folder `plots`, with a PNG of each plot, into the run folder.
 
-    If the run had no dev set and no tests, the report says what the grades say that are in the folder.
-
     Args:
         run_folder: Folder of the run.
         result: The run's record; None: it is read from result.json.
@@ -41,7 +38,7 @@ def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     folder = Path(run_folder)
-    result = with_grades(folder, result or results.read_result(folder))
+    result = result or results.read_result(folder)
     values, drawn = _page(Evidence(folder, result))
     values["drawings"] = write_plots(drawn, folder / PLOTS)
     words.write_page(folder / "report.md", report_text(result))

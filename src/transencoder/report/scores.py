@@ -103,12 +103,16 @@ def summary_rows(result: Result) -> list[ScoreRow]:
 
 
 def member_rows(result: Result) -> list[ScoreRow]:
-    """Return the summary rows of each member and of their ensemble; [] for a run with one member."""
+    """Return the summary rows of each member and of their ensemble; [] for a run with one member.
+
+    Members that were not measured by themselves, as on a person's grades, have no row.
+    """
     if "members" not in result or not score_rows(result):
         return []
     views = [(f"member {number}", results.of_member(result, number)) for number in range(1, len(result["members"]) + 1)]
     views.append(("ensemble", results.of_ensemble(result)))
-    return [replace(row, name=f"{title}, {row.name}") for title, view in views for row in summary_rows(view)]
+    rows = [replace(row, name=f"{title}, {row.name}") for title, view in views for row in summary_rows(view)]
+    return [row for row in rows if any(value is not None for value in (row.start, *row.trained.values()))]
 
 
 def score_header(result: Result) -> tuple[str, ...]:

@@ -152,7 +152,8 @@ class Budget:
     def _amount(self, full: TransEncoder, n_pairs: int, cycles: int, epochs: Mapping[Form, int]) -> Amount:
         """Return an amount with the seconds that its labelling and training take, one member after the other.
 
-        Pairs that are held out count as trained on, which makes up for the evaluations.
+        Pairs that are held out count as trained on, which makes up for the evaluations on them. Those on a dev set come
+        on top.
         """
         amount, seconds, n_orders = Amount(n_pairs, cycles, epochs, 0.0), 0.0, 2 if full.is_symmetric else 1
         config = amount.settle(full)
