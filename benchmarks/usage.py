@@ -44,9 +44,14 @@ class Usage:
 
 
 def peak_rss_bytes() -> int:
-    """Return the largest resident memory of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    """Return the largest resident memory of this process so far.
+
+    On Linux `ru_maxrss` would begin with the memory of the parent, which may be a benchmark that measured before.
+    """
+    if sys.platform == "linux":
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _seconds_since_start() -> float:
