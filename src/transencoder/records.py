@@ -22,7 +22,7 @@ AVERAGE = "average"
 DEV = "dev"
 """Name of the dev set where it is listed like a test: in table rows, and in the stages' files."""
 
-GRADES = "your grades"
+GRADES = "graded pairs"
 """Name of the test that a person makes by grading a run's pairs."""
 
 HELD_ROWS = "rows given in Python"

@@ -24,7 +24,7 @@ def test_models_are_measured_on_the_graded_pairs(scored):
         assert score == pytest.approx(spearman(list(grades.values()), scored.sample.scores[model][rows]))
     assert list(judged.scores) == ["start", "bi", "cross"]
     assert judged.draws.shape == (3, 1000)
-    assert "on your grades the base model has" in judged.verdict.lower()
+    assert "on the graded pairs the base model has" in judged.verdict.lower()
 
 
 @pytest.mark.parametrize(("model", "verdict"), [("bi", "use only the bi-encoder"), ("start", "keep the base model")])
@@ -42,7 +42,7 @@ def test_the_model_that_a_person_agrees_with_is_advised(model, verdict, scored):
 def test_yes_and_no_are_measured_by_the_area_under_the_curve(scored):
     pairs = choose(scored)[:20]
     judged = judge(scored, {pair: float(i % 2) for i, pair in enumerate(pairs)}, SCALES["binary"])
-    assert judged.result["data"]["tests"]["your grades"]["metric"] == "roc_auc"
+    assert judged.result["data"]["tests"]["graded pairs"]["metric"] == "roc_auc"
     assert all(0 <= score <= 100 for score in judged.scores.values())
 
 
@@ -58,5 +58,5 @@ def test_a_model_that_scores_all_pairs_the_same_is_not_advised(scored):
     same = scored.sample.scores | {"bi": np.zeros(len(scored.sample.rows))}
     collapsed = dataclasses.replace(scored, sample=dataclasses.replace(scored.sample, scores=same))
     judged = judge(collapsed, {pair: float(i % 6) for i, pair in enumerate(choose(scored)[:20])}, SCALES["graded"])
-    assert np.isnan(judged.scores["bi"]) and judged.result["scores"]["bi"] == {"your grades": None}
+    assert np.isnan(judged.scores["bi"]) and judged.result["scores"]["bi"] == {"graded pairs": None}
     assert "nan" not in judged.verdict and not judged.verdict.lower().startswith(("use them", "use only the bi"))

@@ -78,7 +78,7 @@ def test_pairs_are_graded_taken_back_skipped_and_gone_on_with(typed, finished_ru
     assert code == 0, shown
     assert [row[:2] for row in rows] == pairs
     assert rows[-1][2] == "3", "also the last grade can be taken back"
-    assert "on your grades the base model has" in " ".join(shown.split()).lower()
+    assert "on the graded pairs the base model has" in " ".join(shown.split()).lower()
     assert "gain over the first" in shown
     assert "--set dev=" in shown and "--set score_range=0,5" in shown and "--n-pairs 24" in shown
 
@@ -109,7 +109,7 @@ def test_without_a_terminal_a_file_is_the_way(finished_run, tmp_path, capsys, mo
     out = capsys.readouterr().out
     assert "pairs.csv: 11 grades, now in dev.tsv too" in out
     assert "11 of 12 pairs are graded" in out
-    assert "your grades" in out
+    assert "graded pairs" in out
     assert [float(score) for *_, score in graded(tmp_path / "dev.tsv")] == [i % 6 for i in range(11)]
 
 
@@ -170,7 +170,7 @@ def test_grades_of_an_earlier_training_stay_in_the_file(finished_run, tmp_path, 
 
 
 @pytest.mark.parametrize("dev", [None, {"start": 50.0, "bi": 60.0, "cross": 40.0}])
-def test_the_report_says_what_the_grades_say_if_nothing_else_does(dev, finished_run, tmp_path, capsys):
+def test_report_and_cards_say_what_the_grades_say_if_nothing_else_does(dev, finished_run, tmp_path, capsys):
     pairs = choose(ScoredPairs.of_run(finished_run))[:12]
     run = shutil.copytree(finished_run, tmp_path / "run")
     record = read_checked_json(run / "result.json") | {"dev": dev}
@@ -185,12 +185,16 @@ def test_the_report_says_what_the_grades_say_if_nothing_else_does(dev, finished_
     assert main(import_it) == 0
     page = (run / "report.html").read_text(encoding="utf-8")
     if dev is not None:
-        assert page == before and "report says it too" not in capsys.readouterr().out
+        assert page == before and "cards say it too" not in capsys.readouterr().out
         return
-    assert "report says it too" in capsys.readouterr().out
-    assert "on your grades the base model has" in page and "is unknown without labels" not in page
-    assert "drawn where the models disagree" in page and "12 rows of <code><bdi>your grades" in page
+    assert "cards say it too" in capsys.readouterr().out
+    assert "on the graded pairs the base model has" in page and "is unknown without labels" not in page
+    assert "drawn where the models disagree" in page and "12 rows of <code><bdi>graded pairs" in page
     assert "roc_auc" in page, "measured as in the terminal"
+    for path in ("bi-encoder", "cross-encoder"):
+        card = (run / path / "README.md").read_text(encoding="utf-8")
+        assert "on the graded pairs" in card and "Nothing was measured" not in card
+        assert "contain sentences of the test sets" in card
 
 
 def test_the_next_commands_run_after_a_run_of_preset_standard(tiny_method, tmp_path, capsys):

@@ -122,6 +122,7 @@ class Grade(Config):
 
     def _judge(self, scored: ScoredPairs, sheet: Sheet) -> None:
         from transencoder import grading
+        from transencoder.report.card import write_cards
         from transencoder.report.run_report import write_report
         from transencoder.report.scores import BRACKETS, GAIN_BRACKETS
 
@@ -135,7 +136,8 @@ class Grade(Config):
         show(judged.verdict)
         is_measured = scored.result["dev"] or scored.result["data"]["tests"]
         if not is_measured and sheet.output.parent == scored.folder:
-            show(f"The report says it too: {write_report(scored.folder, judged.result)}")
+            write_cards(scored.folder, judged.result)
+            show(f"The report and the model cards say it too: {write_report(scored.folder, judged.result)}")
 
     def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, n_next: int | None) -> None:
         graded = str(sheet.output)

@@ -16,7 +16,7 @@ from transencoder.metrics import METRICS, Draws, metric_draws, row_intervals
 from transencoder.pairs import fingerprint
 from transencoder.records import GRADES, Result
 from transencoder.report.verdict import verdict_of
-from transencoder.results import forms_of
+from transencoder.results import forms_of, training_data
 
 HOW_DRAWN = "The pairs were drawn where the models disagree: differences are three to four times as large as elsewhere."
 
@@ -68,11 +68,12 @@ def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Ju
     first, second = zip(*grades, strict=True)
     graded = Dataset.from_dict({"sentence1": first, "sentence2": second, "score": gold})
     test = {"source": GRADES, "rows": len(gold), "fingerprint": fingerprint(graded), "metric": scale.metric}
+    kind, training = training_data(run)
     result = dict(run) | {
         "metric": scale.metric,
         "dev": None,
         "scores": {model: {GRADES: None if math.isnan(value) else value} for model, value in measured.items()},
-        "data": run["data"] | {"dev": None, "tests": {GRADES: test}},
+        "data": run["data"] | {kind: training | {"transductive": True}, "dev": None, "tests": {GRADES: test}},
         "intervals": {} if draws is None else {GRADES: row_intervals(draws, models)},
         "notes": [HOW_DRAWN, *run["notes"]],
     }

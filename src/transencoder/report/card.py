@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from transencoder import results
 from transencoder.configs import Form
-from transencoder.encoders import REJECTION
-from transencoder.errors import number
+from transencoder.encoders import CARD_NAME, REJECTION, card_of
+from transencoder.errors import number, shown_source
 from transencoder.models import hub_id
 from transencoder.records import FORM_TITLES, Result
 from transencoder.report import scores, words
@@ -33,17 +33,27 @@ _TASKS = {
 """Task type and task name of each form's scores on pairs in the hub's lists of results."""
 
 
-def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None) -> str:
+def write_cards(run_folder: Path, result: Result) -> None:
+    """Write the cards of a run's kept models again, for a record that has more than it had at the run's end."""
+    for form, best in result["best"].items():
+        folder = run_folder / best["path"]
+        if folder.is_dir():
+            words.write_page(folder / CARD_NAME, model_card(result, form, card_of(folder)))
+
+
+def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None, *, member: int | None = None) -> str:
     """Build the README.md of one of the run's models, with what a user must know before relying on it.
 
     Args:
         result: The run's record.
         form: Form of the model.
         base: Metadata of the base model's card, whose licence and language apply to this model too.
+        member: Number of the member that the model is of, from 1; None: that of the kept model, if there are several.
 
     Returns:
         Markdown with YAML metadata at the top, as the hub reads it.
     """
+    result = _of_member(result, member or result["best"][form].get("member"))
     kind, record = results.training_data(result)
     rows = scores.score_rows(result, with_dev=True)
     rejection = rejection_of(result, form)
@@ -65,6 +75,19 @@ def model_card(result: Result, form: Form, base: Mapping[str, Any] | None = None
         "notes": notes_of(result),
     }
     return words.render("card.md.jinja", values)
+
+
+def _of_member(result: Result, number: int | None) -> Result:
+    """Return a record whose config and description name one of several members only."""
+    if number is None:
+        return result
+    members = result["config"]["members"]
+    others = [shown_source(str(member["start"])) for i, member in enumerate(members, 1) if i != number]
+    about = (
+        f"{result['about']} This model is of member {number} of {len(members)}; the others started from "
+        f"{' and '.join(f'`{start}`' for start in others)}."
+    )
+    return {**result, "config": result["config"] | {"members": [members[number - 1]]}, "about": about}
 
 
 def _head(result: Result, form: Form, base: Mapping[str, Any], rejection: str | None) -> ModelCardData:

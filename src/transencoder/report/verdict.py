@@ -30,7 +30,7 @@ class Comparison(NamedTuple):
     """Comparison of one form with the base model."""
 
     where: str
-    """Name of the data: `on the tests`, `on dev` or `on your grades`."""
+    """Name of the data: `on the tests`, `on dev` or `on the graded pairs`."""
     start: float | None
     """Base model's metric times 100; None where it was not measured."""
     trained: float | None
@@ -157,7 +157,7 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
 
 def _where(row: ScoreRow, metrics: Sequence[str]) -> str:
     if row.tests == [GRADES]:
-        return f"on {GRADES}"
+        return f"on the {GRADES}"
     return f"on the tests{results.metric_mark(row.metric, metrics)}" if row.tests else "on dev"
 
 

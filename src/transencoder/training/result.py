@@ -19,7 +19,6 @@ from transencoder.configs import Form
 from transencoder.configs.run import RunConfig
 from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
-from transencoder.errors import shown_source
 from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.files import whole_folder
 from transencoder.records import HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
@@ -149,32 +148,17 @@ def finish(run: Run, result: Result, measurements: Measurements) -> None:
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
         for form, model in measurements.best.items():
-            card = model_card(_of_model(result, form), form, model.card)
-            _export(model, card, run.folder / FOLDERS[form])
+            _export(model, model_card(result, form, model.card), run.folder / FOLDERS[form])
         for number, models in enumerate(measurements.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
-                card = model_card(_of_model(own, form, number), form, model.card)
+                card = model_card(own, form, model.card, member=number)
                 _export(model, card, run.folder / MEMBERS / str(number) / FOLDERS[form])
         shutil.rmtree(run.folder / TEACHERS, ignore_errors=True)
         for number, (model, card) in measurements.teachers.items():
             _export(model, card, run.folder / TEACHERS / str(number))
         write_report(run.folder, cast(Result, plain(result)))
     run.finish(result)
-
-
-def _of_model(result: Result, form: Form, number: int | None = None) -> Result:
-    """Return the result that a member's model card is written from; its config names only that member."""
-    number = number or result["best"][form].get("member")
-    if number is None:
-        return result
-    members = result["config"]["members"]
-    others = [shown_source(str(member["start"])) for i, member in enumerate(members, 1) if i != number]
-    about = (
-        f"{result['about']} This model is of member {number} of {len(members)}; the others started from "
-        f"{' and '.join(f'`{start}`' for start in others)}."
-    )
-    return {**result, "config": result["config"] | {"members": [members[number - 1]]}, "about": about}
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:
