@@ -79,6 +79,9 @@ def test_anything_else_is_refused_by_its_name(held, message):
 def test_a_missing_text_is_the_readers_to_refuse_with_its_row():
     with pytest.raises(InputError, match="<dataset>:2"):
         transencoder.read_sentences(["balo", None])
+    for rows in ([("a", "b"), None], [{"sentence1": "a", "sentence2": "b"}, None]):
+        with pytest.raises(InputError, match=r"row 2 of .* is None \(NoneType\), and the first is"):
+            transencoder.read_pairs(rows)
 
 
 # Configs

@@ -193,6 +193,8 @@ def test_queries_of_one_kind_only_are_left_out_and_counted(metric, caplog):
 def test_gold_that_ranks_nothing_is_refused(gold, message):
     with pytest.raises(InputError, match=message):
         ranking("map", np.array(gold), np.array([0.1, 0.2]), ["a", "a"])
+    with pytest.raises(InputError, match="a ranking has no pairs"):
+        ranking("map", [], [], [])
 
 
 @pytest.mark.parametrize("metric", [*METRICS, *RANKING_METRICS])

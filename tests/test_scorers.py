@@ -201,6 +201,15 @@ def test_default_prompt_of_a_bi_encoder(bi, pairs, cache, include_prompt):
     np.testing.assert_allclose(none, without, rtol=0, atol=model_rounding(bi))
 
 
+def test_without_a_cache_tokens_go_with_the_call(cross, pairs, cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    scorer = CrossScorer(cross, precision="fp32")
+    scores = scorer.score(pairs)
+    np.testing.assert_array_equal(scorer.score(pairs), scores)
+    np.testing.assert_array_equal(CrossScorer(cross, precision="fp32", cache=cache).score(pairs), scores)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_default_prompt_of_a_cross_encoder(cross, pairs, cache):
     without = cross.predict(as_tuples(pairs))
     cross.prompts, cross.default_prompt_name = {"sts": "balo dalo: "}, "sts"

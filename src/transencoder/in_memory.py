@@ -140,10 +140,10 @@ def _of_tuples(rows: list[Any], width: int, name: str) -> Dataset:
 
 
 def _checked(rows: Iterable[Any], kind: Any, name: str) -> list[Any]:
-    """Return the rows as a list, after checking that all are of one kind; None passes: readers refuse or skip it."""
+    """Return the rows as a list, after checking that all are of one kind; a text may be None, which readers see."""
     found = [None if isinstance(row, float) and math.isnan(row) else row for row in rows]  # pandas writes nan for None
     for number, row in enumerate(found, 1):
-        if row is not None and not isinstance(row, kind):
+        if not isinstance(row, kind) and not (row is None and kind is str):
             raise InputError(
                 f"row {number} of {name} is {shorten(row)} ({type(row).__name__}), and the first is "
                 f"{shorten(found[0])} ({type(found[0]).__name__}); give rows of one kind"

@@ -124,7 +124,7 @@ def load_scorer(
             f"{name} is {shorten(model)}; give a folder, a run, a hub id, or a sentence-transformers model"
         )
     loaded: Encoder = model
-    first = prompt if prompt_name is None else models.named_prompt(loaded, prompt_name)
+    first = models.chosen_prompt(loaded, prompt, prompt_name)
     if not isinstance(loaded, SentenceTransformer):
         if document_prompt is not None or document_prompt_name is not None:
             raise InputError(
@@ -132,7 +132,7 @@ def load_scorer(
                 "not for it; leave it out"
             )
         return CrossScorer(loaded, precision=precision, cache=cache, both_orders=both_orders, prompt=first)
-    second = document_prompt if document_prompt_name is None else models.named_prompt(loaded, document_prompt_name)
+    second = models.chosen_prompt(loaded, document_prompt, document_prompt_name)
     if folder is not None:
         models.warn_of_unused_prompts(folder, name, models.Prompts(first, second))
     return BiScorer(loaded, precision=precision, cache=cache, prompt=first, document_prompt=second)

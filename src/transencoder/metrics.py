@@ -97,6 +97,8 @@ def ranking(metric: str, gold: ArrayLike, scores: ArrayLike, queries: Iterable[H
         InputError: different lengths, a value that is not finite, gold other than 0 and 1, or no query with both.
     """
     numbers = numbered(queries)
+    if not len(numbers):
+        raise InputError("a ranking has no pairs; give at least one query with a positive and a negative candidate")
     values = _query_values(metric, *checked(gold, scores), numbers)
     n_queries = int(numbers.max()) + 1
     if len(values) < n_queries:

@@ -135,12 +135,16 @@ def default_prompt(model: "SentenceTransformer | CrossEncoder") -> str | None:
     return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
 
 
-def named_prompt(model: "SentenceTransformer | CrossEncoder", name: str) -> str:
-    """Return one of the prompts that the model was saved with.
+def chosen_prompt(model: "SentenceTransformer | CrossEncoder", text: str | None, name: str | None) -> str | None:
+    """Return a prompt given by its text, or by its name among those that the model was saved with; None if neither is.
 
     Raises:
-        InputError: The model has no prompt of that name.
+        InputError: Both are given, or the model has no prompt of that name.
     """
+    if name is None:
+        return text
+    if text is not None:
+        raise InputError(f"a prompt is given as the text {text!r} and by the name {name!r}; give one of the two")
     if name not in model.prompts:
         raise InputError(
             f"the model has no prompt {name!r}; it has {', '.join(model.prompts) or 'none'}. Give one of these, or "

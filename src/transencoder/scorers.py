@@ -84,7 +84,12 @@ class _Computed:
         self.model = model
         self.precision = precision
         self.batch_tokens = batch_tokens
-        self.cache = cache or TokenCache()
+        self._cache = cache
+
+    @property
+    def cache(self) -> TokenCache:
+        """The cache that was given, or else a new one, which goes with the tokens of this call."""
+        return self._cache or TokenCache()
 
     def compute(self, description: str, tokens: TokenRows, forward: Forward, output: np.ndarray) -> None:
         """Run every row of `tokens` through `forward` into `output`, longest first within large windows.

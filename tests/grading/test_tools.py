@@ -46,6 +46,19 @@ def test_label_studios_short_form_has_a_row_for_each_annotation(tmp_path):
     assert grades_from(path, GRADED) == {("a", "b"): 3.5}
 
 
+def test_of_yes_and_no_the_more_frequent_counts(tmp_path, caplog):
+    path = tmp_path / "min.json"
+    given = {"a": [1, 0, 1], "b": [0, 1], "c": [0]}
+    path.write_text(
+        json.dumps([{"sentence1": text, "sentence2": "x", "score": each} for text in given for each in given[text]])
+    )
+    assert grades_from(path, BINARY) == {("a", "x"): 1.0, ("c", "x"): 0.0}
+    assert "1 pair with as many of one grade as of the other" in caplog.text
+    path.write_text(json.dumps([{"sentence1": "a", "sentence2": "x", "score": 0.5}]))
+    with pytest.raises(InputError, match="the grade is 0.5; it must be 0 or 1"):
+        grades_from(path, BINARY)
+
+
 def test_semicolons_and_decimal_commas_of_a_spreadsheet(tmp_path):
     path = tmp_path / "graded.csv"
     path.write_text("sentence1;sentence2;score\na, b;c;3,5\nd;e;\n")

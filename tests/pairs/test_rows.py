@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from transencoder import pairs
 from transencoder.cli import main
-from transencoder.errors import InputError
+from transencoder.errors import InputError, RunError
 from transencoder.pairs import read_pairs, read_sentences
 
 GOOD = "A man runs.\tA person runs.\n"
@@ -118,7 +118,10 @@ BAD_FILES = {
         *("f.csv", 'a,b\n"c,d\ne,f\n', {}),
         [":2: a quote is opened", "not closed by line 3", "cannot be skipped"],
     ),
-    "a long field": ("f.csv", f"a,b\n{'c' * 140_000},d\n", {}, [":2: a field of this row is too long", "RFC 4180"]),
+    "a quote open for 33 MB": (
+        *("f.csv", 'a,b\n"c,d\n' + 34 * ("e" * (1 << 20) + "\n"), {}),
+        [":2: a field of this row is too long", "RFC 4180"],
+    ),
     "names that we do not know": (
         "f.tsv",
         "topic\tSentence 2\nnews\tsport\n",
@@ -195,7 +198,7 @@ def test_bad_row_can_be_skipped_and_is_reported(case, write, tmp_path, caplog):
 
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeypatch):
     """Was: 3 MB of gzip could be a line of gigabytes."""
-    monkeypatch.setattr("transencoder.pairs.files._MOST_LINE_BYTES", 8)
+    monkeypatch.setattr("transencoder.pairs.files.MOST_LINE_BYTES", 8)
     assert read_sentences(write("f.txt", "a b c d\n" * 2 + "a b"))["text"] == ["a b c d", "a b c d", "a b"]
     with pytest.raises(InputError, match=r"f\.txt:2: a line of more than 8 bytes\. .* end with LF"):
         read_sentences(write("f.txt", "a b c d\na b c d e\n"))
@@ -334,6 +337,11 @@ def test_skipping_with_nothing_bad_writes_an_empty_file(write, tmp_path, caplog)
     assert len(read_pairs(write("f.tsv", GOOD), skip_bad_rows=True, bad_rows_file=tmp_path / "bad.tsv")) == 1
     assert (tmp_path / "bad.tsv").read_text() == ""
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_folder_is_no_bad_rows_file(write):
+    with pytest.raises(RunError, match=r"\. cannot be written: Is a directory"):
+        read_pairs(write("f.tsv", GOOD), skip_bad_rows=True, bad_rows_file=".")
 
 
 def test_an_error_leaves_no_bad_rows_file(write, tmp_path):

@@ -99,7 +99,12 @@ def test_a_url_is_a_file_a_pattern_or_a_folder(kind, packed, memory):
     ending = memory(kind, packed)
     assert rows_of(read_pairs(f"memory://there/two.{ending}")) == SECOND
     assert rows_of(read_pairs(f"memory://there/*.{ending}")) == FIRST + SECOND
-    assert rows_of(read_pairs("memory://there")) == FIRST + SECOND
+    with pytest.raises(InputError, match="its splits are one, two"):
+        read_pairs("memory://there")
+    assert rows_of(read_pairs("memory://there", split="two")) == SECOND
+    with pytest.raises(InputError, match="its sub-folders, to be stated as config, are there"):
+        read_pairs("memory://")
+    assert rows_of(read_pairs("memory://", config="there", split="one")) == FIRST
     check_file(f"memory://there/two.{ending}")
 
 

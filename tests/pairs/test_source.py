@@ -117,11 +117,16 @@ HEADERS = {
 }
 
 
-def test_without_known_names_the_first_two_columns_are_read(write, caplog):
+def test_without_known_names_the_only_texts_are_read(write, tmp_path, caplog):
     caplog.set_level("INFO")
-    rows = read_pairs(write("f.jsonl", '{"query": "a", "title": "b", "text": "c"}\n'))
-    assert rows[0] == {"sentence1": "a", "sentence2": "b"}
-    assert "sentence1, sentence2 read from 'query', 'title'; not used: 'text'" in caplog.text
+    rows = read_pairs(write("f.jsonl", '{"day": 7, "title": "b", "body of it": "c"}\n'))
+    assert rows[0] == {"sentence1": "b", "sentence2": "c"}
+    assert "sentence1, sentence2 read from 'title', 'body of it'; not used: 'day'" in caplog.text
+    with pytest.raises(InputError, match="f.jsonl:1: which 2 of the columns 'id', 'title', 'answer' have the texts"):
+        read_pairs(write("f.jsonl", '{"id": "q1", "title": "a", "answer": "b"}\n'))
+    Dataset.from_dict({"doc": ["d1"], "abstract": ["a text"]}).to_parquet(tmp_path / "f.parquet")
+    with pytest.raises(InputError, match="f.parquet: which of the columns 'doc', 'abstract' has the texts"):
+        read_sentences(tmp_path / "f.parquet")
     assert read_pairs(Dataset.from_dict({"x": ["a"], "y": ["b"]}))[0] == {"sentence1": "a", "sentence2": "b"}
     for columns in ({"x": [1], "y": ["b"]}, {"x": ["a"], "y": ["b"], "z": ["c"]}):
         with pytest.raises(InputError, match="which 2 of the columns 'x', 'y'.* have the texts"):
@@ -164,6 +169,25 @@ def test_dataset_is_used_where_it_is(tmp_path):
     )
     swapped = read_pairs(dataset, columns=["sentence2", "sentence1"])
     assert swapped["sentence1"][:] == [row["sentence2"] for row in ROWS]
+
+
+def test_a_format_of_a_dataset_is_put_aside_and_a_transform_refused():
+    rows = Dataset.from_dict({"sentence1": ["a"], "sentence2": ["b"]})
+    for held in (rows.with_format("arrow"), rows.with_format("numpy", columns=["sentence1"])):
+        assert read_pairs(held)[0] == {"sentence1": "a", "sentence2": "b"}
+    with pytest.raises(InputError, match="it has a transform"):
+        read_pairs(rows.with_transform(lambda batch: batch))
+
+
+def test_an_exact_name_wins_and_spaces_around_names_do_not_count(write):
+    path = write("f.jsonl", '{"Score": 7, "Sentence1": "A", "sentence1": "a", "sentence2": "b", "score": 1}\n')
+    assert read_pairs(path)[0] == {"sentence1": "a", "sentence2": "b", "score": 1.0}
+    path = write("f.csv", "sentence1, sentence2, score\na,b,3\n")
+    assert read_pairs(path)[0] == {"sentence1": "a", "sentence2": "b", "score": 3.0}
+
+
+def test_a_long_field_of_a_csv_is_read(write):
+    assert read_pairs(write("f.csv", f"sentence1,sentence2\n{'c' * 140_000},d\n"))[0]["sentence2"] == "d"
 
 
 def test_dataset_is_checked_and_numbers_become_scores():

@@ -277,6 +277,7 @@ def test_another_model_is_refused_and_a_moved_one_found(copy, tiny_bi_encoder, t
         ({"dimensions": 33}, "dimensions is 33, but the embeddings of .* have 32; give 1 to 32"),
         ({"dimensions": 0}, "dimensions is 0"),
         ({"query_prompt_name": "qury"}, "the model has no prompt 'qury'"),
+        ({"query_prompt": "q: ", "query_prompt_name": "qury"}, "given as the text 'q: ' and by the name 'qury'"),
         ({"device": "abacus"}, "device is 'abacus'"),
         ({"max_length": 4000}, "max_length is 4000"),
     ],

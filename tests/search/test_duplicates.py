@@ -73,6 +73,8 @@ def test_a_given_threshold_and_none_to_be_found(sentences, counts):
     }
     assert found.threshold == Threshold(1.0, is_given=True)
     assert find_duplicates(sentences.select([0]), counts).clusters == []
+    with pytest.raises(InputError, match="there are no sentences"):
+        find_duplicates(sentences.select([]), counts)
     with pytest.raises(InputError, match="threshold is 0; give a number above 0 and at most 1"):
         find_duplicates(sentences, counts, threshold=0)
 

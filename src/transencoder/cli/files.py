@@ -83,7 +83,7 @@ class PairRows(Rows):
     """Options for reading a file of pairs."""
 
     columns: tuple[str, str] | None = option(None, metavar=("FIRST", "SECOND"))
-    """names of the two text columns (default: known names, else the first two)"""
+    """names of the two text columns (default: known names, else the only two)"""
 
 
 def read_texts(source: str, column: str | None, rows: Rows) -> Dataset:

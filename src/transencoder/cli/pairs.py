@@ -89,7 +89,7 @@ class Mine(Config):
     documents: str | None = option(None, metavar="FILE")
     """file of documents, read as SENTENCES is: pair each sentence, as a query, with documents"""
     column: str | None = option(None, flag=COLUMN, metavar="NAME")
-    """the text column (default: text, body and other known names, else the first)"""
+    """the text column (default: text, body and other known names, else the only one)"""
     document_column: str | None = option(None, metavar="NAME")
     """the text column of --documents (default: as for --columns)"""
     seed: int = 2021

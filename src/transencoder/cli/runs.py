@@ -122,7 +122,7 @@ class Weight:
     sentences: str = option(metavar="FILE")
     """your text: TXT (one a line), TSV, CSV, JSONL or Parquet file, - for stdin, hub id"""
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
-    """the text column (default: text, body and other known names, else the first)"""
+    """the text column (default: text, body and other known names, else the only one)"""
     output: str = option(metavar="FOLDER")
     """the folder to write, which must be new"""
     rows: files.Rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +18,6 @@ from transencoder.cli.scoring import Sharding
 from transencoder.cli.terminal import goes_on_from, show
 from transencoder.configs.ranges import NO_URL, Config, Contradictions, Pooling
 from transencoder.errors import InputError
-from transencoder.files import scratch_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -62,7 +60,7 @@ class Build:
     output: str = option(metavar="INDEX")
     """folder of the index"""
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
-    """the documents' column (default: text, body and other known names, else the first)"""
+    """the documents' column (default: text, body and other known names, else the only one)"""
     id_column: str | None = option(None, metavar="NAME")
     """the column of the documents' ids (default: documents have no ids)"""
     precision: Literal["float32", "int8", "binary"] = "float32"
@@ -152,20 +150,17 @@ class Searching:
 
         return search.open_index(index, model=self.model, device=self.device, **rows.hub)
 
-    @contextmanager
-    def reranker(self, rows: files.Rows) -> Iterator[scorers.Scorer | None]:
-        """Load the cross-encoder; its tokens are kept in a folder that is removed when the block ends."""
+    def reranker(self, rows: files.Rows) -> scorers.Scorer | None:
+        """Load the cross-encoder."""
         if self.rerank is None:
-            yield None
-            return
-        from transencoder import encoders, inference, tokens
+            return None
+        from transencoder import encoders, inference
 
         model = encoders.fetch(self.rerank, form="cross", **rows.hub)
-        with scratch_folder() as folder:
-            scorer = inference.load_scorer(model, device=self.device, cache=tokens.TokenCache(folder))
-            if not isinstance(scorer, transencoder.CrossScorer):
-                raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
-            yield scorer
+        scorer = inference.load_scorer(model, device=self.device)
+        if not isinstance(scorer, transencoder.CrossScorer):
+            raise InputError(f"--rerank is {self.rerank}, which is a bi-encoder; give a cross-encoder")
+        return scorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +208,11 @@ class Query(Config):
                 "a name that ends in .jsonl, .csv or .parquet"
             )
         n_candidates = self.searching.candidates
-        with self.searching.reranker(self.rows) as reranker:
-            scores = ("score",) if reranker is None else ("score", "cosine")
-            columns = ("query", "rank", *scores, "id" if index.record.has_ids else "number", "document")
-            found = index.search(queries, self.top_k, reranker=reranker, n_candidates=n_candidates)
-            files.write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
+        reranker = self.searching.reranker(self.rows)
+        scores = ("score",) if reranker is None else ("score", "cosine")
+        columns = ("query", "rank", *scores, "id" if index.record.has_ids else "number", "document")
+        found = index.search(queries, self.top_k, reranker=reranker, n_candidates=n_candidates)
+        files.write_table(columns, _hit_rows(queries, found, scores), self.output, as_json=self.json)
 
 
 def _hit_rows(
@@ -239,7 +234,7 @@ class Evaluate(Config):
     relevance: str = option(metavar="FILE")
     """file of rows with query, document and, if there are negatives, score; as texts, or with --queries as ids"""
     columns: tuple[str, str] | None = option(None, metavar=("QUERY", "DOCUMENT"))
-    """columns of --relevance (default: known names, else the first two)"""
+    """columns of --relevance (default: known names, else the only two)"""
     score_column: str | None = None
     """column of --relevance with a number above 0 for an answer (default: score, relevance or label)"""
     queries: str | None = option(None, metavar="FILE")
@@ -265,11 +260,11 @@ class Evaluate(Config):
             queries = pairs.read_documents(pairs.Source(self.queries, columns=self.query_columns, **where))
         relevance = search.relevance_of(rows, queries)
         index = self.searching.open(self.index, self.rows)
-        with self.searching.reranker(self.rows) as reranker:
-            found = {"bi-encoder": search.measure(index, relevance)}
-            if reranker:
-                n_candidates = self.searching.candidates
-                found["re-ranked"] = search.measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
+        reranker = self.searching.reranker(self.rows)
+        found = {"bi-encoder": search.measure(index, relevance)}
+        if reranker:
+            n_candidates = self.searching.candidates
+            found["re-ranked"] = search.measure(index, relevance, reranker=reranker, n_candidates=n_candidates)
         n_queries = len(relevance.queries)
         if self.json:
             show(json.dumps({"index": self.index, "n_queries": n_queries, "scores": found}), as_it_is=True)
@@ -293,7 +288,7 @@ class FindDuplicates(Config):
     kept: str | None = option(None, metavar="FILE")
     """also write the sentences without near-duplicates, keeping only the centre of each cluster"""
     column: str | None = option(None, flag=files.COLUMN, metavar="NAME")
-    """the sentences' column (default: text, body and other known names, else the first)"""
+    """the sentences' column (default: text, body and other known names, else the only one)"""
     threshold: float | None = None
     """least score with a cluster's centre (default: the lowest point between the two peaks of the scores
     with nearest neighbours)"""

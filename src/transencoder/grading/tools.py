@@ -3,15 +3,18 @@
 import csv
 import io
 import json
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
+from statistics import mean, multimode
 from typing import Any, Literal, cast
 
-from transencoder.errors import InputError, from_spreadsheet_cell, reason_of, shorten, spreadsheet_cell
+from transencoder.errors import InputError, from_spreadsheet_cell, plural, reason_of, shorten, spreadsheet_cell
 from transencoder.grading.choice import Pair
+
+logger = logging.getLogger(__name__)
 
 Tool = Literal["csv", "label-studio", "argilla"]
 
@@ -27,8 +30,13 @@ class Scale:
     metric: str
     """A key of `METRICS`."""
 
+    @property
+    def has_two(self) -> bool:
+        """Whether there are two grades only, with nothing between them."""
+        return len(self.grades) == 2
+
     def checked(self, value: object, where: str) -> float:
-        """Check a grade and return it as a number, which may lie between two grades of the scale, as means do.
+        """Check a grade and return it as a number, which may lie between two grades of a scale of several, as means do.
 
         Raises:
             InputError: The grade is not a number, or is outside the scale.
@@ -37,12 +45,18 @@ class Scale:
             grade = float(cast(Any, value))
         except (TypeError, ValueError, OverflowError):
             grade = math.nan
-        if not min(self.grades) <= grade <= max(self.grades):
-            raise InputError(
-                f"{where}: the grade is {shorten(value)}; it must be a number from {min(self.grades)} to "
-                f"{max(self.grades)}"
-            )
+        low, high = min(self.grades), max(self.grades)
+        if not low <= grade <= high or (self.has_two and grade not in self.grades):
+            allowed = f"{low} or {high}" if self.has_two else f"a number from {low} to {high}"
+            raise InputError(f"{where}: the grade is {shorten(value)}; it must be {allowed}")
         return grade
+
+    def joined(self, given: Sequence[float]) -> float | None:
+        """Return the mean of several people's grades; of yes and no the more frequent one, None if there is none."""
+        if not self.has_two:
+            return mean(given)
+        modes = multimode(given)
+        return modes[0] if len(modes) == 1 else None
 
 
 SCALES = {
@@ -113,7 +127,10 @@ settings = rg.Settings(
 
 
 def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
-    """Read grades that were given in another tool: pairs without a grade are left out, several grades are averaged.
+    """Read grades that were given in another tool.
+
+    Pairs without a grade are left out. Several people's grades are averaged; of yes and no the more frequent one
+    counts, and a pair with as many of each is left out with a warning.
 
     Args:
         path: `.csv` or `.tsv` with columns sentence1, sentence2 and score; or the JSON that Label Studio (JSON or
@@ -141,7 +158,10 @@ def grades_from(path: str | Path, scale: Scale) -> dict[Pair, float]:
             raise InputError(f"{where}: no sentence1 and sentence2; give {_KNOWN}")
         if given := [scale.checked(each, where) for each in row["grades"]]:
             grades.setdefault(cast(Pair, texts), []).extend(given)
-    return {pair: mean(given) for pair, given in grades.items()}
+    joined = {pair: scale.joined(given) for pair, given in grades.items()}
+    if n_ties := sum(grade is None for grade in joined.values()):
+        logger.warning("%s: %s with as many of one grade as of the other: left out", path, plural(n_ties, "pair"))
+    return {pair: grade for pair, grade in joined.items() if grade is not None}
 
 
 _BYTE_ORDER_MARK = "\ufeff"

@@ -30,7 +30,7 @@ class MLM(configs.SentenceFields, configs.RunConfig):
     new_head: bool = False
     """Whether to add a new language-modelling head to a base model that has none, such as a bi-encoder."""
     columns: tuple[str, ...] = ()
-    """Name of the text column; empty: `text`, `sentence`, else the first column."""
+    """Name of the text column; empty: `text`, `sentence`, else the only column with texts."""
     from_scratch: bool = False
     """Whether to build a lower-cased word-piece tokenizer from the text, and train a BERT from random weights."""
     layers: int = configs.at_least(1, 4)

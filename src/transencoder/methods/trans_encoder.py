@@ -145,7 +145,7 @@ class TransEncoder(configs.RunConfig):
     """Training settings of the cross-encoder."""
     columns: tuple[str, ...] = ()
     """Names of the two text columns in `pairs`, or of the one in `sentences`; empty: well-known names, else the
-    first columns."""
+    only columns with texts."""
     document_column: str | None = None
     """Name of the text column in `documents`; None: as for sentences."""
 

@@ -117,8 +117,8 @@ def choose_columns(names: Sequence[str], wanted: Wanted, name: str, numbers: Col
         )
     score = wanted.score_column
     if score is None:
-        lower = [column.lower() for column in names]
-        score = next((names[lower.index(name)] for name in wanted.score_names if name in lower), None)
+        by_name = _by_name(names)
+        score = next((by_name[name] for name in wanted.score_names if name in by_name), None)
     if score is None and wanted.needs_score:
         score = _only_numbers(names, texts, numbers, name)
     chosen = (*texts, *([score] if score else []))
@@ -218,11 +218,16 @@ def require_texts(names: Sequence[str], numbers: Collection[str], wanted: Wanted
 
 
 def _known_texts(names: Sequence[str], wanted: Wanted) -> tuple[str, ...] | None:
-    by_lower = {column.strip().lower(): column for column in reversed(names)}
+    by_name = _by_name(names)
     for known in wanted.known:
-        if all(column.lower() in by_lower for column in known):
-            return tuple(by_lower[column.lower()] for column in known)
+        if all(column.lower() in by_name for column in known):
+            return tuple(by_name[column.lower()] for column in known)
     return None
+
+
+def _by_name(names: Sequence[str]) -> dict[str, str]:
+    """Return the column of each name in lower case; one that is written so comes first, then the leftmost."""
+    return {column.strip().lower(): column for column in reversed(names)} | {column: column for column in names}
 
 
 def _require(chosen: Sequence[str], names: Sequence[str], name: str) -> None:

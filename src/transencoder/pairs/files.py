@@ -22,7 +22,7 @@ from transencoder.pairs.rows import BadRow
 logger = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
-_MOST_LINE_BYTES = 1 << 25
+MOST_LINE_BYTES = 1 << 25
 """Largest size of a line in bytes: a gzip file of 3 MB can hold one line of gigabytes."""
 _CONTAINERS = {
     codecs.BOM_UTF16_LE: "UTF-16 text; save it as UTF-8",
@@ -122,11 +122,11 @@ class Lines:
     def __iter__(self) -> Iterator[str]:
         """Yield each line's text."""
         with source_faults(self.name):
-            for raw in iter(partial(self._stream.readline, _MOST_LINE_BYTES + 1), b""):
+            for raw in iter(partial(self._stream.readline, MOST_LINE_BYTES + 1), b""):
                 self.number += 1
-                if len(raw) > _MOST_LINE_BYTES:
+                if len(raw) > MOST_LINE_BYTES:
                     raise InputError(
-                        f"{self.name}:{self.number}: a line of more than {_MOST_LINE_BYTES:,} bytes. A row must be "
+                        f"{self.name}:{self.number}: a line of more than {MOST_LINE_BYTES:,} bytes. A row must be "
                         "shorter. Is it a text file, and does each row end with LF?"
                     )
                 self.ending = "\r\n" if raw.endswith(b"\r\n") else "\n" if raw.endswith(b"\n") else ""

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from transencoder.errors import InputError, plural, shorten
 from transencoder.pairs.columns import MOST_FIELDS, Wanted, choose_columns, numbers_of, require_texts, split_header
-from transencoder.pairs.files import Lines
+from transencoder.pairs.files import MOST_LINE_BYTES, Lines
 from transencoder.pairs.rows import BadRow, Row, Table
 
 _BATCH_ROWS = 4096
@@ -65,8 +65,8 @@ def read_jsonl(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """Read one JSON object per line; keys that are not wanted are ignored."""
     first, rows = _first(_json_rows(Lines(stream, name)), name)
     keys = _object(first)
-    columns = choose_columns(
-        list(keys), wanted, f"{name}:{first.number}", numbers_of(list(keys), [list(keys.values())])
+    columns = _known_columns(
+        list(keys), numbers_of(list(keys), [list(keys.values())]), wanted, f"{name}:{first.number}"
     )
     return Table(columns=columns, rows=_by_key(itertools.chain([first], rows), columns))
 
@@ -75,7 +75,7 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
     """Read the chosen columns of a Parquet file, one batch at a time. The stream must be seekable."""
     with _arrow_faults(name):
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
-        columns = choose_columns(file.schema_arrow.names, wanted, name, _numbers(file.schema_arrow))
+        columns = _known_columns(file.schema_arrow.names, _numbers(file.schema_arrow), wanted, name)
 
     def batches() -> Iterator[Any]:
         with _arrow_faults(name):
@@ -88,12 +88,16 @@ def read_parquet(stream: BinaryIO, name: str, wanted: Wanted) -> Table:
 
 def read_dataset(dataset: Dataset, name: str, wanted: Wanted) -> Table:
     """Read the chosen columns of a `datasets.Dataset`."""
-    numbers = _numbers(dataset.features.arrow_schema)
-    if not wanted.columns and len(dataset.column_names) >= len(wanted.result):
-        require_texts(dataset.column_names, numbers, wanted, name)
-    columns = choose_columns(dataset.column_names, wanted, name, numbers)
+    columns = _known_columns(dataset.column_names, _numbers(dataset.features.arrow_schema), wanted, name)
     chosen = dataset.select_columns(list(columns)).with_format("arrow")
     return Table(columns=columns, rows=_arrow_rows(chosen.iter(batch_size=_BATCH_ROWS), columns))
+
+
+def _known_columns(names: Sequence[str], numbers: Sequence[str], wanted: Wanted, name: str) -> tuple[str, ...]:
+    """Choose among columns that have names; refuse to guess the text columns."""
+    if not wanted.columns and len(names) >= len(wanted.result):
+        require_texts(names, numbers, wanted, name)
+    return choose_columns(names, wanted, name, numbers)
 
 
 def _numbers(schema: pa.Schema) -> list[str]:
@@ -162,6 +166,7 @@ def _split_lines(lines: Lines, separator: str | None) -> Iterator[Row | BadRow]:
 
 
 def _csv_rows(lines: Lines) -> Iterator[Row | BadRow]:
+    csv.field_size_limit(max(csv.field_size_limit(), MOST_LINE_BYTES))  # for the whole process; never lowered
     reader = csv.reader((line + lines.ending for line in lines), strict=True)
     while True:
         number = lines.number + 1

@@ -77,8 +77,8 @@ def read_pairs(
             split; an id in the data folder or on the hub, also as `id:config@revision`; or a
             `datasets.Dataset`, whose rows are not copied if its column types fit.
         columns: names of the two text columns; in a TSV or CSV without a header their positions ("1", "2").
-            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the first two that
-            do not hold numbers.
+            Default: well-known names (`sentence1`/`sentence2`, `premise`/`hypothesis`, ...), else the only two that
+            do not hold numbers, or the first two of a TSV or CSV without a header.
         score_column: name or position of the gold score. Default: a column called `score`, if there is one.
         needs_score: whether gold scores are required; if no column is called `score`, the only column of numbers is
             taken.
@@ -150,7 +150,7 @@ def read_sentences(
     Arguments and errors are those of `read_pairs`. A further format is .txt: one sentence per line, no header. `column`
     is the name of the text column, or its position in a TSV or CSV without a header. Default: the column called `text`,
     `sentence`, `body`, `description`, `content`, `message`, `comment`, `question`, `ticket` or `title`, else the only
-    or first one.
+    one, or the first of a TSV or CSV without a header.
 
     Returns:
         A data set with the column `text`.
@@ -177,7 +177,7 @@ def read_sentences(
 def read_documents(source: Source) -> Dataset:
     """Read texts with their ids, checked one by one: columns `id` and `text`.
 
-    They are read from the stated columns, else from `id` or `_id`, and `text`, else from the first two columns.
+    They are read from the stated columns, else from `id` or `_id`, and `text`, else from the only two columns.
     """
     return read_rows(source, DOCUMENTS)
 
@@ -186,7 +186,7 @@ def read_relevance(source: Source) -> Dataset:
     """Read which documents answer which queries: each row has a query and a document, as texts or as ids.
 
     They are read from the stated columns, else from `query-id` and `corpus-id`, else from the known names of
-    `read_pairs`, else from the first two columns. The relevance is above 0 if the document answers the query. It is
+    `read_pairs`, else from the only two columns. The relevance is above 0 if the document answers the query. It is
     read from the stated column, else from `score`, `relevance` or `label`; without one, every row is an answer.
 
     Returns:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from glob import glob, has_magic
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import datasets
@@ -97,7 +97,11 @@ def find_source(source: Source) -> Found:
     text = as_source(source.path)
     if isinstance(text, Dataset):
         _refuse_unused(source, "<dataset>", "a Dataset")
-        return Found(name="<dataset>", dataset=text)
+        if text.format["type"] == "custom":
+            raise InputError(
+                "<dataset>: it has a transform, which readers would not see. Apply it with map, or reset_format."
+            )
+        return Found(name="<dataset>", dataset=text.with_format(None))
     if text == STDIN:
         return _file(None, text, source, "a stream")
     if not text:
@@ -204,15 +208,20 @@ def _file_of_split(folder: Path, name: str, source: Source) -> Found:
     """Find the files of a split in a folder with the hub's layout."""
     inner = folder / source.config if source.config else folder
     paths = sorted(inner.iterdir()) if inner.is_dir() else []
-    files = {path: _split_of(path.name[: -len(suffix)]) for path in paths if (suffix := _suffix(path.name))}
+    return _files_of_split(paths, [path.name for path in sorted(folder.iterdir()) if path.is_dir()], name, source)
+
+
+def _files_of_split(paths: Sequence[Path | str], folders: Sequence[str], name: str, source: Source) -> Found:
+    """Choose the files of a split among those of a folder; `folders` are its sub-folders, for messages."""
+    names = {path: PurePath(path).name for path in paths}
+    files = {path: _split_of(own[: -len(suffix)]) for path, own in names.items() if (suffix := _suffix(own))}
     splits = sorted(set(files.values()))
     split, start, stop = _parse_split(source.split)
     split = split or (splits[0] if len(splits) == 1 else None)
     matching = [path for path, own in files.items() if own == split]
     if not matching:
         found = f"its splits are {', '.join(splits)}" if splits else "it has no such files"
-        folders = [path.name for path in sorted(folder.iterdir()) if path.is_dir()][:20]
-        configs = f"; its sub-folders, to be stated as config, are {', '.join(folders)}" if folders else ""
+        configs = f"; its sub-folders, to be stated as config, are {', '.join(folders[:20])}" if folders else ""
         wanted = f"no file for split {split}" if split else "a folder, and no split is stated"
         raise InputError(
             f"{name}{'/' + source.config if source.config else ''}: {wanted}. A folder holds one "
@@ -259,7 +268,7 @@ def _files(paths: Sequence[Path | str], name: str, source: Source) -> Found:
 
 
 def _remote_files(url: str, source: Source) -> Found:
-    """Find the files of a URL: a single one, those that match a pattern, or those of a folder.
+    """Find the files of a URL: a single one, those that match a pattern, or those of a split in a folder.
 
     Raises:
         InputError: They cannot be read.
@@ -268,17 +277,23 @@ def _remote_files(url: str, source: Source) -> Found:
 
     try:
         system, path = fsspec.core.url_to_fs(url)
-        if has_magic(path):
-            paths = sorted(system.glob(path))
+        is_folder = not has_magic(path) and system.isdir(path)
+        if is_folder:
+            inner = f"{path}/{source.config}" if source.config else path
+            paths = sorted(system.ls(inner, detail=False)) if system.isdir(inner) else []
         else:
-            paths = sorted(system.find(path)) if system.isdir(path) else [path]
+            paths = sorted(system.glob(path)) if has_magic(path) else [path]
     except ImportError as error:
         raise InputError(f"{url}: {error}. Or copy the files to a disk and state their path.") from error
     except Exception as error:  # each file system raises its own kinds of errors
         raise InputError(
             f"{url}: cannot be read ({reason_of(error)}). Check the URL, the network and your rights."
         ) from error
-    return _files([system.unstrip_protocol(each) for each in paths if _suffix(each) or len(paths) == 1], url, source)
+    found = [system.unstrip_protocol(each) for each in paths if _suffix(each) or len(paths) == 1]
+    if is_folder:
+        folders = [PurePath(each).name for each in paths if not _suffix(each)]
+        return _files_of_split(found, [] if source.config else folders, url, source)
+    return _files(found, url, source)
 
 
 def _file(path: Path | str | None, name: str, source: Source, what: str) -> Found:

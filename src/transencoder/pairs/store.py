@@ -103,7 +103,9 @@ def watch_bad_rows(
         yield bad_rows
     else:
         explained = _write_faults(path, _BAD_ROWS_ADVICE)
-        with _drafts(path.parent, _BAD_ROWS_ADVICE) as drafts, open(drafts / path.name, "w", encoding="utf-8") as file:
+        with _drafts(path.parent, _BAD_ROWS_ADVICE) as drafts, ExitStack() as stack:
+            with _write_faults(path, _BAD_ROWS_ADVICE):
+                file = stack.enter_context(open(drafts / path.name, "w", encoding="utf-8"))
             bad_rows = BadRows(name, files, skips=skips, can_skip=can_skip, write=explained(file.write))
             yield bad_rows
             with _write_faults(path, _BAD_ROWS_ADVICE):

@@ -77,7 +77,9 @@ def build_index(
     folder = Path(folder)
     corpus, recipe = _given(corpus, embedder, precision)
     if distributed.from_first((folder / RECORD_NAME).exists):
-        return _same_index(folder, recipe)
+        record = _same_index(folder, recipe)
+        distributed.from_first(partial(_clear, folder))
+        return record
     _check(corpus, embedder, folder)
     distributed.barrier()  # all have checked the folder before one writes to it
     with disk_full_explained(folder), _locked(folder) if distributed.rank() == 0 else nullcontext():
@@ -197,9 +199,6 @@ def _check(corpus: Dataset, embedder: Embedder, folder: Path) -> None:
 
 def _same_index(folder: Path, recipe: Recipe) -> Record:
     record = read_record(folder)
-    if any((folder / name).exists() for name in (DRAFT_NAME, LOCK_NAME)):
-        with _locked(folder):  # the build was killed after it had written the index
-            shutil.rmtree(folder / DRAFT_NAME, ignore_errors=True)
     found = asdict(record.recipe)
     differing = [name for name, value in asdict(recipe).items() if value != found[name]]
     if differing:
@@ -208,6 +207,13 @@ def _same_index(folder: Path, recipe: Recipe) -> Record:
         )
     logger.info("%s is that index already; nothing is done", folder)
     return record
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a build that was killed after it had written the index has left."""
+    if any((folder / name).exists() for name in (DRAFT_NAME, LOCK_NAME)):
+        with _locked(folder):
+            shutil.rmtree(folder / DRAFT_NAME, ignore_errors=True)
 
 
 def _check_folder(folder: Path) -> None:

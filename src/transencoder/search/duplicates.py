@@ -80,10 +80,12 @@ def find_duplicates(sentences: Dataset, embedder: Embedder, threshold: float | N
             otherwise only equal embeddings are clustered.
 
     Raises:
-        InputError: The threshold is out of range.
+        InputError: There are no sentences, or the threshold is out of range.
     """
     if threshold is not None and not 0.0 < threshold <= 1.0:
         raise InputError(f"threshold is {threshold}; give a number above 0 and at most 1")
+    if not len(sentences):
+        raise InputError("there are no sentences; give at least one")
     firsts, copies = _equal_texts(sentences)
     with distributed.shared_folder() as folder:
         embeddings = embed_documents(sentences.select(firsts), embedder, folder)

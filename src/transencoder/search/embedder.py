@@ -15,7 +15,7 @@ from transencoder.configs import Pooling, Precision
 from transencoder.devices import autocast, checked_device
 from transencoder.encoders import fetch, is_cross, load_trained, weights_fingerprint
 from transencoder.errors import InputError
-from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, default_prompt, named_prompt
+from transencoder.models import DOCUMENT_PROMPTS, QUERY_PROMPTS, chosen_prompt, default_prompt
 from transencoder.scorers import BiScorer
 
 logger = logging.getLogger(__name__)
@@ -142,7 +142,7 @@ def load_embedder(
 
 
 def _prompt(model: SentenceTransformer, text: str | None, name: str | None, own: Sequence[str]) -> str:
-    if text is not None or name is not None:
-        return text if text is not None else named_prompt(model, str(name))
+    if (given := chosen_prompt(model, text, name)) is not None:
+        return given
     found = next((each for each in own if each in model.prompts), None)
     return (default_prompt(model) or "") if found is None else str(model.prompts[found])

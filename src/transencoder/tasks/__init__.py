@@ -51,7 +51,6 @@ def load(
     *,
     data_folder: str | Path | None = None,
     cache_folder: str | Path | None = None,
-    revision: str | None = None,
     token: str | None = None,
 ) -> Dataset:
     """Read the scored pairs of a task.
@@ -62,7 +61,6 @@ def load(
             labels of a test split were withheld, the task's stand-in is read, with a warning.
         data_folder: Folder in the hub's layout; without it `TRANSENCODER_DATA`, then the hub.
         cache_folder: Folder for the hub's files and the Arrow files.
-        revision: Hub revision instead of the task's own.
         token: Hub token.
 
     Returns:
@@ -72,7 +70,7 @@ def load(
     Raises:
         InputError: unknown name, a role the task does not have, or a score out of the task's range.
     """
-    return load_named(task, role, data_folder=data_folder, cache_folder=cache_folder, revision=revision, token=token)[0]
+    return load_named(task, role, data_folder=data_folder, cache_folder=cache_folder, token=token)[0]
 
 
 def load_named(
@@ -81,7 +79,6 @@ def load_named(
     *,
     data_folder: str | Path | None = None,
     cache_folder: str | Path | None = None,
-    revision: str | None = None,
     token: str | None = None,
 ) -> tuple[Dataset, str]:
     """Return the pairs as `load` does, and their rows: `test`, or `validation[1000:], 10000 rows drawn with seed 0`."""
@@ -89,7 +86,7 @@ def load_named(
     if role not in task.splits:
         has = f"it has: {', '.join(task.splits)}" if task.splits else "its pairs are for training, without labels"
         raise InputError(f"task {task.name!r} has no {role} split; {has}. Choose another split or task.")
-    where = {"data_folder": data_folder, "cache_folder": cache_folder, "revision": revision, "token": token}
+    where = {"data_folder": data_folder, "cache_folder": cache_folder, "token": token}
     split, stand_in = task.splits[role], task.stand_in
     if role != "test" or stand_in is None:
         rows = _scored(task, split, where)
@@ -156,8 +153,8 @@ def unlabelled_pairs(
 
     Args:
         tasks: Tasks, or names of tasks or suites.
-        exclude_test_sentences: Whether to drop all pairs that contain a sentence of any of the tasks' test splits (the
-            inductive setting); sentences are compared without regard to case and white space.
+        exclude_test_sentences: Whether to drop all pairs that contain a sentence of the pairs that the tasks are tested
+            on (the inductive setting); sentences are compared without regard to case and white space.
         data_folder: As in `load`.
         cache_folder: As in `load`.
         token: As in `load`.
@@ -224,8 +221,9 @@ def _scored(task: Task, split: str, where: dict[str, Any]) -> Dataset:
 
 
 def _source(task: Task, split: str, where: dict[str, Any]) -> reading.Source:
-    options = where | {"revision": where.get("revision") or task.revision}
-    return reading.Source(task.dataset, columns=task.columns[:2], split=split, config=task.config, **options)
+    return reading.Source(
+        task.dataset, columns=task.columns[:2], split=split, config=task.config, revision=task.revision, **where
+    )
 
 
 def _as_scores(rows: Dataset, task: Task) -> Dataset:
