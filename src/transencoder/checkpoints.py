@@ -1,7 +1,6 @@
 """Checkpoints inside a fit: each holds the best weights so far, and counts only if its marker says it is complete."""
 
 import logging
-import math
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from transformers.trainer_utils import SaveStrategy
 
 from transencoder import distributed
 from transencoder.files import sync
+from transencoder.metrics import defined
 from transencoder.runs.files import (
     Checksum,
     DamagedError,
@@ -161,7 +161,7 @@ class KeepBest(TrainerCallback):
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Replace the best weights by strictly better ones (released code); an undefined metric is never better."""
         self._save_began = time.monotonic()
-        metrics = {name: None if math.isnan(value) else value for name, value in kwargs["metrics"].items()}
+        metrics = defined(kwargs["metrics"])
         value = metrics["eval_dev"]
         self.curve.append((state.global_step, value))
         others = {name[5:]: v for name, v in metrics.items() if name.startswith(("eval_test_", "eval_criterion_"))}

@@ -24,6 +24,7 @@ from transencoder.encoders import (
     weights_fingerprint,
 )
 from transencoder.evaluation import LabelledSet, measure
+from transencoder.files import whole_folder
 from transencoder.fit import Session, steps_in_all
 from transencoder.models import OWN_PROMPTS, Prompts
 from transencoder.pairs import fingerprint
@@ -85,6 +86,11 @@ class Data:
     tests: list[Scored]
     gold: GivenScores | None = None
     """Gold scores of training pairs, if the user gave any."""
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of rows of the training text without a gold score."""
+        return len(self.training) if self.gold is None else int(np.isnan(self.gold.scores).sum())
 
     @property
     def rows(self) -> Rows:
@@ -278,7 +284,8 @@ class Training(Stage[Work]):
     def write(self, work: Work, computed: tuple[Any, Any]) -> dict[str, Any]:
         """Save the model, and return the record of the fit."""
         model, fitted = computed
-        save(model, work.folder / "model")
+        with whole_folder(work.folder / "model", replaces=True) as draft:  # an earlier attempt may have left one
+            save(model, draft)
         return asdict(fitted)
 
     def training_cost(self, n_parameters: int, n_scored: int = 0, n_checkpoints: int = 1) -> Cost:

@@ -7,8 +7,9 @@ and mteb.
 """
 
 import logging
+import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -134,6 +135,11 @@ def n_ranked(gold: NDArray[np.float64], queries: Iterable[Hashable]) -> int:
     numbers = numbered(queries)
     n_positive, n_candidates = np.bincount(numbers, gold), np.bincount(numbers)
     return int(np.count_nonzero((n_positive > 0) & (n_positive < n_candidates)))
+
+
+def defined(found: Mapping[str, float]) -> dict[str, float | None]:
+    """Replace NaN, which JSON lacks, by None."""
+    return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
 def numbered(queries: Iterable[Hashable]) -> NDArray[np.intp]:

@@ -109,9 +109,9 @@ class Prompts:
         """The prompts for a stage's key; empty if none is set, so that stages from before prompts keep their keys."""
         return {} if self == OWN_PROMPTS else {"prompts": asdict(self)}
 
-    def sides(self, model: "SentenceTransformer") -> tuple[str | None, str | None]:
-        """Return the prompts of the first and of the second text for a model; None where a text has no prompt."""
-        query = default_prompt(model) if self.query is None else self.query
+    def sides(self, default: str | None) -> tuple[str | None, str | None]:
+        """Return the prompts of the first and of the second text, given the model's default; None for no prompt."""
+        query = default if self.query is None else self.query
         return query, query if self.document is None else self.document
 
     def give_to(self, model: "SentenceTransformer") -> None:
@@ -121,7 +121,7 @@ class Prompts:
         """
         if self == OWN_PROMPTS:
             return
-        query, document = self.sides(model)
+        query, document = self.sides(default_prompt(model))
         model.prompts |= {"query": query or "", "document": document or ""}
         model.default_prompt_name = "query" if query == document or self.query is None else None
 
@@ -133,6 +133,12 @@ OWN_PROMPTS = Prompts()
 def default_prompt(model: "SentenceTransformer | CrossEncoder") -> str | None:
     """Return the prompt the model puts before texts when none is named."""
     return model.prompts.get(model.default_prompt_name) if model.default_prompt_name else None
+
+
+def saved_default_prompt(folder: Path) -> str | None:
+    """Return the prompt that a saved model puts before texts when none is named."""
+    saved = _saved_prompts(folder)
+    return (saved.get("prompts") or {}).get(saved.get("default_prompt_name"))
 
 
 def chosen_prompt(model: "SentenceTransformer | CrossEncoder", text: str | None, name: str | None) -> str | None:
@@ -161,8 +167,7 @@ def warn_of_unused_prompts(folder: Path, name: str, prompts: Prompts) -> None:
         name: Name of the model as the user gave it.
         prompts: Prompts that the model is used with.
     """
-    path = folder / "config_sentence_transformers.json"
-    saved = json.loads(path.read_text()) if path.exists() else {}
+    saved = _saved_prompts(folder)
     if prompts != OWN_PROMPTS or saved.get("default_prompt_name"):
         return
     own = saved.get("prompts") or {}
@@ -178,3 +183,9 @@ def warn_of_unused_prompts(folder: Path, name: str, prompts: Prompts) -> None:
             query,
             document,
         )
+
+
+def _saved_prompts(folder: Path) -> dict[str, Any]:
+    """Return the file of a saved model that has its prompts; empty if there is none."""
+    path = folder / "config_sentence_transformers.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -169,7 +169,7 @@ class BiScorer(_Computed):
         document_prompt: str | None = None,
     ) -> None:
         super().__init__(model, precision, batch_tokens, cache)
-        self.prompt, self.document_prompt = Prompts(prompt, document_prompt).sides(model)
+        self.prompt, self.document_prompt = Prompts(prompt, document_prompt).sides(default_prompt(model))
 
     def score(self, pairs: Dataset) -> np.ndarray:
         """Score pairs and return cosine similarities, float32 (n,), in [-1, 1]."""

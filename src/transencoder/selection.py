@@ -18,7 +18,10 @@ from transencoder.scorers import BiScorer, Scorer
 from transencoder.views import WordDeletion
 
 LEAST_PAIRS = 500
-"""Number of training pairs below which none are held out."""
+"""Number of training pairs below which none are held out to choose checkpoints."""
+
+LEAST_HELD_OUT_FROM = 20
+"""Number of training pairs below which none are held out at all: criteria need two pairs."""
 
 _MOST, _SHARE = 1000, 10
 """Maximum number of held-out pairs, and number of training pairs per held-out pair."""
@@ -123,7 +126,7 @@ def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
     A tenth of the pairs is held out, at most 1,000, and the same in every run.
 
     Args:
-        pairs: n training pairs, at least 20 without gold scores.
+        pairs: n training pairs, at least `LEAST_HELD_OUT_FROM` of them without gold scores.
         gold: float32 (n,), NaN where a pair has no gold score. Pairs with a gold score are not held out.
     """
     unlabelled = np.arange(len(pairs)) if gold is None else np.flatnonzero(np.isnan(gold))

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
 from transencoder import BiScorer, FitConfig, train
+from transencoder.cycles.stages import BiStudent
 from transencoder.encoders import weight_tokens
 from transencoder.errors import InputError
 from transencoder.evaluation import agreement
@@ -41,6 +42,25 @@ def test_it_learns_the_same_and_is_kept_with_the_weights_of_its_pairs(runs, tiny
     weight_tokens(runs[0].folder / "bi-encoder", distinct, tmp_path / "by-hand")
     by_hand = SentenceTransformer(str(tmp_path / "by-hand"), device="cpu")
     assert weights_of(by_hand)[0].word_weights == weights_of(kept)[0].word_weights
+
+
+def test_a_run_that_ends_between_the_weighted_model_and_its_record_goes_on(runs, tiny_method, monkeypatch):
+    config = tiny_method(same_form=True, weight_tokens=True, bi=FIT)
+    write = BiStudent.write
+
+    def interrupted(self, work, computed):
+        write(self, work, computed)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BiStudent, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    files = [
+        train(config).folder / "bi-encoder" / "model.safetensors",
+        runs[1].folder / "bi-encoder" / "model.safetensors",
+    ]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_dev_is_measured_as_the_model_is_kept(runs, tiny_files):

@@ -9,6 +9,7 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import nn
+from transformers import RobertaConfig
 
 from tests.rounding import model_rounding
 from transencoder.encoders import load_bi, load_cross, read_length, save, truncate, write_length
@@ -88,6 +89,16 @@ def test_a_length_is_written_where_any_version_looks_for_it(bi, tmp_path):
 def test_a_student_cut_from_a_model_is_saved_alike(tiny_bi_encoder, tmp_path):
     truncate(Path(tiny_bi_encoder), [0], tmp_path / "student")
     assert read(tmp_path / "student" / "1_Pooling" / "config.json")["pooling_mode_mean_tokens"] is True
+
+
+@pytest.mark.parametrize("tokens_of_tokenizer", [None, 20])
+def test_positions_before_the_first_are_not_read(tokens_of_tokenizer, tmp_path):
+    """RoBERTa counts them: of 34 positions it uses 32."""
+    size = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9}
+    RobertaConfig(**size, max_position_embeddings=34, pad_token_id=1).save_pretrained(tmp_path)
+    if tokens_of_tokenizer is not None:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": tokens_of_tokenizer}))
+    assert read_length(tmp_path) == (tokens_of_tokenizer or 32)
 
 
 def test_a_model_without_a_limit_gets_none(bi, tmp_path):

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import ModernBertConfig, ModernBertModel, T5Config, T5EncoderModel
 
 from tests.fit.fitting import CONFIG, LOAD, LOSS, SCORER, Stopped, same, scripted
 from transencoder.checkpoints import KeepBest
 from transencoder.configs import FitConfig
 from transencoder.evaluation import evaluate
-from transencoder.fit import steps_in_all
+from transencoder.fit import has_dropout, steps_in_all
+from transencoder.fit.trainers import set_dropout
 from transencoder.losses import CosineLoss
 from transencoder.runs.files import read_checked_json, write_checked_json
 
@@ -243,6 +245,19 @@ def test_accumulated_batches_are_one_large_batch(form, fit_tiny):
     apart = torch.cat([(large[name] - parts[name]).flatten() for name in large])
     assert moved.abs().max() > 1e-4
     assert apart.norm() < 0.02 * moved.norm()
+
+
+def test_dropout_that_attention_holds_as_a_number_is_set_too():
+    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    modern = ModernBertModel(ModernBertConfig(**size, vocab_size=9, pad_token_id=0, attention_dropout=0.1))
+    t5 = T5EncoderModel(T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, vocab_size=9))
+    for model in (modern, t5):
+        assert has_dropout(model)
+        set_dropout(model, 0.0)
+        assert not has_dropout(model)
+        model.train()
+        ids = torch.tensor([[3, 4, 5, 6]])
+        assert torch.equal(model(ids).last_hidden_state, model(ids).last_hidden_state)
 
 
 def test_without_dropout_the_loss_is_that_of_the_model_in_use(form, fit_tiny, tiny_pairs):

@@ -65,6 +65,14 @@ def test_a_stage_that_another_run_has_finished_is_copied(tmp_path, write_number,
         assert run.stage("cycle-1/bi", **stage).reused
 
 
+def test_a_stage_that_must_not_be_copied_is_computed(tmp_path, write_number):
+    compute = write_number(1)
+    for folder in ("first", "second", "second"):
+        with Run.open(tmp_path / folder, RECIPE, "test", stage_caches=[tmp_path / "first"]) as run:
+            run.stage("timing", config={}, compute=compute, can_be_copied=False)
+    assert compute.calls == 2, "once in each run; a run's own is used again"
+
+
 def test_a_damaged_or_unfinished_stage_of_another_run_is_not_copied(tmp_path, write_number):
     compute = write_number(1)
     stage = {"config": {}, "compute": compute}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.training.reading import read_data
-from transencoder import FitConfig, train
+from transencoder import FitConfig, plan, train
 from transencoder.errors import InputError
 from transencoder.evaluation import evaluate
 from transencoder.scorers import BiScorer, CrossScorer
@@ -94,6 +94,19 @@ def test_what_is_no_gold_is_refused(line, changes, message, tiny_method, tmp_pat
     config = tiny_method(labelled=str(tmp_path / "gold.tsv"), **changes)
     with pytest.raises(InputError, match=message):
         read_data(config)
+
+
+def test_only_pairs_without_gold_are_held_out(tiny_method, gold_file, monkeypatch):
+    """Was: pairs with gold counted too, so that one of ten others was held out to choose by, or none of none."""
+    monkeypatch.setattr("transencoder.training.pairs.LEAST_PAIRS", 40)
+    monkeypatch.setattr("transencoder.cycles.members.LEAST_PAIRS", 40)
+    for n_labelled, n_held_out in ((50, 4), (86, 0), (96, 0)):
+        config = tiny_method(dev=None, labelled=gold_file(range(n_labelled)), score_range=STS)
+        stages = plan(config).stages
+        held_out = stages["cycle-1/bi-encoder"].held_out
+        assert (0 if held_out is None else len(held_out.rows)) == n_held_out
+    few = tiny_method(record_criteria=True, labelled=gold_file(range(86)), score_range=STS)
+    assert plan(few).stages["cycle-1/bi-encoder"].held_out is None
 
 
 def test_bad_labelled_rows_can_be_left_out(tiny_method, tmp_path):

@@ -1,9 +1,12 @@
 """What training does not read of the texts is said, and `max_length` sets all lengths at once."""
 
+from pathlib import Path
+
 import pytest
 from datasets import Dataset
 
 from transencoder import MLM, InputError, SimCSE, plan, train
+from transencoder.models import Prompts
 from transencoder.training.lengths import Lengths
 
 LONG = " ".join(["balo"] * 100)
@@ -12,13 +15,34 @@ LONG = " ".join(["balo"] * 100)
 def test_lengths_are_those_of_the_models_own_tokens(bi, tiny_bi_encoder):
     texts = ["balo", "balo bama", LONG]
     own = [len(ids) for ids in bi.tokenizer(texts)["input_ids"]]
-    found = Lengths.of(tiny_bi_encoder, Dataset.from_dict({"text": texts}))
+    found = Lengths.of(Path(tiny_bi_encoder), Dataset.from_dict({"text": texts}))
     assert found.texts.tolist() == own
     assert found.pairs.tolist() == [own[0] + own[2], own[1] + own[0], own[2] + own[1]], "of neighbours"
-    paired = Lengths.of(tiny_bi_encoder, Dataset.from_dict({"sentence1": texts, "sentence2": texts[::-1]}))
+    paired = Lengths.of(Path(tiny_bi_encoder), Dataset.from_dict({"sentence1": texts, "sentence2": texts[::-1]}))
     assert (len(paired.texts), paired.pairs.tolist()) == (6, [own[0] + own[2], 2 * own[1], own[2] + own[0]])
-    documents = Lengths.of(tiny_bi_encoder, Dataset.from_dict({"text": texts}), Dataset.from_dict({"text": [LONG]}))
+    documents = Lengths.of(
+        Path(tiny_bi_encoder), Dataset.from_dict({"text": texts}), Dataset.from_dict({"text": [LONG]})
+    )
     assert documents.pairs.tolist() == [own[0] + own[2]], "a query with a document"
+
+
+def test_prompts_are_read_too(bi, tiny_bi_encoder):
+    texts, prompt = ["balo", LONG], "dalo bama kama: "
+    rows = Dataset.from_dict({"sentence1": texts, "sentence2": texts[::-1]})
+    own, with_prompt = (
+        [len(ids) for ids in bi.tokenizer(each)["input_ids"]] for each in (texts, [prompt + t for t in texts])
+    )
+    found = Lengths.of(Path(tiny_bi_encoder), rows, prompts=Prompts(prompt))
+    assert found.texts.tolist() == [*with_prompt, *with_prompt[::-1]] and found.pairs.tolist() == [sum(own)] * 2
+    found = Lengths.of(Path(tiny_bi_encoder), rows, prompts=Prompts(prompt, ""))
+    assert found.texts.tolist() == [*with_prompt, *own[::-1]], "a query with a prompt, a document without"
+
+
+def test_auto_reads_more_than_the_prompt(tiny_method, tiny_bi_encoder):
+    members = [{"start": tiny_bi_encoder, "prompt": each} for each in ("dalo " * 8, None)]
+    prompted, bare = (plan(tiny_method(members=(each,), max_length="auto")).config for each in members)
+    assert prompted.bi.max_length > 8 + 4 and bare.bi.max_length < prompted.bi.max_length
+    assert prompted.cross.max_length == bare.cross.max_length
 
 
 def test_few_long_texts_are_told_in_the_plan_and_many_are_a_warning(tiny_bi_encoder, tmp_path, caplog):

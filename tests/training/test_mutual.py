@@ -1,6 +1,7 @@
 """Mutual distillation: members of other widths, vocabularies and poolings that learn from the mean of all."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from safetensors.torch import load_file, save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer, SimilarityFunction
 from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
@@ -225,6 +227,21 @@ def test_three_members_and_one_cycle(tiny_method, members, tiny_plm, weights):
     _, raw = labels_of(run.folder, "cycle-1-labels-for-bi")
     assert len(raw) == len(run.result["members"]) == 3
     assert len(weights(run.folder)) == 2 + 6
+
+
+def test_what_chooses_a_checkpoint_of_members_in_turn_is_in_its_key(tiny_method, members, tiny_bi_encoder, tmp_path):
+    """A cross-encoder is compared with the base model of its member, which has not labelled for it."""
+    shutil.copytree(members[1].start, tmp_path / "other")
+    weights = load_file(tmp_path / "other" / "model.safetensors")
+    first = next(iter(weights))
+    save_file(weights | {first: weights[first] + 1}, tmp_path / "other" / "model.safetensors", {"format": "pt"})
+    held = {"cycles": 2, "alternate_members": True, "record_criteria": True}
+    keys = []
+    for start in (members[1].start, str(tmp_path / "other")):
+        second = replace(members[1], start=start, cross_start=members[1].cross_start or members[1].start)
+        stages = plan(tiny_method(members=(members[0], second), **held)).stages
+        keys.append([stages[f"member-{member}/cycle-{member}/cross-encoder"].key for member in (1, 2)])
+    assert keys[0][0] == keys[1][0] and keys[0][1] != keys[1][1]
 
 
 def test_members_in_turn_are_one_chain(tiny_method, tiny_files, members):

@@ -371,6 +371,18 @@ def test_another_recipes_models_are_set_aside_whole(copied, trained):
     assert weights(previous) == weights(Path(trained.folder))
 
 
+def test_bad_rows_of_changed_data_stay_with_the_run(tiny_method, tmp_path):
+    """Was: the new file, written before training, was set aside with the outputs of the old data."""
+    path = tmp_path / "pairs.tsv"
+    good = "".join(f"balo {i}\tdama {i}\n" for i in range(32))
+    config = tiny_method(pairs=str(path), skip_bad_rows=True, same_form=True)
+    for bad in ("first", "second"):
+        path.write_text(f"sentence1\tsentence2\n{bad} only one\n{good}{bad} a\tb\n")
+        folder = train(config).folder
+        assert bad in (folder / "bad-rows.tsv").read_text()
+    assert (folder / "previous" / "result.json").exists() and not (folder / "previous" / "bad-rows.tsv").exists()
+
+
 def test_the_result_names_where_its_stages_were_computed(copied, monkeypatch):
     """Not where it was put together again."""
     for path in Path(copied.output).glob("stages/*/stage.json"):

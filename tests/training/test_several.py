@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transencoder import InputError, on_ray, train
+from transencoder import InputError, SimCSE, on_ray, train
 from transencoder.runs import read_log
 from transencoder.training import several
 from transencoder.training.several import train_on_ray
@@ -39,6 +39,14 @@ def test_a_run_waits_for_what_an_earlier_one_computes(tiny_method, tmp_path, mon
     assert "cycle-1/cross-encoder" in started[0] and "cycle-1/bi-encoder" in started[1]
     assert "cycle-1/cross-encoder" not in started[1] and "cycle-1/cross-encoder" in started[2]
     assert not any("start/scores" in each for each in started[1:])
+
+
+def test_nothing_is_waited_for_that_only_a_run_can_name(tiny_method, tiny_bi_encoder, tmp_path):
+    sentences = [f"balo bama {i}" for i in range(40)]
+    config = tiny_method(pairs=None, sentences=sentences, n_pairs=20, dev=None, is_symmetric=True)
+    assert [name for name, _ in several._stages_of(config)][-1] == "mining"
+    cut = SimCSE(sentences=sentences, start=tiny_bi_encoder, student_layers=(0,), output=str(tmp_path / "run"))
+    assert [name for name, _ in several._stages_of(cut)] == ["student"]
 
 
 def test_a_run_computes_attention_as_is_asked(tiny_method):

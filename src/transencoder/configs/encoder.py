@@ -59,8 +59,8 @@ class EncoderConfig(RunConfig, ABC):
     fit: FitConfig = FitConfig()
     """Training settings of the encoder; each method has its paper's values as defaults and leaves no field empty."""
     columns: tuple[str, ...] = ()
-    """Name of the text column; empty: `text`, `sentence`, else the only column with texts. For methods that train on sentences,
-    two names are allowed: each row is then a pair, used as two views of the same meaning (pseudo-positives:
+    """Name of the text column; empty: `text`, `sentence`, else the only column with texts. For methods that train on
+    sentences, two names are allowed: each row is then a pair, used as two views of the same meaning (pseudo-positives:
     Trans-Encoder, Table 9)."""
 
     def contradictions(self) -> Contradictions:

@@ -159,6 +159,7 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
     """
     config, data, teachers = context.config, context.data, supervision.teachers
     is_sequential = config.initialisation == "sequential"
+    references = _references(context, member, [*teachers, *supervision.other_teachers])
     shared: dict[str, Any] = {
         "name": f"{member.prefix}cycle-{supervision.cycle}/{form}-encoder",
         "labels": supervision.labels,
@@ -175,7 +176,8 @@ def _student(context: CycleContext, member: ContextMember, form: Form, supervisi
         "held_out": context.held_out,
         "chosen_by": context.criteria.get(form),
         "pairs": data.rows,
-        "references": _references(context, member, [*teachers, *supervision.other_teachers]),
+        "references": references,
+        "other_references": references.get("start", ()) if config.alternate_members else (),
         "prompts": member.bi.prompts,
     }
     if form == "bi":

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from transencoder.configs import BiLabels, Criterion, Form, LabelPolicy, Member
 from transencoder.context import Context, GivenScores, Model
 from transencoder.cycles.stages import Criteria, KeptScores, Pretraining, TeacherScores
@@ -118,8 +116,7 @@ def base_criteria(context: CycleContext, members: Sequence[ContextMember]) -> li
     They are computed on the held-out pairs or, if dev chooses and no pairs are held out, on those that would be.
     """
     held_out, gold = context.held_out, context.data.gold
-    n_unlabelled = len(context.data.training) if gold is None else int(np.isnan(gold.scores).sum())
-    if held_out is None and n_unlabelled >= LEAST_PAIRS:
+    if held_out is None and context.data.n_unlabelled >= LEAST_PAIRS:
         held_out = hold_out(context.data.training, None if gold is None else gold.scores)
     if held_out is None:
         return [None] * len(members)

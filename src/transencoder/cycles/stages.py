@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ from transencoder.encoders import (
 )
 from transencoder.fit import DevMetrics, Fitted, Pretrained, TrainingData, fit, pretrain
 from transencoder.labels import combine
+from transencoder.metrics import defined
 from transencoder.models import Prompts
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting
 from transencoder.selection import HeldOut
@@ -73,7 +75,7 @@ class Criteria(Stage[Work]):
 
     def write(self, work: Work, computed: dict[str, float]) -> dict[str, Any]:
         """Return the criteria."""
-        return {name: None if np.isnan(value) else value for name, value in computed.items()}
+        return defined(computed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -220,6 +222,8 @@ class Student(Training):
     gold: GivenScores | None = made_of()
     other_teachers: tuple[Model, ...] = made_of()
     """Teachers that criteria compare the student with, but that do not contribute to the labels."""
+    other_references: tuple[StageRecord, ...] = made_of()
+    """Stages with scores that criteria compare the student's with, and that nothing else here is made from."""
     initialisation: str
     allow_outside: bool
     """Whether targets may lie outside [0, 1], as the released code's do."""
@@ -274,8 +278,10 @@ class Student(Training):
         if self.held_out is not None:
             references = {name: [each[self.held_out.rows] for each in them] for name, them in references.items()}
 
+        as_kept = self._kept_form(work)
+
         def metrics(model: Encoder) -> dict[str, float]:
-            with self._as_kept(work, model):
+            with as_kept(model):
                 scorer = work.scorer(model, self.precision, prompts=self.prompts, both_orders=self._n_dev_orders == 2)
                 found = metrics_of(scorer, self.dev, self.analysis)
                 if self.held_out is None:
@@ -286,9 +292,9 @@ class Student(Training):
 
         return metrics
 
-    def _as_kept(self, work: Work, model: Any) -> AbstractContextManager[None]:
-        """Return a context in which a model has the extra modules that it is saved with."""
-        return nullcontext()
+    def _kept_form(self, work: Work) -> Callable[[Any], AbstractContextManager[None]]:
+        """Return a function of a model to a context in which it has the extra modules that it is saved with."""
+        return nullcontext
 
     def _initialised(self, work: Work, seed: int) -> Encoder:
         raise NotImplementedError
@@ -318,8 +324,11 @@ class BiStudent(Student):
             add_weights(student, self._weights(work, student))
         return student, fitted
 
-    def _as_kept(self, work: Work, model: SentenceTransformer) -> AbstractContextManager[None]:
-        return weighted(model, self._weights(work, model)) if self.weight_tokens else nullcontext()
+    def _kept_form(self, work: Work) -> Callable[[Any], AbstractContextManager[None]]:
+        if not self.weight_tokens:
+            return nullcontext
+        weights = cache(partial(self._weights, work))  # they depend on the tokenizer and the pairs alone
+        return lambda model: weighted(model, weights(model))
 
     def _weights(self, work: Work, model: SentenceTransformer) -> WordWeights:
         return token_weights(model, self.pairs.data.select_columns(["sentence1", "sentence2"]), work.cache)

@@ -299,16 +299,19 @@ def check_length(folder: Path, length: int | None, setting: str, typed: str) -> 
 
     The message names the setting with the length, and the model as the user typed it.
     """
-    if length is None:
-        return
+    if length is not None and length > (limit := n_positions(folder, typed)):
+        raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
+
+
+def n_positions(folder: Path, typed: str) -> float:
+    """Return the number of positions of a saved model, which the user named `typed`, without loading its weights."""
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except ValueError as error:
         raise InputError(f"{typed} is no model that transformers can make by itself ({error}); give another") from error
     with torch.device("meta"):
         model: nn.Module = AutoModel.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
-    if length > (limit := _n_positions(model)):
-        raise InputError(f"{setting} is {length}, but {typed} reads at most {limit} tokens; give at most that")
+    return _n_positions(model)
 
 
 def _n_positions(model: nn.Module) -> float:

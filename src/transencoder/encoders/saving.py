@@ -5,6 +5,7 @@ not know; it still reads the older names.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 from torch import nn
+
+from transencoder.encoders.loading import n_positions
 
 _MODULES, _TOKENIZER, _TRANSFORMER = "modules.json", "tokenizer_config.json", "sentence_bert_config.json"
 _LENGTHS = {_TRANSFORMER: "max_seq_length", _TOKENIZER: "model_max_length"}
@@ -54,9 +57,12 @@ def write_length(folder: Path, max_length: int | None) -> None:
 def read_length(folder: Path) -> int | None:
     """Return how many tokens of a text a saved model reads; None: there is no limit, or its files name none."""
     files = {**_LENGTHS, "config.json": "max_position_embeddings"}
-    found = [json.loads((folder / name).read_text("utf-8")) for name in files if (folder / name).exists()]
-    lengths = [each[setting] for each in found for setting in files.values() if each.get(setting)]
-    return _bounded(min(lengths, default=None))
+    found = {name: json.loads((folder / name).read_text("utf-8")) for name in files if (folder / name).exists()}
+    lengths = {name: each[files[name]] for name, each in found.items() if each.get(files[name])}
+    shortest = _bounded(min(lengths.values(), default=None))
+    if shortest is None or shortest < lengths.get("config.json", math.inf):
+        return shortest
+    return int(min(shortest, n_positions(folder, str(folder))))  # RoBERTa reads fewer than its config says
 
 
 def forget_last_call(tokenizer: Any) -> None:

@@ -12,4 +12,5 @@ from transencoder.fit.student import check_lora as check_lora
 from transencoder.fit.student import fit as fit
 from transencoder.fit.trainers import GoldAnnealing as GoldAnnealing
 from transencoder.fit.trainers import Session as Session
+from transencoder.fit.trainers import has_dropout as has_dropout
 from transencoder.fit.trainers import steps_in_all as steps_in_all

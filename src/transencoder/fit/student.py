@@ -34,7 +34,7 @@ from transencoder.fit.trainers import (
 )
 from transencoder.fit.used_rows import only_used_rows
 from transencoder.losses import Annealing
-from transencoder.models import OWN_PROMPTS, Prompts
+from transencoder.models import OWN_PROMPTS, Prompts, default_prompt
 from transencoder.tokens import Encoder, TokenCache, padded
 
 DevMetrics = Callable[[Any], dict[str, float]]
@@ -290,7 +290,7 @@ def _batched(student: Encoder, training_data: TrainingData, cache: TokenCache) -
     """Return the collator, the training rows, and the number of tokens of each row."""
     collator: Any
     if isinstance(student, SentenceTransformer):
-        sides = cache.sides(student, training_data.pairs, *training_data.prompts.sides(student))
+        sides = cache.sides(student, training_data.pairs, *training_data.prompts.sides(default_prompt(student)))
         collator, lengths = (
             BiCollator(sides, training_data.teacher_embeddings),
             np.max([side.lengths for side in sides], axis=0),

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -198,10 +198,25 @@ def run_trainer(trainer: Trainer, keep: KeepBest, lengths: np.ndarray, config: F
 
 
 def set_dropout(model: nn.Module, share: float | None) -> None:
-    """Set the probability of all dropout layers; None leaves them unchanged."""
+    """Set the probability of all dropout layers, and of attention's own dropout; None leaves them unchanged."""
+    if share is not None:
+        for module, name in _dropouts(model):
+            setattr(module, name, share)
+
+
+def has_dropout(model: nn.Module) -> bool:
+    """Return whether anything is dropped when a model is trained."""
+    return any(getattr(module, name) > 0 for module, name in _dropouts(model))
+
+
+def _dropouts(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield the modules that drop something, each with the name of its attribute for the probability."""
     for module in model.modules():
-        if share is not None and isinstance(module, nn.Dropout):
-            module.p = share
+        if isinstance(module, nn.Dropout):
+            yield module, "p"
+        for name in ("dropout", "attention_dropout"):  # numbers in T5's, ModernBERT's and NomicBERT's attention
+            if isinstance(vars(module).get(name), float):
+                yield module, name
 
 
 def pair_tables(cache: TokenCache, model: CrossEncoder, pairs: Dataset, both_orders: bool) -> list[Tokens]:

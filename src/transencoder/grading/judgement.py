@@ -1,6 +1,5 @@
 """Measurement of a run's models by a person's grades of its pairs."""
 
-import math
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from datasets import Dataset
 from transencoder.errors import InputError, plural, shorten
 from transencoder.grading.choice import Pair, ScoredPairs
 from transencoder.grading.tools import Scale
-from transencoder.metrics import METRICS, Draws, metric_draws, row_intervals
+from transencoder.metrics import METRICS, Draws, defined, metric_draws, row_intervals
 from transencoder.pairs import fingerprint
 from transencoder.records import GRADES, Result
 from transencoder.report.verdict import verdict_of
@@ -72,7 +71,7 @@ def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Ju
     result = dict(run) | {
         "metric": scale.metric,
         "dev": None,
-        "scores": {model: {GRADES: None if math.isnan(value) else value} for model, value in measured.items()},
+        "scores": {model: {GRADES: value} for model, value in defined(measured).items()},
         "data": run["data"] | {kind: training | {"transductive": True}, "dev": None, "tests": {GRADES: test}},
         "intervals": {} if draws is None else {GRADES: row_intervals(draws, models)},
         "notes": [HOW_DRAWN, *run["notes"]],

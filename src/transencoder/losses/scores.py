@@ -225,15 +225,8 @@ class LogitLoss(ScoreLoss):
 
     model: CrossEncoder
 
-    def __init__(
-        self,
-        model: nn.Module,
-        equation: Equation = soft_cross_entropy,
-        allow_outside: bool = False,
-        *,
-        soft_share: float | None = None,
-    ) -> None:
-        super().__init__(model, equation, allow_outside, soft_share=soft_share)
+    def __init__(self, model: nn.Module, equation: Equation = soft_cross_entropy, allow_outside: bool = False) -> None:
+        super().__init__(model, equation, allow_outside)
 
     def forward(
         self, inputs: list[Any], labels: Tensor, prompt: str | None = None, task: str | None = None

@@ -286,9 +286,8 @@ def set_result_aside(folder: Path, outputs: Sequence[str], reason: str) -> None:
         reason,
         previous,
     )
-    for name in outputs:
-        if (folder / name).exists():
-            os.replace(folder / name, previous / name)
+    for path in [path for name in outputs for path in folder.glob(name)]:
+        os.replace(path, previous / path.name)
     if (folder / RECIPE_NAME).is_file():
         atomic_write_bytes(previous / RECIPE_NAME, (folder / RECIPE_NAME).read_bytes())
     os.replace(result, previous / RESULT_NAME)

@@ -55,7 +55,7 @@ class StageRecord:
     folder: Path
     """Folder of the outputs."""
     result: dict[str, Any] = field(default_factory=dict)
-    """Return value of `compute`, read back from JSON: it is the same whether the stage just ran or is reused."""
+    """What the stage returned, read back from JSON: it is the same whether the stage just ran or is reused."""
     outputs: dict[str, Checksum] = field(default_factory=dict)
     """Files of the stage: path relative to the folder, with `/` -> sha256 (hex) and size (bytes)."""
     started: str = ""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -183,6 +183,7 @@ class Run:
         config: Mapping[str, object],
         inputs: Sequence[str] = (),
         compute: Callable[[Path], Mapping[str, Any]],
+        can_be_copied: bool = True,
     ) -> StageRecord:
         """Return the record of a stage. Compute the stage if it is not finished or its files have changed.
 
@@ -194,6 +195,7 @@ class Run:
                 can hold. It may be called again on the folder of an interrupted attempt. What it needs to resume goes
                 under `checkpoints/`, which is deleted when the stage is finished. Files whose names begin with `.tmp-`
                 or end in `.tmp` are not outputs and are deleted too.
+            can_be_copied: whether the stage of another run, in a stage cache, may be taken.
 
         Raises:
             RunError: when the disk is full. Errors of `compute` are passed on; its folder is kept.
@@ -201,7 +203,7 @@ class Run:
         key = stage_key(name, config, inputs)
         folder = self.folder / STAGES_NAME / stage_folder_name(name, key)
         try:
-            record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder))
+            record = self._ranks.from_first(lambda: self._reuse_or_begin(name, key, folder, can_be_copied))
             if record is None:
                 draft = StageRecord(name=name, key=key, folder=folder, started=now(), environment=self.environment)
                 asked, begin = plain(config, "config"), time.monotonic()  # before compute might change the config
@@ -263,12 +265,13 @@ class Run:
         if self._lock is not None:
             write_log(self.folder, event, fields)
 
-    def set_outdated_result_aside(self) -> None:
+    def set_outdated_result_aside(self, written: Collection[str] = ()) -> None:
         """Move an earlier result of this recipe, with its outputs, to `previous` if a stage of it has another key now.
 
         Then data or models have changed since. Every rank calls it before these outputs are overwritten; rank 0 moves.
+        Outputs in `written`, which this session has written already, stay.
         """
-        self._ranks.from_first(self._set_outdated_result_aside)
+        self._ranks.from_first(lambda: self._set_outdated_result_aside(written))
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write result.json, atomically and last; every rank calls it, rank 0 writes.
@@ -321,7 +324,7 @@ class Run:
             time.sleep(_LOOK_SECONDS)
         return True
 
-    def _reuse_or_begin(self, name: str, key: str, folder: Path) -> StageRecord | None:
+    def _reuse_or_begin(self, name: str, key: str, folder: Path, can_be_copied: bool) -> StageRecord | None:
         """Return the record of a finished, unchanged stage; otherwise prepare the stage's folder and return None."""
         try:
             record = read_record(folder, key)
@@ -330,7 +333,7 @@ class Run:
             self.log("stage_damaged", name=name, key=key, reason=str(error))
             remove_folder(folder)
             record = None
-        record = record or self._borrowed(name, key, folder)
+        record = record or (self._borrowed(name, key, folder) if can_be_copied else None)
         if record is None:
             make_folder(folder)
             self.log("stage_started", name=name, key=key)
@@ -348,14 +351,15 @@ class Run:
                 return record
         return None
 
-    def _set_outdated_result_aside(self) -> None:
+    def _set_outdated_result_aside(self, written: Collection[str]) -> None:
         before = run_folder.read_result(self.folder, expected_hash=self._recipe_hash)
         keys = {record.name: record.key for record in self._records.values()}
         stages = before["stages"] if before else []
         changed = [each["name"] for each in stages if keys.get(each["name"], each["key"]) != each["key"]]
         if changed:
             reason = f"is of other data or models (the stage {changed[0]} is another now)"
-            run_folder.set_result_aside(self.folder, self._outputs, reason)
+            outputs = [name for name in self._outputs if name not in written]
+            run_folder.set_result_aside(self.folder, outputs, reason)
 
     def _write_result(self, result: Mapping[str, Any]) -> None:
         content = {"format": 2, "stages": self.stages, **result, "recipe_sha256": self._recipe_hash}

@@ -78,6 +78,8 @@ class Stage(ABC, Generic[WorkT]):
 
     version: ClassVar[int] = 1
     """Version of the stage's code, a part of the key. Raise it when a change of the code changes the result."""
+    is_of_machine: ClassVar[bool] = False
+    """Whether the result holds on this machine only, so that no other run's is taken."""
     name: str
     """Name: letters, digits, `.`, `_`, `-`, in parts separated by `/`, such as `cycle-1/bi-encoder`."""
 

@@ -238,6 +238,7 @@ def operations_a_second(config: RunConfig) -> float:
 class Timing(Stage[Work]):
     """Time that a member's bi- or cross-encoder takes to train on a pair on this machine."""
 
+    is_of_machine = True
     rows: Rows = made_of()
     """The training text."""
     base: Model = made_of(reading=True)

@@ -24,6 +24,8 @@ from transencoder.training.text import TrainingText, data_record, reading, sourc
 BAD_ROWS = "bad-rows.tsv"
 """File in the run folder for the bad rows of the training text, if they are skipped."""
 BAD_EXTRA_ROWS, BAD_DOCUMENTS, BAD_LABELLED = "bad-extra-rows.tsv", "bad-documents.tsv", "bad-labelled-rows.tsv"
+ALL_BAD_ROWS = "bad-*.tsv"
+"""Pattern of all files with bad rows."""
 
 
 class PairsReader:

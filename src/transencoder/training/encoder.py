@@ -26,6 +26,9 @@ from transencoder.training.pipeline import Pipeline, placed, settings_in_words
 from transencoder.training.result import Measurements
 from transencoder.training.scoring import measured
 
+SMALLER = "student"
+"""Stage that makes a smaller model from the base model."""
+
 _N_MEASURED = 256
 """Number of sentences of the training text that a student, and the model it is compared with, encode."""
 
@@ -187,7 +190,7 @@ def _cut(context: EncoderContext, base: Model) -> Model:
     if not layers and not is_pruned:
         return base
     stage = stages.Cut(
-        name="student",
+        name=SMALLER,
         base=base,
         texts=context.data.rows if is_pruned else None,
         layers=layers,

@@ -57,7 +57,13 @@ class LocalExecutor:
             return stage.write(work, computed) if self.run.is_first else {}
 
         with self.progress.stage(stage.key, stage.name):
-            return self.run.stage(stage.name, config=stage.key_settings, inputs=stage.key_inputs, compute=compute)
+            return self.run.stage(
+                stage.name,
+                config=stage.key_settings,
+                inputs=stage.key_inputs,
+                compute=compute,
+                can_be_copied=not stage.is_of_machine,
+            )
 
 
 REFUSED = 2

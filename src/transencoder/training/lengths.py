@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from datasets import Dataset
 from transformers import AutoTokenizer
 
 from transencoder.configs.run import RunConfig
+from transencoder.models import OWN_PROMPTS, Prompts, saved_default_prompt
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
 
@@ -32,27 +33,30 @@ class Lengths:
     """Numbers of tokens of a sample of the training texts, special tokens included."""
 
     texts: np.ndarray
-    """Tokens of each text, int (n,)."""
+    """Tokens of each text with its prompt, int (n,)."""
     pairs: np.ndarray
-    """Tokens of two texts read together, int (m,): those of a row or, if rows have one text, of neighbouring rows."""
+    """Tokens of two texts read together, without prompts, int (m,): those of a row or, if rows have one text, of
+    neighbouring rows."""
 
     @classmethod
-    def of(cls, folder: Path, *rows: Dataset) -> Lengths:
-        """Measure a sample of the texts with a model's tokenizer.
+    def of(cls, folder: Path, *rows: Dataset, prompts: Prompts = OWN_PROMPTS) -> Lengths:
+        """Measure a sample of the texts with a bi-encoder's tokenizer.
 
         Args:
-            folder: The model.
+            folder: The bi-encoder.
             rows: Pairs, or texts; if two data sets are given, a pair has one text from each.
+            prompts: Prompts that the bi-encoder reads before the texts.
         """
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        sides = [
-            np.array([len(ids) for ids in tokenizer([text[:_CHARACTERS] for text in side], verbose=False)["input_ids"]])
-            for each in rows
-            for side in _sampled(each)
-        ]
-        first, second = sides if len(sides) > 1 else (sides[0], np.roll(sides[0], 1))
+        sides = [side for each in rows for side in _sampled(each)]
+        bare = [_n_tokens(tokenizer, side) for side in sides]
+        first, second = bare if len(bare) > 1 else (bare[0], np.roll(bare[0], 1))
         n_pairs = min(len(first), len(second))
-        return cls(np.concatenate(sides), first[:n_pairs] + second[:n_pairs])
+        texts = [
+            _n_tokens(tokenizer, side, prompt) if prompt else without
+            for side, without, prompt in zip(sides, bare, prompts.sides(saved_default_prompt(folder)), strict=False)
+        ]
+        return cls(np.concatenate(texts), first[:n_pairs] + second[:n_pairs])
 
     @property
     def whole(self) -> tuple[int, int]:
@@ -82,6 +86,12 @@ class Lengths:
                 self.whole[0],
             )
         return said
+
+
+def _n_tokens(tokenizer: Any, texts: list[str], prompt: str = "") -> np.ndarray:
+    """Return the number of tokens of each text with its prompt, int (n,)."""
+    ids = tokenizer([prompt + text[:_CHARACTERS] for text in texts], verbose=False)["input_ids"]
+    return np.array([len(each) for each in ids])
 
 
 def _sampled(rows: Dataset) -> list[list[str]]:

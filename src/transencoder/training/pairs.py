@@ -31,7 +31,7 @@ from transencoder.mining import default_n_pairs
 from transencoder.pairs import fingerprint
 from transencoder.records import ChoiceRecord, SelectionRecord
 from transencoder.runs import Cost, Executor, Planner
-from transencoder.selection import LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
+from transencoder.selection import LEAST_HELD_OUT_FROM, LEAST_PAIRS, criterion_of, hold_out, measured_on, regrets_of
 from transencoder.training.budget import Budget
 from transencoder.training.chains import Chain, best_chain, ensemble_of, measured_chains, member_record
 from transencoder.training.data import PairsReader
@@ -98,7 +98,7 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         warn_of_untaught(config, self.members, len(data.training))
         criteria = _criteria(config, data)
         gold = None if data.gold is None else data.gold.scores
-        can_be_held_out = data.dev is not None or bool(criteria)
+        can_be_held_out = bool(criteria) or (data.dev is not None and data.n_unlabelled >= LEAST_HELD_OUT_FROM)
         is_held_out = (config.record_criteria and can_be_held_out) or any(criteria.values())
         if not is_held_out:
             self.choices = [each for each in self.choices if each["setting"] != "record_criteria"]
@@ -201,7 +201,8 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
         self.note_on_cuts = self._settle_lengths(*rows).note_on_cuts(self.config.bi.max_length)
 
     def _settle_lengths(self, *rows: Dataset) -> Lengths:
-        lengths = Lengths.of(self.members[0].bi.folder, *rows)
+        first = self.members[0].bi
+        lengths = Lengths.of(first.folder, *rows, prompts=first.prompts)
         limits = [_shortest(member.bi for member in self.members), _shortest(member.cross for member in self.members)]
         self._settle(lambda config: lengths.settle(config, *limits))
         return lengths
@@ -311,9 +312,8 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
         InputError: The tests are to be scored at each evaluation, or patience counts from the best of them, and there
             are no evaluations.
     """
-    n_pairs = len(data.training)
     criteria: dict[Form, Criterion | None] = {}
-    if data.dev is None and n_pairs >= LEAST_PAIRS:
+    if data.dev is None and data.n_unlabelled >= LEAST_PAIRS:
         criteria = {"bi": criterion_of("bi", config.bi.selection)}
         criteria |= {} if config.same_form else {"cross": criterion_of("cross", config.cross.selection)}
     patient = [
@@ -322,7 +322,7 @@ def _criteria(config: TransEncoder, data: Data) -> dict[Form, Criterion | None]:
     asking = ["test_every_eval"] if config.test_every_eval else patient
     if asking and data.dev is None and not criteria:
         raise InputError(
-            f"{asking[0]} needs evaluations, and without dev there are none: of {n_pairs} pairs, fewer "
+            f"{asking[0]} needs evaluations, and without dev there are none: of {data.n_unlabelled} pairs, fewer "
             f"than {LEAST_PAIRS}, none can be held out to choose by. Give dev or more pairs, or leave it out"
         )
     return criteria

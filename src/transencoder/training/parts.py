@@ -17,6 +17,7 @@ from transencoder.configs.encoder import EncoderConfig
 from transencoder.configs.run import Given, Helper, RandomNegatives, RunConfig, SecondView, SpanRows
 from transencoder.encoders import add_projection, fetch, language_model_head, load_bi, load_masked
 from transencoder.errors import InputError
+from transencoder.fit import has_dropout
 
 
 def fetched(config: RunConfig, name: str, form: Form | None = None, revision: str | None = None) -> Path:
@@ -64,7 +65,7 @@ def make_loss(config: EncoderConfig, student: SentenceTransformer, given: Given)
         InputError: Only dropout makes the two views differ, but the student has no dropout.
     """
     helpers = {helper.field: _loaded(config, helper, student) for helper in config.helpers}
-    if config.rows.need_dropout and not any(isinstance(part, nn.Dropout) and part.p > 0 for part in student.modules()):
+    if config.rows.need_dropout and not has_dropout(student):
         raise InputError(
             f"{config.start} has no dropout, and then both views of a sentence are the same: give fit.dropout 0.1"
         )

@@ -28,7 +28,7 @@ from transencoder.results import of_member
 from transencoder.runs import Run
 from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
-from transencoder.training.data import BAD_DOCUMENTS, BAD_EXTRA_ROWS, BAD_LABELLED, BAD_ROWS
+from transencoder.training.data import ALL_BAD_ROWS
 from transencoder.training.executors import spent
 from transencoder.training.scoring import Metrics, keep_gold, keep_texts
 
@@ -48,12 +48,9 @@ _OUTPUTS = (
     "report.html",
     "report.md",
     PLOTS,
-    BAD_ROWS,
-    BAD_EXTRA_ROWS,
-    BAD_DOCUMENTS,
-    BAD_LABELLED,
+    ALL_BAD_ROWS,
 )
-"""Files and folders that belong to a result besides result.json."""
+"""Files and folders that belong to a result besides result.json, or patterns of their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +94,7 @@ def open_run(given: RunConfig, config: RunConfig) -> Run:
 
 def _remove_unfinished(run: Run) -> None:
     """Remove the outputs of a run that was killed before it wrote its result: they must not pass for this run's."""
-    for path in (run.folder / name for name in _OUTPUTS):
+    for path in [path for name in _OUTPUTS for path in run.folder.glob(name)]:
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -144,7 +141,7 @@ def result_of(
 
 def finish(run: Run, result: Result, measurements: Measurements) -> None:
     """Export the models, write the report and, last, result.json, which marks the run as complete."""
-    run.set_outdated_result_aside()
+    run.set_outdated_result_aside(written=[ALL_BAD_ROWS])
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
         for form, model in measurements.best.items():

@@ -17,7 +17,7 @@ from transencoder.cycles import CycleContext
 from transencoder.devices import uses_bf16
 from transencoder.encoders import load_bi
 from transencoder.evaluation import agreement, gold_of, measure_with_scores
-from transencoder.metrics import spearman
+from transencoder.metrics import defined, spearman
 from transencoder.pairs import text_statistics
 from transencoder.records import DEV, GOLD, SAMPLE, SAMPLE_FILE, TextStatistics
 from transencoder.runs import Cost, Stage, StageRecord, implied, made_of, setting, stage_seed
@@ -49,7 +49,7 @@ class Scores(Stage[Work]):
             found[name], own = measure_with_scores(scorer, scored)
             if own is not None:
                 scores[name] = own
-        return _defined(found), scores
+        return defined(found), scores
 
     def write(self, work: Work, computed: tuple[Metrics, dict[str, np.ndarray]]) -> Metrics:
         """Write `NAME.npy` for every set that has one score per pair, and return the metrics."""
@@ -118,13 +118,11 @@ def measured(
     on_tests: list[dict[str, StageRecord]] = [{} for _ in models]
     for name in (start, *forms) if tests else ():
         records = _scored(context, models, name, tests, max_length=lengths.get(name))
-        for prefix, found, record in zip(models, on_tests, records, strict=True):
+        for found, record in zip(on_tests, records, strict=True):
             found[name] = record
-            if (
-                name == start
-                and (as_is := _base_as_is(context, models[prefix][name], prefix, tests, lengths.get(name))) is not None
-            ):
-                found["start_as_is"] = as_is
+        as_is = _bases_as_is(context, models, tests, lengths.get(name)) if name == start else {}
+        for i, prefix in enumerate(models):
+            on_tests[i] |= {"start_as_is": as_is[prefix]} if prefix in as_is else {}
     if context.data.dev is None:
         return [Measured(each) for each in on_tests]
     on_dev = scored_on_dev(context, models, start)
@@ -166,23 +164,34 @@ def _scored(
     return context.make_all(stages)
 
 
-def _base_as_is(
-    context: Context[Any], model: Model, prefix: str, sets: Mapping[str, Scored], test_length: int | None
-) -> StageRecord | None:
-    """Return the metrics of a base model as plain sentence-transformers runs it: in fp32, at its own maximal length.
+def _bases_as_is(
+    context: Context[Any], models: Models, sets: Mapping[str, Scored], test_length: int | None
+) -> dict[str, StageRecord]:
+    """Return, by prefix, the metrics of base models as plain sentence-transformers runs them: in fp32, whole texts.
 
     A run in bf16 or on shortened texts may make its base model look worse than it is, so gains must be measured from
-    the better of the two. None if the run uses the model as it is anyway, and for a language model.
+    the better of the two. Base models that the run uses as they are anyway are left out, and so are language models.
     """
-    if model.form != "bi":
-        return None
+    start, length = next(iter(next(iter(models.values())))), test_length or context.max_length
+    stages = {
+        prefix: Scores(
+            name=f"scores/{prefix}start-as-is",
+            model=each[start],
+            sets=sets,
+            precision="fp32",
+            max_length=None,
+            both_orders=False,
+        )
+        for prefix, each in models.items()
+        if each[start].form == "bi"
+        and (uses_bf16(context.config.device, context.config.precision) or _is_shortened(each[start], length))
+    }
+    return dict(zip(stages, context.make_all([*stages.values()]), strict=True))
+
+
+def _is_shortened(model: Model, length: int | None) -> bool:
     own = load_bi(model.folder, pooling=model.pooling, device="cpu").max_seq_length
-    length = test_length or context.max_length
-    is_shortened = length is not None and (own is None or length < own)
-    if not is_shortened and not uses_bf16(context.config.device, context.config.precision):
-        return None
-    name = f"scores/{prefix}start-as-is"
-    return context.make(Scores(name=name, model=model, sets=sets, precision="fp32", max_length=None, both_orders=False))
+    return length is not None and (own is None or length < own)
 
 
 def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], sets: Mapping[str, Scored]) -> Metrics:
@@ -195,7 +204,7 @@ def ensemble_metrics(records: Sequence[StageRecord], weights: Sequence[float], s
         scores = [np.load(record.folder / f"{name}.npy").astype(np.float64) for record in records]
         return agreement(scored.pairs, np.average(scores, axis=0, weights=shares), scored.metric)
 
-    return _defined({name: metric(name, scored) for name, scored in sets.items()})
+    return defined({name: metric(name, scored) for name, scored in sets.items()})
 
 
 def released_metrics(
@@ -247,11 +256,6 @@ def similarities(scorer: BiScorer, scored: Scored) -> np.ndarray:
     difference = first - second
     distances = [-np.abs(difference).sum(axis=1), -np.linalg.norm(difference, axis=1)]
     return np.stack([dots / np.maximum(norms, 1e-12), *distances, dots])
-
-
-def _defined(found: Mapping[str, float]) -> Metrics:
-    """Replace NaN, which JSON lacks, by None."""
-    return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 
 _SAMPLE_ROWS = 2000
@@ -319,8 +323,7 @@ class Sample(Stage[Work]):
         """Write the table, and return each form's rank correlation with `start`, times 100."""
         pq.write_table(pa.table(computed), work.folder / SAMPLE_FILE)
         found = {form: spearman(computed["start"], computed[form]) for form in self.models if form != "start"}
-        agreement = {form: None if np.isnan(value) else value for form, value in found.items()}
-        return {"rows": len(self.rows), "start_agreement": agreement}
+        return {"rows": len(self.rows), "start_agreement": defined(found)}
 
 
 def keep_texts(context: Context[Any]) -> TextStatistics:

@@ -9,6 +9,8 @@ from transencoder.configs.run import RunConfig
 from transencoder.records import Result
 from transencoder.runs import is_finished
 from transencoder.settings import expanded
+from transencoder.training.encoder import SMALLER
+from transencoder.training.mined import MINING
 from transencoder.training.run import plan, train
 
 
@@ -37,8 +39,13 @@ def train_on_ray(runs: Sequence[tuple[RunConfig, str | None]]) -> list[Result]:
 
 
 def _stages_of(config: RunConfig) -> list[tuple[str, str]]:
-    """Return the name and the key of each stage of a run, as the node that executes this call has them."""
-    return [(stage.name, stage.key) for stage in plan(config).stages.values()]
+    """Return the name and the key of each stage of a run, as the node that executes this call has them.
+
+    Keys of stages behind one that makes pairs or a smaller model are not known before it has run: they are left out.
+    """
+    stages = [(stage.name, stage.key) for stage in plan(config).stages.values()]
+    known = next((i for i, (name, _) in enumerate(stages, 1) if name in (MINING, SMALLER)), len(stages))
+    return stages[:known]
 
 
 def _train(config: RunConfig, recipe: str | None) -> Result:
