@@ -25,6 +25,9 @@ DEV = "dev"
 GRADES = "graded pairs"
 """Name of the test that a person makes by grading a run's pairs."""
 
+GRADED_FILE = "graded.json"
+"""File in a run folder with what `transencoder grade` found: entries for result.json, and the graded sample's key."""
+
 HELD_ROWS = "rows given in Python"
 """Name, in records, of rows that did not come from a file; in the config, their number stands before it."""
 

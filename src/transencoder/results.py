@@ -1,5 +1,6 @@
 """Facts about a finished run: its tests by metric, its forms, models that look weak."""
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from pathlib import Path
@@ -7,8 +8,10 @@ from typing import NamedTuple, cast
 
 from transencoder.configs import Form
 from transencoder.errors import RunError, number
-from transencoder.records import AVERAGE, FORM_TITLES, DataRecord, Result
+from transencoder.records import AVERAGE, FORM_TITLES, GRADED_FILE, SAMPLE, DataRecord, Result
 from transencoder.runs.files import DamagedError, read_checked_json
+
+logger = logging.getLogger(__name__)
 
 _CLOSE_TOGETHER = -2.0
 """Uniformity above which a base model counts as weak. Of six base models on STS pairs, the three above it had 62.7 to
@@ -45,6 +48,24 @@ def read_result(run_folder: str | Path) -> Result:
             f"{path} lacks {', '.join(sorted(absent))}; it was not written by this version: run the same command again"
         )
     return cast(Result, record)
+
+
+def with_grades(run_folder: str | Path, result: Result) -> Result:
+    """Return a run's record with a person's grades as its test, if its models were graded and nothing else measured."""
+    path = Path(run_folder) / GRADED_FILE
+    if result["dev"] or result["data"]["tests"] or not path.exists():
+        return result
+    try:
+        graded = read_checked_json(path)
+    except DamagedError as error:
+        logger.warning("%s; the grades are left out: run transencoder grade again", error)
+        return result
+    return cast(Result, {**result, **graded["record"]}) if graded["sample"] == sample_key(result) else result
+
+
+def sample_key(result: Result) -> str | None:
+    """Return the key of the stage that keeps scores of training pairs, which follows from the models and the pairs."""
+    return next((stage["key"] for stage in result["stages"] if stage["name"] == SAMPLE), None)
 
 
 def of_member(result: Result, number: int) -> Result:

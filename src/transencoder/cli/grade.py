@@ -134,10 +134,12 @@ class Grade(Config):
         show(f"{BRACKETS}; {GAIN_BRACKETS}.")
         show(grading.HOW_DRAWN)
         show(judged.verdict)
-        is_measured = scored.result["dev"] or scored.result["data"]["tests"]
-        if not is_measured and sheet.output.parent == scored.folder:
-            write_cards(scored.folder, judged.result)
-            show(f"The report and the model cards say it too: {write_report(scored.folder, judged.result)}")
+        if scored.result["dev"] or scored.result["data"]["tests"]:
+            show("The report keeps to its tests or dev set.")
+            return
+        judged.save(scored.folder)
+        write_cards(scored.folder)
+        show(f"The report and the model cards say it too: {write_report(scored.folder)}")
 
     def _show_next(self, sheet: Sheet, config: Mapping[str, Any], *, n_next: int | None) -> None:
         graded = str(sheet.output)

@@ -3,7 +3,8 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from datasets import Dataset
@@ -13,9 +14,10 @@ from transencoder.grading.choice import Pair, ScoredPairs
 from transencoder.grading.tools import Scale
 from transencoder.metrics import METRICS, Draws, defined, metric_draws, row_intervals
 from transencoder.pairs import fingerprint
-from transencoder.records import GRADES, Result
+from transencoder.records import GRADED_FILE, GRADES, Result
 from transencoder.report.verdict import verdict_of
-from transencoder.results import forms_of, training_data
+from transencoder.results import forms_of, sample_key, training_data
+from transencoder.runs.files import write_checked_json
 
 HOW_DRAWN = "The pairs were drawn where the models disagree: differences are three to four times as large as elsewhere."
 
@@ -24,8 +26,10 @@ HOW_DRAWN = "The pairs were drawn where the models disagree: differences are thr
 class Judgement:
     """Metrics of a run's models, measured by a person's grades."""
 
-    result: Result
-    """The run's record, with the grades as its only test."""
+    run: Result
+    """The run's record."""
+    found: Mapping[str, Any]
+    """Entries of that record that change when the grades are its only test."""
     scores: Mapping[str, float]
     """Metric times 100 of `start` and of each form."""
     draws: Draws | None
@@ -35,6 +39,15 @@ class Judgement:
     def verdict(self) -> str:
         """Advice in one sentence on whether to use the models."""
         return verdict_of(self.result)
+
+    @property
+    def result(self) -> Result:
+        """The run's record, with the grades as its only test."""
+        return cast(Result, {**self.run, **self.found})
+
+    def save(self, run_folder: Path) -> None:
+        """Keep what was found in the run folder, for its report and its model cards."""
+        write_checked_json(run_folder / GRADED_FILE, {"sample": sample_key(self.run), "record": self.found})
 
 
 def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Judgement:
@@ -68,7 +81,7 @@ def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Ju
     graded = Dataset.from_dict({"sentence1": first, "sentence2": second, "score": gold})
     test = {"source": GRADES, "rows": len(gold), "fingerprint": fingerprint(graded), "metric": scale.metric}
     kind, training = training_data(run)
-    result = dict(run) | {
+    found = {
         "metric": scale.metric,
         "dev": None,
         "scores": {model: {GRADES: value} for model, value in defined(measured).items()},
@@ -76,7 +89,7 @@ def judge(scored: ScoredPairs, grades: Mapping[Pair, float], scale: Scale) -> Ju
         "intervals": {} if draws is None else {GRADES: row_intervals(draws, models)},
         "notes": [HOW_DRAWN, *run["notes"]],
     }
-    return Judgement(cast(Result, result), measured, draws)
+    return Judgement(run, found, measured, draws)
 
 
 def check_known(scored: ScoredPairs, graded: Iterable[Pair]) -> None:

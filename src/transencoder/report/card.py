@@ -33,8 +33,9 @@ _TASKS = {
 """Task type and task name of each form's scores on pairs in the hub's lists of results."""
 
 
-def write_cards(run_folder: Path, result: Result) -> None:
-    """Write the cards of a run's kept models again, for a record that has more than it had at the run's end."""
+def write_cards(run_folder: Path) -> None:
+    """Write the cards of a run's kept models again, with a person's grades."""
+    result = results.with_grades(run_folder, results.read_result(run_folder))
     for form, best in result["best"].items():
         folder = run_folder / best["path"]
         if folder.is_dir():

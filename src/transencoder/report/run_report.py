@@ -38,7 +38,7 @@ def write_report(run_folder: str | Path, result: Result | None = None) -> Path:
         RunError: the run is not finished or its result is damaged.
     """
     folder = Path(run_folder)
-    result = result or results.read_result(folder)
+    result = results.with_grades(folder, result or results.read_result(folder))
     values, drawn = _page(Evidence(folder, result))
     values["drawings"] = write_plots(drawn, folder / PLOTS)
     words.write_page(folder / "report.md", report_text(result))

@@ -10,7 +10,7 @@ from transencoder import results
 from transencoder.configs import Form
 from transencoder.errors import number
 from transencoder.metrics import includes_zero
-from transencoder.records import FORM_TITLES, GRADES, SAMPLE, Interval, Result
+from transencoder.records import FORM_TITLES, GRADES, Interval, Result
 from transencoder.report.scores import ScoreRow, summary_rows
 from transencoder.report.words import render
 
@@ -95,7 +95,7 @@ def use_of(result: Result) -> Use | None:
 
 def can_be_graded(result: Result) -> bool:
     """Check whether the run keeps scores of pairs, which a person can grade with `transencoder grade`."""
-    return any(stage["name"] == SAMPLE for stage in result["stages"])
+    return results.sample_key(result) is not None
 
 
 def rejection_of(result: Result, form: Form) -> str | None:

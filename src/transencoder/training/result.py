@@ -21,10 +21,10 @@ from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.files import whole_folder
-from transencoder.records import HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
+from transencoder.records import GRADED_FILE, HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
-from transencoder.results import of_member
+from transencoder.results import of_member, with_grades
 from transencoder.runs import Run
 from transencoder.runs.files import plain
 from transencoder.settings import method_name, recipe_toml
@@ -48,6 +48,7 @@ _OUTPUTS = (
     "report.html",
     "report.md",
     PLOTS,
+    GRADED_FILE,
     ALL_BAD_ROWS,
 )
 """Files and folders that belong to a result besides result.json, or patterns of their names."""
@@ -144,8 +145,9 @@ def finish(run: Run, result: Result, measurements: Measurements) -> None:
     run.set_outdated_result_aside(written=[ALL_BAD_ROWS])
     result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
     if run.is_first:
+        shown = with_grades(run.folder, result)
         for form, model in measurements.best.items():
-            _export(model, model_card(result, form, model.card), run.folder / FOLDERS[form])
+            _export(model, model_card(shown, form, model.card), run.folder / FOLDERS[form])
         for number, models in enumerate(measurements.members if "members" in result else (), 1):
             own = of_member(result, number)
             for form, model in models.items():
