@@ -141,13 +141,6 @@ def denoise(job: Job) -> Models:
     return {"bi": train_tsdae(job.text.texts["text"], job.start, job.folder, job.seed)}
 
 
-def cut(job: Job) -> Models:
-    """Return the base model untrained, with texts truncated to the paper's 32 tokens."""
-    model = _encoder(job.start)
-    model.max_seq_length = 32
-    return {"bi": model}
-
-
 def weight(job: Job) -> Models:
     """Return the base model untrained, with tokens weighted by their frequency in the domain's texts."""
     job.folder.mkdir(parents=True)
@@ -174,7 +167,6 @@ _WARMED: dict[str, Any] = {
 }
 
 WAYS: dict[str, Callable[[Job], Models]] = {
-    "base-32": cut,
     "weighted": weight,
     "simcse": partial(learn_encoder, **_SIMCSE),
     "contrastive-tension": partial(learn_encoder, method=ContrastiveTension, negatives="in_batch", fit=_TENSION),
@@ -183,7 +175,6 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "bi-quantile": partial(distil, **_BI_FROM_BI, label_policy="quantile"),
     "bi-quantile-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="quantile"),
     "bi-clip": partial(distil, **_BI_FROM_BI, label_policy="clip"),
-    "bi-clip-sentences": partial(distil, **_BI_FROM_BI | _MINED, label_policy="clip"),
     "bi-tokens": partial(distil, **_BI_FROM_BI, label_policy="clip", bi_labels="tokens", weights=True),
     "bi-tokens-sentences": partial(
         distil, **_BI_FROM_BI | _MINED, label_policy="clip", bi_labels="tokens", weights=True
@@ -193,7 +184,6 @@ WAYS: dict[str, Callable[[Job], Models]] = {
     "warmed": partial(distil, **_WARMED, label_policy="affine"),
     "warmed-clip": partial(distil, **_WARMED, label_policy="clip"),
     "paper": partial(distil, cycles=1, bi=_LAST, cross=_LAST),
-    "paper-2": partial(distil, cycles=2, bi=_LAST, cross=_LAST),
     "standard": partial(distil, preset="standard"),
     "standard-sentences": partial(distil, preset="standard", mines=True),
     "standard-teacher": partial(distil, preset="standard", teachers=(MINILM,)),

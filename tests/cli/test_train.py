@@ -109,6 +109,7 @@ def test_what_does_not_fit_is_refused_with_exit_code_2(typed, message, refused, 
     [
         ("", "standard"),
         ("--preset paper", "paper"),
+        ("--set preset=paper", "paper"),
         ("trans-encoder", None),
         ("--recipe recipe.toml", None),
     ],

@@ -66,7 +66,7 @@ _COMMANDS: dict[str, type | None] = {
 """Name of each command -> dataclass of its options, which is called to run it."""
 
 _GROUPS = {
-    "train": ("METHOD", "train models without labels, or go on with a run that was interrupted"),
+    "train": ("METHOD", "train models without labels, or resume an interrupted run"),
     "search": ("ACTION", "embed a corpus into an index, search in it, and measure the search"),
     "recipes": ("ACTION", "list, show and run the recipes that come with the project"),
     "runs": ("ACTION", "list run folders and free their disk space"),
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             terminal.say_error(str(refused))
             return EXIT_RUN
         traceback.print_exc()
-        terminal.say_error("this is a mistake of transencoder; please report it with the lines above")
+        terminal.say_error("this is a bug in transencoder; please report it with the lines above")
         return EXIT_UNEXPECTED
     finally:
         _drop_what_nobody_takes()
@@ -173,7 +173,7 @@ def _unknown_option(option: str, parser: argparse.ArgumentParser) -> InputError:
     name = option.partition("=")[0]
     options = [known for known in parser._option_string_actions if known.startswith("--")]
     if name in options:
-        return InputError(f"{name} stands before the command; put it behind {parser.prog}")
+        return InputError(f"{name} is before the command; put it after {parser.prog}")
     instead = (parser.get_default("instead") or {}).get(name, f"the nearest is {nearest(name, options)}")
     return InputError(f"{name} is not an option of {parser.prog}; {instead}. `{parser.prog} --help` shows all.")
 

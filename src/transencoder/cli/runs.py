@@ -20,7 +20,7 @@ from transencoder.settings import Setting
 class ListRuns:
     """List the runs in a folder: state, stages done, disk use."""
 
-    folder: str = argument("folder", "runs")
+    folder: str = argument("folder", ".")
     """folder that holds the runs"""
 
     def __call__(self) -> None:

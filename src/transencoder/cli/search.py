@@ -16,7 +16,7 @@ from transencoder.cli import files
 from transencoder.cli.flags import argument, option
 from transencoder.cli.scoring import Sharding
 from transencoder.cli.terminal import goes_on_from, show
-from transencoder.configs.ranges import NO_URL, Config, Contradictions, Pooling
+from transencoder.configs.ranges import Config, Contradictions, Pooling
 from transencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,8 +75,6 @@ class Build:
 
     def __call__(self) -> None:
         output = Path(self.output)
-        if "://" in self.output:
-            raise InputError(f"--output is {self.output!r}; {NO_URL}")
         if not output.absolute().parent.is_dir():
             raise InputError(f"--output is {self.output!r}, but there is no folder {output.parent}. Make it first.")
         from transencoder import distributed, search

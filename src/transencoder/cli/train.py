@@ -96,13 +96,14 @@ def summary(config_class: type) -> str:
 def with_method(typed: Sequence[str]) -> list[str]:
     """Return the typed words; to `train` without a method, add the default method and its preset.
 
-    The preset is `standard`, whose settings suit some thousand pairs. A recipe needs no preset.
+    The preset is `standard`, whose settings suit some thousand pairs; a later `--set` or a flag replaces it. A recipe
+    needs none.
     """
     command, *others = typed or [""]
     if command != "train" or (others and not others[0].startswith("-")):
         return list(typed)
     has_recipe = any(each.partition("=")[0] == "--recipe" for each in others)
-    return [command, DEFAULT_METHOD, *([] if has_recipe else ["--preset", "standard"]), *others]
+    return [command, DEFAULT_METHOD, *([] if has_recipe else ["--set", "preset=standard"]), *others]
 
 
 def _train_method(args: argparse.Namespace) -> None:
@@ -134,16 +135,17 @@ def _config(options: Train, args: argparse.Namespace) -> tuple[RunConfig, list[s
     """Build the config from recipe, `--set` and flags; also return lines on the main defaults in use."""
     config_class, table, origin = METHODS[args.method], dict[str, Any](), ""
     if options.recipe is not None:
-        path = recipes.find_recipe(options.recipe)
+        path, typed = recipes.find_recipe(options.recipe), shlex.quote(options.recipe)
         recipe = recipes.read_recipe(path)
         table, origin = recipe.table, str(path)
         if recipe.vary:
             raise InputError(
-                f"{path}: several runs, which vary {', '.join(recipe.vary)}. Use: transencoder recipes run"
+                f"{path}: several runs, which vary {', '.join(recipe.vary)}. Run: transencoder recipes run {typed}"
             )
         if recipe.method != args.method:
             raise InputError(
-                f"{path}: a recipe of {recipe.method}, not of {args.method}. Run: transencoder train {recipe.method}"
+                f"{path}: a recipe of {recipe.method}, not of {args.method}. Run: transencoder train {recipe.method} "
+                f"--recipe {typed}"
             )
     for override in options.overrides:
         recipes.put(table, config_class, override)

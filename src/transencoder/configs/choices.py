@@ -59,13 +59,13 @@ BESIDE_TEACHERS = (
 WEIGHTED = Choice(
     "weight_tokens",
     True,
-    "the base model's embeddings lie close together, as where no labels trained it; on ten domains such a one gained "
-    "2.5 points with weighted tokens, 1.0 without",
+    "the base model's embeddings lie close together, as after training without labels; on ten domains such a one "
+    "gained 2.5 points with weighted tokens, 1.0 without",
 )
 HALF = Choice(
     "bi.trained_share",
     0.5,
-    "labels seem to have trained the base model, and half of the training then keeps more of what it knew: on the "
+    "the base model seems to have been trained with labels, of which half of the training keeps more: on the "
     "tests of ten domains the worst one lost 1.2 points, not 3.0",
 )
 STANDARD_WITH_CROSS = (

@@ -18,7 +18,7 @@ from transencoder.report import words
 from transencoder.report.figures import SEVERAL, write_plots
 from transencoder.report.plots import plots_together
 from transencoder.report.run_report import run_facts, title_of
-from transencoder.report.scores import footnotes_of
+from transencoder.report.scores import BRACKETS, footnotes_of
 from transencoder.report.verdict import notes_of
 from transencoder.results import TableRow
 from transencoder.runs import read_log
@@ -81,6 +81,7 @@ def write_comparison(run_folders: Sequence[str | Path], output: str | Path) -> P
         "facts": [run_facts(result) for result in compared],
         "styles": [SEVERAL[position % len(SEVERAL)] for position in range(len(runs))],
         "tables": score_tables(runs),
+        "brackets": BRACKETS,
         "metrics": words.metric_titles(metrics or [result["metric"] for result in compared]),
         "differences": [
             ("settings", "Settings that differ", differing_settings(compared)),

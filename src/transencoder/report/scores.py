@@ -16,7 +16,10 @@ from transencoder.metrics import LEVEL, N_RESAMPLES
 from transencoder.records import AVERAGE, DEV, FORM_TITLES, Result, SizeRecord
 from transencoder.report.words import gain, metric_titles, metrics_explained, render
 
-BRACKETS = f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs"
+BRACKETS = (
+    f"Brackets: {100 * LEVEL:.0f} % intervals from {N_RESAMPLES:,} bootstrap samples of the test's pairs, for a "
+    "ranking of its queries"
+)
 GAIN_BRACKETS = "for a gain, both models are measured on the same samples"
 
 _GAIN = "gain"

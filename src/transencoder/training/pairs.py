@@ -179,9 +179,11 @@ class PairsPipeline(Pipeline[TransEncoder, CycleContext]):
             lines.insert(0, mining.description)
         lines += [f"{each['setting']} = {each['value']}: {each['because']}" for each in self.choices]
         if config.weight_tokens is None:
-            lines.append("tokens are weighted if the base model looks as if no labels trained it; the run finds out")
+            lines.append(
+                "tokens are weighted if the base model seems to have been trained without labels; the run checks this"
+            )
         if config.may_keep_half:
-            lines.append("half of the training is kept if labels seem to have trained the base model")
+            lines.append("half of the training is kept if the base model seems to have been trained with labels")
         if self.budget is not None:
             lines.append("what fits into the budget is a rough estimate: the run times a few steps first")
         return lines
