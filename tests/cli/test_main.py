@@ -203,7 +203,7 @@ def test_an_unexpected_error_shows_where_it_happened(run, training):
     training.train = failing(ZeroDivisionError("oh"))
     code, _, err = run(*TRAIN)
     assert code == 1
-    assert all(text in err for text in ("Traceback", "ZeroDivisionError: oh", "mistake of transencoder"))
+    assert all(text in err for text in ("Traceback", "ZeroDivisionError: oh", "bug in transencoder"))
 
 
 def test_a_dry_run_stopped_by_ctrl_c_promises_no_run(run, training):
@@ -372,4 +372,4 @@ def test_an_option_before_the_command_is_told_where_it_belongs(run):
     """Was: "--quiet is not an option of transencoder evaluate; the nearest is --quiet"."""
     code, _, err = run("--quiet", "evaluate", "minilm", "--tasks", "stsb")
     assert code == 2
-    assert "--quiet stands before the command; put it behind transencoder evaluate" in err
+    assert "--quiet is before the command; put it after transencoder evaluate" in err

@@ -216,7 +216,7 @@ def test_a_recipe_may_vary_settings_itself(done, refused, training, recipe):
     assert [(each.seed, each.label_policy) for each in training.seen] == expected
     assert training.recipes == [None] * 4
     training.seen.clear()
-    refused("Use: transencoder recipes run", "train", "trans-encoder", "--recipe", recipe)
+    refused("Run: transencoder recipes run", "train", "trans-encoder", "--recipe", recipe)
     refused("--sweep cannot choose", "recipes", "run", recipe, "--sweep", "cycles=1,2")
     assert "# varied: seed = 1, 2" in done("recipes", "show", recipe, "--full")
     done("recipes", "run", recipe, "--vary", "seed=7", "--dry-run")
