@@ -278,6 +278,8 @@ class MemberRecord(EnsembleRecord):
     """Masked language modelling; absent when there was none."""
     criteria: NotRequired[dict[str, dict[str, float | None]]]
     """Criteria that need no labels, of `start` and, where pairs are held out, of the forms: criterion -> value."""
+    intervals: NotRequired[dict[str, "IntervalRecord"]]
+    """Intervals of its metrics and gains, by test."""
 
 
 class ModelSize(TypedDict):
@@ -299,6 +301,8 @@ class SizeRecord(TypedDict):
     other: ModelSize
     sentences: int
     """Number of sentences that both encoded."""
+    max_length: NotRequired[int | None]
+    """Tokens of a text that both read; None: no limit."""
     device: str
     threads: int
 
@@ -313,6 +317,8 @@ class SelectionRecord(TypedDict):
     of other base models."""
     last_regrets: dict[Form, float]
     """Mean regret of keeping the last checkpoint on the same runs, in points of dev."""
+    own_regrets: NotRequired[dict[Form, float]]
+    """Mean regret of the criteria that the user chose, on the same runs, where it is known."""
     runs: int
     starts: int
 

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from transencoder.configs import Criterion, Form, Selection
 from transencoder.metrics import spearman
+from transencoder.pairs import pair_keys, rows_of_pairs
 from transencoder.scorers import BiScorer, Scorer
 from transencoder.views import WordDeletion
 
@@ -84,11 +85,15 @@ class HeldOut:
     """n rows with `sentence1`, `sentence2`, and as `sentence3` the first sentence with half of its words."""
     distinct: np.ndarray
     """Rows in which a first sentence occurs for the first time, int64."""
+    untrained: np.ndarray
+    """Row numbers that are not trained on: `rows`, and those with the same two texts in either order, int64."""
 
     @property
     def about(self) -> dict[str, float]:
         """Numbers that, with the training pairs, determine the held-out pairs and their views."""
-        return {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
+        n_copies = len(self.untrained) - len(self.rows)
+        about = {"n_rows": len(self.rows), "seed": _SEED, "deleted": _DELETED}
+        return about | ({"n_copies": n_copies} if n_copies else {})
 
     def criteria(self, scorer: Scorer, references: Mapping[str, Sequence[np.ndarray]]) -> dict[str, float]:
         """Compute every criterion of an encoder, by name; higher is assumed to be better.
@@ -136,7 +141,9 @@ def hold_out(pairs: Dataset, gold: np.ndarray | None = None) -> HeldOut:
     firsts = texts["sentence1"][:]
     views = WordDeletion(share=_DELETED)(firsts, [random.Random(f"{_SEED} {row}") for row in rows])
     _, distinct = np.unique(np.array(firsts, object), return_index=True)
-    return HeldOut(rows, texts.add_column("sentence3", views), np.sort(distinct))
+    copies = rows_of_pairs(pairs, pair_keys(texts, both_orders=True) - {("", "")})  # a plan's pairs have no texts
+    untrained = np.union1d(rows, copies).astype(np.int64)
+    return HeldOut(rows, texts.add_column("sentence3", views), np.sort(distinct), untrained)
 
 
 def unit_vectors(embeddings: np.ndarray) -> np.ndarray:

@@ -64,6 +64,16 @@ def test_other_data_under_the_same_name_are_not_compared(runs, tmp_path):
     assert differences(runs, tmp_path)["Data that differ"] == ["test stsb"]
 
 
+def test_other_metrics_of_the_same_data_are_not_compared(result, make_run):
+    other = copy.deepcopy(result)
+    name = next(iter(other["data"]["tests"]))
+    other["data"]["tests"][name]["metric"] = "roc_auc"
+    runs = [Evidence(make_run(each, of), of) for each, of in (("a", result), ("b", other))]
+    (_, rows), *_ = score_tables(runs)
+    cells = dict(rows)[name]
+    assert cells[1].difference is None and not cells[1].is_best
+
+
 def test_only_settings_that_differ_are_shown(runs, tmp_path):
     change(runs[1], config__bi__epochs=5, config__output="elsewhere", config__labelled=None)
     assert differences(runs, tmp_path) == {"Settings that differ": ["bi.epochs"]}

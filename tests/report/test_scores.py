@@ -3,13 +3,14 @@
 import io
 
 import pytest
+import yaml
 from rich.console import Console
 
 from transencoder.report.card import model_card
 from transencoder.report.comparison import results_page
 from transencoder.report.plots import curve_plots
 from transencoder.report.scores import footnotes_of, score_cells, score_header, score_rows, summary_table
-from transencoder.report.verdict import notes_of
+from transencoder.report.verdict import notes_of, verdict_of
 
 
 def shown(result):
@@ -92,6 +93,18 @@ def test_an_average_is_over_tests_of_one_metric(of_two_metrics):
     assert "mean average precision x 100 (map)" in " ".join(text.split()) and "average (map)" in text
 
 
+def test_accuracy_measures_no_cross_encoder(result):
+    test = {"source": "sicke", "rows": 9, "fingerprint": "f", "metric": "accuracy"}
+    result["data"]["tests"] = {"sicke": test}
+    result["scores"] = {"start": {"sicke": 75.0}, "bi": {"sicke": 77.0}, "cross": {"sicke": None}}
+    result["intervals"] = {}
+    assert verdict_of(result).startswith("Use it: on the tests the base model has 75.00; gains over it: the bi-encoder")
+    notes = "\n".join(notes_of(result))
+    assert "the tests by accuracy do not measure it" in notes and "the same score" not in notes
+    result["scores"]["bi"]["sicke"] = None
+    assert "The bi-encoder gave every pair of a set the same score" in "\n".join(notes_of(result))
+
+
 def test_notes_speak_of_each_metric(of_two_metrics):
     notes = "\n".join([*footnotes_of(of_two_metrics), *notes_of(of_two_metrics)])
     assert "The base model scores 75.00 (spearman) in the run's precision and length, 74.00 as it is" in notes
@@ -103,6 +116,8 @@ def test_notes_speak_of_each_metric(of_two_metrics):
 def test_the_card_the_page_and_the_curves_mark_metrics_too(of_two_metrics, make_run, tmp_path):
     card = model_card(of_two_metrics, "bi")
     assert "Spearman's rank correlation x 100 (spearman) / mean average precision x 100 (map)." in card
+    listed = yaml.safe_load(card.split("---")[1])["model-index"][0]["results"]
+    assert [each["dataset"]["name"] for each in listed] == ["sts12", "stsb", "askubuntu", "scidocs"]
     assert "| average (map) | 56.00 | 59.00 | +3.00 |" in card and "| dev (spearman) | 81.80 |" in card
     page = results_page([make_run("a", of_two_metrics)], tmp_path / "results" / "README.md").read_text("utf-8")
     assert (

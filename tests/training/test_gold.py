@@ -65,13 +65,14 @@ def test_so_many_are_drawn_with_the_seed(tiny_method, gold_file):
     assert drawn[0].record["labelled"]["drawn_from"] == 50
 
 
-def test_a_tests_pairs_are_not_learned(tiny_method, tiny_files, gold_file, caplog):
+def test_a_tests_pairs_and_devs_are_not_learned(tiny_method, tiny_files, gold_file, caplog):
     tests = {"tests": (str(tiny_files / "test.tsv"),), "score_range": STS}
-    data = read_data(tiny_method(labelled=gold_file(range(135, 145)), **tests), None)  # the tests begin with row 140
+    some = gold_file([*range(137, 145), *range(190, 195)])  # dev ends with row 139, and there the tests begin
+    data = read_data(tiny_method(labelled=some, **tests), None)
     assert np.isfinite(data.gold.scores).sum() == 5
-    assert (data.record["labelled"]["rows"], data.record["labelled"]["test_rows"]) == (5, 5)
-    assert "5 labelled pairs of a test set left out of what is learned" in caplog.text
-    inductive = tiny_method(labelled=gold_file(range(135, 145)), exclude_test_sentences=True, **tests)
+    assert (data.record["labelled"]["rows"], data.record["labelled"]["test_rows"]) == (5, 8)
+    assert "8 labelled pairs of a test set or of dev left out of what is learned" in caplog.text
+    inductive = tiny_method(labelled=some, exclude_test_sentences=True, **tests)
     assert 0 < np.isfinite(read_data(inductive).gold.scores).sum() <= 5
     with pytest.raises(InputError, match="every labelled pair of .* is one of a test set"):
         read_data(tiny_method(labelled=gold_file(range(150, 160)), **tests))

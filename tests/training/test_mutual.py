@@ -222,6 +222,18 @@ def test_interrupted_in_the_second_member_it_ends_with_the_same_bytes(config, tr
     assert weights(resumed.folder) == weights(trained.folder)
 
 
+def test_members_have_intervals_as_the_kept_one_has(trained):
+    result = trained.result
+    kept = result["members"][result["member"] - 1]
+    assert kept["intervals"] == result["intervals"] and result["intervals"]
+    cards = [
+        (trained.folder / folder / "bi-encoder" / "README.md").read_text()
+        for folder in (".", f"members/{result['member']}")
+    ]
+    verdicts = [next(line for line in card.splitlines() if line.startswith("**")) for card in cards]
+    assert verdicts[0] == verdicts[1]
+
+
 def test_three_members_and_one_cycle(tiny_method, members, tiny_plm, weights):
     run = train(tiny_method(members=(*members, Member(start=tiny_plm, pooling="max"))))
     _, raw = labels_of(run.folder, "cycle-1-labels-for-bi")

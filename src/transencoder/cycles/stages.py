@@ -252,7 +252,7 @@ class Student(Training):
         training_data = TrainingData(
             pairs=self.pairs.data,
             targets=labels if self.gold is None else np.stack([self.gold.scores, labels], axis=1),
-            rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.rows),
+            rows=None if self.held_out is None else np.delete(np.arange(n_pairs), self.held_out.untrained),
             both_orders=self.both_orders,
             prompts=self.prompts,
         )
@@ -263,7 +263,7 @@ class Student(Training):
     @property
     def n_trained(self) -> int:
         """Number of pairs without those that are held out; a pair in both orders counts twice."""
-        n_held_out = 0 if self.held_out is None else len(self.held_out.rows)
+        n_held_out = 0 if self.held_out is None else len(self.held_out.untrained)
         return (len(self.pairs.data) - n_held_out) * (2 if self.both_orders else 1)
 
     def cost(self) -> Cost:

@@ -2,7 +2,7 @@
 
 import array
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -256,3 +256,19 @@ def _scripts(characters: np.ndarray) -> tuple[dict[str, int], int]:
             name = unicodedata.script_name(script).replace("_", " ")
             letters[name] = letters.get(name, 0) + int(characters[code_point])
     return dict(sorted(letters.items(), key=lambda item: (-item[1], item[0]))), others
+
+
+def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
+    """Return the two texts of each pair, with `both_orders` also in the other order."""
+    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
+    return keys | {(second, first) for first, second in keys} if both_orders else keys
+
+
+def rows_of_pairs(pairs: Dataset, keys: Collection[tuple[str, str]]) -> list[int]:
+    """Return the numbers of the rows whose two texts are among the keys."""
+    found: list[int] = []
+    for offset in range(0, len(pairs), _BLOCK_ROWS):
+        batch = pairs[offset : offset + _BLOCK_ROWS]
+        texts = enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset)
+        found += [row for row, pair in texts if pair in keys]
+    return found

@@ -113,20 +113,20 @@ def _head(result: Result, form: Form, base: Mapping[str, Any], rejection: str | 
 
 def _evaluations(result: Result, form: Form) -> list[EvalResult]:
     """Return the model's metrics on the test sets as the hub lists them, as fractions of 1."""
-    task, name = _TASKS[form]
+    task, task_name = _TASKS[form]
     tests = result["data"]["tests"]
     return [
         EvalResult(
             task_type=task,
-            task_name=name,
-            dataset_type=_hub_id(tests[row.name]["source"]) or row.name,
-            dataset_name=row.name,
+            task_name=task_name,
+            dataset_type=_hub_id(tests[name]["source"]) or name,
+            dataset_name=name,
             metric_type=f"{row.metric}_cosine" if form == "bi" and row.metric == "spearman" else row.metric,
             metric_name=words.metric_titles([row.metric]).removesuffix(" x 100"),
             metric_value=round(value / 100, 6),
         )
         for row in scores.score_rows(result)
-        if row.name in tests and (value := row.trained[form]) is not None
+        if len(row.tests) == 1 and (name := row.tests[0]) in tests and (value := row.trained[form]) is not None
     ]
 
 

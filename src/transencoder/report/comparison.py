@@ -111,10 +111,10 @@ def _checked(run_folders: Sequence[str | Path], output: Path) -> Path:
     return output
 
 
-def _measured_on(result: Result) -> set[tuple[str, str]]:
-    """Return the name and the fingerprint of each set that a run is measured on."""
+def _measured_on(result: Result) -> set[tuple[str, str, str | None]]:
+    """Return the name, the fingerprint and the metric of each set that a run is measured on."""
     sets = {**result["data"]["tests"], **({DEV: dev} if (dev := result["data"]["dev"]) else {})}
-    return {(name, record["fingerprint"]) for name, record in sets.items()}
+    return {(name, record["fingerprint"], record.get("metric")) for name, record in sets.items()}
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -169,8 +169,9 @@ def _dev_row(runs: Sequence[Evidence], model: str) -> tuple[str, list[Cell]]:
 
 
 def _equal_the_first(records: Sequence[DataRecord | None]) -> list[bool]:
-    fingerprints = [record and record["fingerprint"] for record in records]
-    return [fingerprint == fingerprints[0] for fingerprint in fingerprints]
+    """Return which records are of the first one's rows, measured by the same metric."""
+    measured = [record and (record["fingerprint"], record.get("metric")) for record in records]
+    return [each == measured[0] for each in measured]
 
 
 def _differences(runs: Sequence[Evidence], is_same: Sequence[bool], model: str, test: str, metric: str) -> Values:

@@ -71,6 +71,10 @@ class Axis:
     is_whole: bool = False
     """Whether ticks are whole numbers."""
 
+    def shown(self, value: float) -> str:
+        """Return a value as a reader sees it: the name of the nearest tick, or the number."""
+        return self.names[min(self.names, key=lambda tick: abs(tick - value))] if self.names else short(value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -150,8 +154,7 @@ class Plot:
         elif not isinstance(mark, Rule):
             spans = mark.spans if isinstance(mark, Whiskers) else [None] * len(mark.points)
             for (x, y), span in zip(mark.points, spans, strict=True):
-                places = self.x.names.get(x, short(x)), self.y.names.get(y, short(y))
-                yield mark.label, *places, *map(short, span or ())
+                yield mark.label, self.x.shown(x), self.y.shown(y), *map(short, span or ())
 
 
 def short(value: float) -> str:

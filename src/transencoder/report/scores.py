@@ -208,7 +208,8 @@ def size_cells(sizes: SizeRecord) -> dict[str, Any]:
     ]
     is_cpu = sizes["device"].startswith("cpu")
     where = f"{sizes['device']}, {plural(sizes['threads'], 'thread')}" if is_cpu else sizes["device"]
-    how = f"Speed: {plural(sizes['sentences'], 'training sentence')}, plain `encode`, {where}, median of three."
+    length = f" of at most {sizes['max_length']} tokens" if sizes.get("max_length") else ""
+    how = f"Speed: {plural(sizes['sentences'], 'training sentence')}{length}, plain `encode`, {where}, median of three."
     whose = "base model" if sizes["whose"] == "start" else sizes["whose"]
     return {"header": ("", whose, "student", ""), "rows": rows, "how": how}
 

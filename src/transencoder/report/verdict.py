@@ -26,6 +26,9 @@ _ALIKE = -0.5
 collapsed, the mean cosine rose from 0.74 to 0.96 (LOG.md, 2026-11-23)."""
 
 
+_ACCURACY = "accuracy"
+
+
 class Comparison(NamedTuple):
     """Comparison of one form with the base model."""
 
@@ -141,7 +144,10 @@ def forgot_its_pairs(result: Result) -> bool:
 
 
 def comparisons(result: Result, form: Form) -> list[Comparison]:
-    """Compare a form with the base model, once for each metric of the tests, or on dev where there are no tests."""
+    """Compare a form with the base model, once for each metric of the tests, or on dev where there are no tests.
+
+    Accuracy is no metric of cross-encoders, which have no embeddings to train a classifier on.
+    """
     rows, intervals = summary_rows(result), result.get("intervals", {})
     metrics = [row.metric for row in rows]
     return [
@@ -152,6 +158,7 @@ def comparisons(result: Result, form: Form) -> list[Comparison]:
             intervals[row.name]["gains"].get(form) if row.name in intervals else None,
         )
         for row in rows
+        if (form, row.metric) != ("cross", _ACCURACY)
     ]
 
 
@@ -173,6 +180,8 @@ def notes_of(result: Result) -> list[str]:
         "had_a_choice": _had_a_choice(result),
         "worse": [(form, each) for form, each in compared if each.finding == "worse"],
         "forgot_its_pairs": forgot_its_pairs(result),
+        "measures_no_cross": "cross" in result["best"] and bool(_tests_of_classes(result)),
+        "undefined": _undefined(result),
         "collapse": _collapse(result.get("uniformity", {})),
     }
     return [*filter(None, render("notes.txt.jinja", values).split("\n")), *result["notes"]]
@@ -182,6 +191,18 @@ def _had_a_choice(result: Result) -> bool:
     """Check whether some form was evaluated more than once."""
     parts = {form: [cycle[form] for cycle in result["cycles"] if form in cycle] for form in results.forms_of(result)}
     return any(sum(len(part.get("criteria", ())) for part in of_form) > 1 for of_form in parts.values())
+
+
+def _tests_of_classes(result: Result) -> set[str]:
+    """Return the tests on which a classifier is trained on embeddings: they measure no cross-encoder."""
+    return {name for name, test in result["data"]["tests"].items() if test["metric"] == _ACCURACY}
+
+
+def _undefined(result: Result) -> list[Form]:
+    """Return the forms that a test should have measured and could not."""
+    scores, of_classes = result["scores"], _tests_of_classes(result)
+    found = {form: {name for name, value in scores.get(form, {}).items() if value is None} for form in FORM_TITLES}
+    return [form for form, names in found.items() if names - (of_classes if form == "cross" else set())]
 
 
 def _collapse(found: Mapping[str, float | None]) -> tuple[float, float] | None:

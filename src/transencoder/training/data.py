@@ -44,7 +44,7 @@ class PairsReader:
         _check_order(config)
         self._config = config
         self._dev, self._tests = _labelled_sets(config)
-        self._reader = _Reader(config, self._tests, run_folder)
+        self._reader = _Reader(config, self._dev, self._tests, run_folder)
 
     def text(self) -> TrainingText:
         """Read all pairs, or all sentences to mine pairs from."""
@@ -101,7 +101,7 @@ def read_text_data(config: RunConfig, wanted: Text, run_folder: Path | None) -> 
         InputError: A set cannot be read, has bad rows, or has no scores where they are needed.
     """
     dev, tests = _labelled_sets(config)
-    reader = _Reader(config, tests, run_folder)
+    reader = _Reader(config, dev, tests, run_folder)
     if wanted.labels is not None:
         text = _labelled_rows(reader, wanted, wanted.labels)
     elif wanted.is_paired:
@@ -149,6 +149,7 @@ class _Reader:
     """Reader of a run's training text, which keeps the run's tests out of it."""
 
     config: RunConfig
+    dev: Scored | None
     tests: list[Scored]
     run_folder: Path | None
 
@@ -183,8 +184,8 @@ class _Reader:
         return text.without_sentences_of(tests) if tests and self.config.exclude_test_sentences else text
 
     def learnable(self, labelled: TrainingText, n_rows: int | None) -> TrainingText:
-        """Return the labelled pairs to train on: `n_rows` of those that are in no test (None: all of them)."""
-        labelled = self.apart(labelled, self.tests).without_pairs_of(self.tests)
+        """Return the labelled pairs to train on: `n_rows` of those in no test and not in dev (None: all of them)."""
+        labelled = self.apart(labelled, self.tests).without_pairs_of([*self.tests, *([self.dev] if self.dev else [])])
         return labelled.drawn(n_rows, "n_labelled", stage_seed(self.config.seed, "n_labelled"))
 
     def check_exclusion(self) -> None:

@@ -233,6 +233,7 @@ class EncoderTraining(Training):
 class Sizes(Stage[Work]):
     """Parameters, file size and speed of a student, and of its teacher or the model it was cut from."""
 
+    version = 2
     student: Model = made_of()
     other: Model = made_of()
     texts: Rows = made_of()
@@ -247,6 +248,9 @@ class Sizes(Stage[Work]):
         sentences = self.texts.data[: self.sentences][column]
         folders = {"student": self.student.folder, self.whose: self.other.folder}
         models = {name: SentenceTransformer(str(path), device=work.device) for name, path in folders.items()}
+        max_length = min(filter(None, [self.student.max_length, self.other.max_length]), default=None)
+        for model in models.values() if max_length else ():  # the stage's student reads what training read
+            model.max_seq_length = max_length
         speeds = encoding_speeds(models, sentences)
         measured: dict[str, Any] = {
             name: {
@@ -261,6 +265,7 @@ class Sizes(Stage[Work]):
             "student": measured["student"],
             "other": measured[self.whose],
             "sentences": len(sentences),
+            "max_length": max_length,
             "device": work.device,
             "threads": torch.get_num_threads(),
         }

@@ -16,10 +16,9 @@ from transencoder.configs.run import LabelledRows, RunConfig, Text
 from transencoder.context import GivenScores
 from transencoder.errors import InputError
 from transencoder.methods.trans_encoder import TransEncoder
-from transencoder.pairs import ClassPairs, Source, fingerprint, read_classes, read_pairs
+from transencoder.pairs import ClassPairs, Source, fingerprint, pair_keys, read_classes, read_pairs
 from transencoder.training.text import (
     TrainingText,
-    pair_keys,
     reading,
     source_name,
     task_named,

@@ -360,8 +360,14 @@ def _selection(context: CycleContext) -> SelectionRecord:
     """Return the criteria that chose without labels, and what this choice cost in runs that had labels."""
     n_runs, n_starts = measured_on()
     regrets = {form: regrets_of(form) for form in context.criteria}
+    criteria: dict[Form, str] = {form: criterion or "last" for form, criterion in context.criteria.items()}
     return {
-        "criteria": {form: criterion or "last" for form, criterion in context.criteria.items()},
+        "criteria": criteria,
+        "own_regrets": {
+            form: regrets[form][criterion]
+            for form, criterion in criteria.items()
+            if criterion in regrets[form] and criterion != "last" and criterion != criterion_of(form, "auto")
+        },
         "left_out_regrets": {form: found["left_out"] for form, found in regrets.items()},
         "last_regrets": {form: found["last"] for form, found in regrets.items()},
         "runs": n_runs,

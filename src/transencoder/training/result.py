@@ -21,7 +21,7 @@ from transencoder.context import Context, Model
 from transencoder.encoders import CARD_NAME, write_checksums, write_length
 from transencoder.evidence import Evidence, drawn_intervals
 from transencoder.files import whole_folder
-from transencoder.records import GRADED_FILE, HELD_ROWS, PLOTS, Best, Cycle, Environment, Result
+from transencoder.records import GRADED_FILE, HELD_ROWS, PLOTS, Best, Cycle, Environment, IntervalRecord, Result
 from transencoder.report.card import model_card
 from transencoder.report.run_report import write_report
 from transencoder.results import of_member, with_grades
@@ -143,7 +143,9 @@ def result_of(
 def finish(run: Run, result: Result, measurements: Measurements) -> None:
     """Export the models, write the report and, last, result.json, which marks the run as complete."""
     run.set_outdated_result_aside(written=[ALL_BAD_ROWS])
-    result["intervals"] = distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
+    result["intervals"] = _intervals(run, result)
+    for number, member in enumerate(result.get("members", ()), 1):
+        member["intervals"] = _intervals(run, {**of_member(result, number), "member": number})
     if run.is_first:
         shown = with_grades(run.folder, result)
         for form, model in measurements.best.items():
@@ -158,6 +160,11 @@ def finish(run: Run, result: Result, measurements: Measurements) -> None:
             _export(model, card, run.folder / TEACHERS / str(number))
         write_report(run.folder, cast(Result, plain(result)))
     run.finish(result)
+
+
+def _intervals(run: Run, result: Result) -> dict[str, IntervalRecord]:
+    """Return the intervals that the first rank draws."""
+    return distributed.broadcast(drawn_intervals(Evidence(run.folder, result)) if run.is_first else {})
 
 
 def _environment(recorded: list[dict[str, Any]]) -> Environment:

@@ -15,12 +15,11 @@ from transencoder import tasks
 from transencoder.configs import RunConfig
 from transencoder.context import Scored
 from transencoder.errors import InputError, plural
-from transencoder.pairs import fingerprint
+from transencoder.pairs import fingerprint, pair_keys, rows_of_pairs
 from transencoder.records import HELD_ROWS, DataRecord
 
 logger = logging.getLogger(__name__)
 
-_BATCH_ROWS = 4096
 _LEFT_OUT: tuple[Literal["missing_rows", "excluded_rows", "bad_rows"], ...] = (
     "missing_rows",
     "excluded_rows",
@@ -97,20 +96,23 @@ class TrainingText:
         n_touched = len(self.rows) - len(_without_sentences(self.rows, tests))
         return self.noted(transductive=n_touched > 0, transductive_rows=n_touched)
 
-    def without_pairs_of(self, tests: list[Scored]) -> TrainingText:
-        """Leave out the tests' pairs, in either order: their gold must not be learned (17 are in STS-B's train split).
+    def without_pairs_of(self, sets: list[Scored]) -> TrainingText:
+        """Leave out the pairs of tests and dev, in either order: their gold must not be learned.
+
+        Of STS-B's train split 17 are in its test split, 11 in its dev split.
 
         Raises:
             InputError: No row is left.
         """
-        kept = without_pairs(self.rows, {key for test in tests for key in pair_keys(test.pairs, both_orders=True)})
+        kept = without_pairs(self.rows, {key for each in sets for key in pair_keys(each.pairs, both_orders=True)})
         if not len(kept):
-            raise InputError(f"every labelled pair of {self.record['source']} is one of a test set; give others")
+            source = self.record["source"]
+            raise InputError(f"every labelled pair of {source} is one of a test set or of dev; give others")
         n_left_out = len(self.rows) - len(kept)
         if not n_left_out:
             return self
         words = plural(n_left_out, "labelled pair")
-        logger.warning("%s: %s of a test set left out of what is learned", self.record["source"], words)
+        logger.warning("%s: %s of a test set or of dev left out of what is learned", self.record["source"], words)
         return self.replaced(kept, test_rows=n_left_out)
 
 
@@ -145,20 +147,10 @@ def reading(config: RunConfig, bad_rows_file: Path | None) -> dict[str, Any]:
     }
 
 
-def pair_keys(pairs: Dataset, *, both_orders: bool) -> set[tuple[str, str]]:
-    """Return the two texts of each pair, with `both_orders` also in the other order."""
-    keys = set(zip(pairs["sentence1"], pairs["sentence2"], strict=True))
-    return keys | {(second, first) for first, second in keys} if both_orders else keys
-
-
 def without_pairs(pairs: Dataset, keys: set[tuple[str, str]]) -> Dataset:
     """Return the pairs whose two texts are not among the keys."""
-    kept: list[int] = []
-    for offset in range(0, len(pairs), _BATCH_ROWS):
-        batch = pairs[offset : offset + _BATCH_ROWS]
-        texts = enumerate(zip(batch["sentence1"], batch["sentence2"], strict=True), start=offset)
-        kept += [row for row, pair in texts if pair not in keys]
-    return pairs if len(kept) == len(pairs) else pairs.select(kept)
+    rows = rows_of_pairs(pairs, keys)
+    return pairs.select(np.delete(np.arange(len(pairs)), rows)) if rows else pairs
 
 
 def _without_sentences(rows: Dataset, tests: Iterable[Scored]) -> Dataset:
